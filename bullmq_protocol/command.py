@@ -1,0 +1,122 @@
+"""Commands as values: what goes on the wire, how to read the reply, and whether it may be repeated.
+
+An operation is a generator of commands: `value = yield from some_command(...)` gives the decoded value, typed exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from bullmq_protocol.errors import BullMQError, ServerError
+from bullmq_protocol.reply import Reply
+from bullmq_protocol.units import Instant, Millis
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Arg: TypeAlias = bytes | str | int
+"""An argument on the wire. Numbers that are not integers are written as text by `codec.number_text` first."""
+
+
+class Repeat(Enum):
+    """Whether a command may be sent again after its reply was lost.
+
+    Source: requirements, "Repeating a command"
+    """
+
+    SAFE = "safe"
+    """Running it twice equals running it once: reads, renewals."""
+    GUARDED = "guarded"
+    """The lock token guards it: a second run is refused, and the refusal means "applied before, or lost"."""
+    UNSAFE = "unsafe"
+    """A second run does it twice (add without an id, fetch): never repeated by itself."""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A Lua script: its name, SHA-1, number of keys, and text."""
+
+    name: str
+    sha1: str
+    keys: int
+    source: str
+
+
+class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
+    """One Redis command or script call. Equal commands have equal wire bytes.
+
+    `block_ms` set means: the server may hold the reply back for so long (0 = for ever); it needs a connection of its own.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    args: tuple[Arg, ...]
+    decode: Callable[[Reply], T_co]
+    script: Script | None = None
+    block_ms: Millis | None = None
+    repeat: Repeat = Repeat.UNSAFE
+
+    def wire(self, *, full_source: bool = False) -> tuple[Arg, ...]:
+        """Return the argument tuple; a script goes by its SHA unless `full_source`."""
+        script = self.script
+        if script is None:
+            return (*self.name.split(" "), *self.keys, *self.args)
+        if full_source:
+            return ("EVAL", script.source, len(self.keys), *self.keys, *self.args)
+        return ("EVALSHA", script.sha1, len(self.keys), *self.keys, *self.args)
+
+    def __iter__(self) -> Generator[Command[T_co], Any, T_co]:
+        """Yield the command itself; return the decoded reply: `value = yield from command`."""
+        reply = yield self
+        return self.decode(reply)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Several commands in one round trip; inside MULTI/EXEC when `atomic`.
+
+    Answered with one raw reply per command, in order; an error reply stands as a `ServerError` value in its place.
+    Scripts are loaded before an atomic batch, because a missing one inside MULTI does not undo the rest.
+    """
+
+    commands: tuple[Command[Any], ...]
+    atomic: bool = False
+
+    @property
+    def repeat(self) -> Repeat:
+        """SAFE when every command is, UNSAFE otherwise."""
+        return Repeat.SAFE if all(c.repeat is Repeat.SAFE for c in self.commands) else Repeat.UNSAFE
+
+    def decode(self, replies: list[Reply | ServerError]) -> list[Any]:
+        """Return one decoded value, or the `BullMQError` it raised, per command."""
+        results: list[Any] = []
+        for command, reply in zip(self.commands, replies, strict=True):
+            if isinstance(reply, ServerError):
+                results.append(reply)
+                continue
+            try:
+                results.append(command.decode(reply))
+            except BullMQError as error:
+                results.append(error)
+        return results
+
+    def __iter__(self) -> Generator[Batch, Any, list[Any]]:  # type: ignore[override]
+        replies = yield self
+        return self.decode(replies)
+
+
+class Now(msgspec.Struct, frozen=True):
+    """Ask the driver for the time; answered with an `Instant`."""
+
+    def __iter__(self) -> Generator[Now, Any, Instant]:  # type: ignore[override]
+        instant: Instant = yield self
+        return instant
+
+
+NOW = Now()
+
+Step: TypeAlias = Command[Any] | Batch | Now
+Operation: TypeAlias = Generator[Step, Any, T]
+"""A generator of steps: a function of its replies, single use, no `yield` in `finally`."""

@@ -1,0 +1,291 @@
+"""The error tree, and the exception of each script error code.
+
+`BullMQError` is the root. Below it: what the caller did wrong (`UsageError`), what the server said (`ServerError`,
+`UnexpectedReply`, `ScriptError`), what happened to the connection (`TransportError`), and the signals a processor raises
+(`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+
+class BullMQError(Exception):
+    """Root of everything this library raises."""
+
+
+class UsageError(BullMQError, ValueError):
+    """A bad value from the caller, found before anything was sent.
+
+    `field`, `value` and `rule` say which, what and why; the message holds all three.
+    """
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        shown = repr(value)
+        if len(shown) > 120:
+            shown = f"{shown[:117]}..."
+        super().__init__(f"{field}: {rule} (got {shown})")
+        self.field = field
+        self.value = value
+        self.rule = rule
+
+
+class UnexpectedReply(BullMQError):
+    """The server answered with a shape that the specification does not allow."""
+
+    def __init__(self, expected: str, reply: object) -> None:
+        shown = repr(reply)
+        if len(shown) > 200:
+            shown = f"{shown[:197]}..."
+        super().__init__(f"expected {expected}, got {shown}")
+        self.expected = expected
+        self.reply = reply
+
+
+class ServerError(BullMQError):
+    """An error reply of the server. `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        code, _, _ = message.partition(" ")
+        self.code = code if code.isupper() else "ERR"
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class ServerTooOld(BullMQError):
+    """The server is older than the minimum that the scripts need."""
+
+
+class TransportError(BullMQError):
+    """The connection failed before a reply came.
+
+    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating system and
+    no reply came. False means it certainly did not run.
+    """
+
+    def __init__(self, message: str, *, maybe_applied: bool) -> None:
+        note = "; the command may have run on the server" if maybe_applied else ""
+        super().__init__(f"{message}{note}")
+        self.maybe_applied = maybe_applied
+
+
+class ConnectionLost(TransportError):
+    """No connection could be made, or it broke."""
+
+
+class TransportTimeout(TransportError):
+    """No reply came within the time limit of the call; the connection was dropped."""
+
+
+class Closed(TransportError):
+    """The client was closed by its owner."""
+
+    def __init__(self, message: str = "the client is closed", *, maybe_applied: bool = False) -> None:
+        super().__init__(message, maybe_applied=maybe_applied)
+
+
+class AuthenticationFailed(ServerError):
+    """The server refused user and password (WRONGPASS, NOAUTH, NOPERM on connect)."""
+
+
+# --- signals of a processor --------------------------------------------------------------------------------------------
+
+
+class JobSignal(BullMQError):
+    """What a processor raises to say how its job ends. The default message is BullMQ's own (specs/05 section 8.2)."""
+
+    default_message = ""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(self.default_message if message is None else message)
+
+
+class UnrecoverableError(JobSignal):
+    """Fail the job for good, whatever attempts are left."""
+
+    default_message = "bullmq:unrecoverable"
+
+
+class DelayedError(JobSignal):
+    """The processor has moved the job to delayed itself."""
+
+    default_message = "bullmq:movedToDelayed"
+
+
+class WaitingError(JobSignal):
+    """The processor has moved the job to wait itself."""
+
+    default_message = "bullmq:movedToWait"
+
+
+class WaitingChildrenError(JobSignal):
+    """The processor has moved the job to waiting-children itself."""
+
+    default_message = "bullmq:movedToWaitingChildren"
+
+
+class RateLimitError(JobSignal):
+    """Give the job back: the queue is rate limited. Recognised by its message, as BullMQ does."""
+
+    default_message = "bullmq:rateLimitExceeded"
+
+
+class TransientError(JobSignal):
+    """Say that the failure is worth a retry, whatever the error's type says.
+
+    `retry_after_ms`, when given, replaces the computed backoff delay.
+    """
+
+    default_message = "transient error"
+
+    def __init__(self, message: str | None = None, *, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class PermanentError(JobSignal):
+    """Say that a retry is pointless: the job fails for good."""
+
+    default_message = "permanent error"
+
+
+# --- script error codes ------------------------------------------------------------------------------------------------
+
+
+class ScriptError(BullMQError):
+    """A negative reply of a script. `code` is that number.
+
+    Source: specs/03-transitions-admin-getters.md#sec-1-7
+    """
+
+    code: int = 0
+    template = "Unknown code {code} error for {job_id}. {command}"
+
+    def __init__(
+        self,
+        command: str,
+        *,
+        job_id: str = "undefined",
+        parent_key: str = "undefined",
+        state: str = "undefined",
+        code: int | None = None,
+    ) -> None:
+        if code is not None:
+            self.code = code
+        super().__init__(
+            self.template.format(code=self.code, command=command, job_id=job_id, parent_key=parent_key, state=state)
+        )
+        self.command = command
+        self.job_id = job_id
+
+
+class JobNotFound(ScriptError):
+    """-1: the job's hash does not exist."""
+
+    code = -1
+    template = "Missing key for job {job_id}. {command}"
+
+
+class LockMissing(ScriptError):
+    """-2: the job has no lock (it expired, or the job was never active)."""
+
+    code = -2
+    template = "Missing lock for job {job_id}. {command}"
+
+
+class WrongState(ScriptError):
+    """-3: the job is not in the state the command needs."""
+
+    code = -3
+    template = "Job {job_id} is not in the {state} state. {command}"
+
+
+class PendingChildren(ScriptError):
+    """-4: the job has children that are not finished."""
+
+    code = -4
+    template = "Job {job_id} has pending dependencies. {command}"
+
+
+class ParentNotFound(ScriptError):
+    """-5: the parent's hash does not exist."""
+
+    code = -5
+    template = "Missing key for parent job {parent_key}. {command}"
+
+
+class LockMismatch(ScriptError):
+    """-6: the lock is held with another token."""
+
+    code = -6
+    template = "Lock mismatch for job {job_id}. Cmd {command} from {state}"
+
+
+class ParentNotReplaceable(ScriptError):
+    """-7: the existing job belongs to another parent that still exists."""
+
+    code = -7
+    template = "The parent job {parent_key} cannot be replaced. {command}"
+
+
+class JobBelongsToScheduler(ScriptError):
+    """-8: the job is the current iteration of a job scheduler."""
+
+    code = -8
+    template = "Job {job_id} belongs to a job scheduler and cannot be removed directly. {command}"
+
+
+class ChildFailed(ScriptError, UnrecoverableError):
+    """-9: a child that fails its parent has failed."""
+
+    code = -9
+    template = "Cannot complete job {job_id} because it has at least one failed child. {command}"
+
+
+class SchedulerIdTaken(ScriptError):
+    """-10: a job with the id of the scheduler's iteration exists."""
+
+    code = -10
+    template = "Cannot create job scheduler iteration - job ID already exists. {command}"
+
+
+class SchedulerSlotsTaken(ScriptError):
+    """-11: the scheduler's slot and the one after it hold jobs."""
+
+    code = -11
+    template = "Cannot create job scheduler iteration - current and next time slots already have jobs. {command}"
+
+
+SCRIPT_ERRORS: Mapping[int, type[ScriptError]] = MappingProxyType(
+    {
+        kind.code: kind
+        for kind in (
+            JobNotFound,
+            LockMissing,
+            WrongState,
+            PendingChildren,
+            ParentNotFound,
+            LockMismatch,
+            ParentNotReplaceable,
+            JobBelongsToScheduler,
+            ChildFailed,
+            SchedulerIdTaken,
+            SchedulerSlotsTaken,
+        )
+    }
+)
+
+
+def script_error(
+    code: int, command: str, *, job_id: str = "undefined", parent_key: str = "undefined", state: str = "undefined"
+) -> ScriptError:
+    """Return the exception of a script's negative reply.
+
+    Source: specs/01-data-model-and-adding.md#sec-9
+    """
+    kind = SCRIPT_ERRORS.get(code, ScriptError)
+    return kind(command, job_id=job_id, parent_key=parent_key, state=state, code=code)

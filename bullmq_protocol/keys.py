@@ -1,0 +1,174 @@
+"""Every Redis key of a queue, and the checks on names."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from enum import Enum
+
+import msgspec
+
+from bullmq_protocol.errors import UsageError
+
+DEFAULT_PREFIX = "bull"
+MAX_NAME_LENGTH = 255
+
+
+class KeyLayout(Enum):
+    """Where the hash tag of a Redis Cluster goes. All keys of a queue share one slot only with a tag.
+
+    Source: specs/01-data-model-and-adding.md#sec-2-2
+    """
+
+    PLAIN = "plain"
+    """`bull:mail:wait`. The default; meets an unconfigured Node client: `new Queue("mail")`. Not for a cluster."""
+    TAGGED_QUEUE = "tagged-queue"
+    """`bull:{mail}:wait`. The equal Node configuration is `new Queue("{mail}")`. Parents and children in one queue only."""
+    TAGGED_PREFIX = "tagged-prefix"
+    """`{bull}:mail:wait`. The equal Node configuration is `new Queue("mail", {prefix: "{bull}"})`."""
+
+
+def check_name(field: str, value: object, *, max_length: int | None = MAX_NAME_LENGTH) -> str:
+    """Return a name that is a non-empty string within the length limit, or raise `UsageError`."""
+    if not isinstance(value, str):
+        raise UsageError(field, value, "must be a string")
+    if not value:
+        raise UsageError(field, value, "must not be empty")
+    if max_length is not None and len(value) > max_length:
+        raise UsageError(field, value, f"must have at most {max_length} characters, has {len(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(field, value, "must be text that UTF-8 can hold (no lone surrogates)") from None
+    return value
+
+
+class QueueKeys(msgspec.Struct, frozen=True):
+    """All key names of one queue, computed once.
+
+    `name` and `prefix` are as they stand in the keys (with their braces); `base` is `<prefix>:<name>:`; `qualified` is
+    `<prefix>:<name>`, the form that parent references use.
+
+    Source: specs/01-data-model-and-adding.md#sec-2-3
+    """
+
+    name: str
+    prefix: str
+    qualified: str
+    base: str
+    wait: str
+    paused: str
+    active: str
+    prioritized: str
+    delayed: str
+    waiting_children: str
+    completed: str
+    failed: str
+    meta: str
+    id: str
+    pc: str
+    marker: str
+    events: str
+    limiter: str
+    stalled: str
+    stalled_check: str
+    repeat: str
+    metrics_completed: str
+    metrics_failed: str
+
+    @classmethod
+    def of(cls, name: str, *, prefix: str = DEFAULT_PREFIX, layout: KeyLayout = KeyLayout.PLAIN) -> QueueKeys:
+        """Check the names and build the keys.
+
+        Raises `UsageError` for an empty name, one with a colon, one over 255 characters, or a prefix that is not text.
+
+        Source: specs/01-data-model-and-adding.md#sec-2-1
+        """
+        check_name("queue name", name)
+        if ":" in name:
+            raise UsageError("queue name", name, "must not contain ':'")
+        if not isinstance(prefix, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("prefix", prefix, "must be a string")
+        if layout is KeyLayout.TAGGED_QUEUE:
+            name = name if _has_tag(name) else f"{{{name}}}"
+        elif layout is KeyLayout.TAGGED_PREFIX:
+            prefix = prefix if _has_tag(prefix) else f"{{{prefix}}}"
+        qualified = f"{prefix}:{name}"
+        base = f"{qualified}:"
+        return cls(
+            name=name,
+            prefix=prefix,
+            qualified=qualified,
+            base=base,
+            wait=f"{base}wait",
+            paused=f"{base}paused",
+            active=f"{base}active",
+            prioritized=f"{base}prioritized",
+            delayed=f"{base}delayed",
+            waiting_children=f"{base}waiting-children",
+            completed=f"{base}completed",
+            failed=f"{base}failed",
+            meta=f"{base}meta",
+            id=f"{base}id",
+            pc=f"{base}pc",
+            marker=f"{base}marker",
+            events=f"{base}events",
+            limiter=f"{base}limiter",
+            stalled=f"{base}stalled",
+            stalled_check=f"{base}stalled-check",
+            repeat=f"{base}repeat",
+            metrics_completed=f"{base}metrics:completed",
+            metrics_failed=f"{base}metrics:failed",
+        )
+
+    def job(self, job_id: str) -> str:
+        """Return the key of a job's hash."""
+        return f"{self.base}{job_id}"
+
+    def lock(self, job_id: str) -> str:
+        """Return the key of a job's lock."""
+        return f"{self.base}{job_id}:lock"
+
+    def logs(self, job_id: str) -> str:
+        """Return the key of a job's log rows."""
+        return f"{self.base}{job_id}:logs"
+
+    def processed(self, job_id: str) -> str:
+        """Return the key of a parent's finished children."""
+        return f"{self.base}{job_id}:processed"
+
+    def dependencies(self, job_id: str) -> str:
+        """Return the key of a parent's pending children."""
+        return f"{self.base}{job_id}:dependencies"
+
+    def deduplication(self, deduplication_id: str) -> str:
+        """Return the key that holds the owner of a deduplication id."""
+        return f"{self.base}de:{deduplication_id}"
+
+    @property
+    def has_hash_tag(self) -> bool:
+        """Whether a Redis Cluster puts all keys of this queue into one slot."""
+        return _has_tag(self.qualified)
+
+    def require_hash_tag(self) -> None:
+        """Refuse an untagged queue on a cluster, with the fix in the message."""
+        if not self.has_hash_tag:
+            raise UsageError(
+                "queue name",
+                self.qualified,
+                "a Redis Cluster needs all keys of a queue in one slot: use layout=KeyLayout.TAGGED_PREFIX (Node: "
+                f'prefix "{{{self.prefix}}}") or layout=KeyLayout.TAGGED_QUEUE (Node: queue name "{{{self.name}}}"); '
+                "otherwise the server answers CROSSSLOT",
+            )
+
+    def client_name(self, worker_name: str | None = None) -> str:
+        """Return the connection name by which `getWorkers` finds a worker's blocking connection.
+
+        Source: specs/03-transitions-admin-getters.md#sec-14
+        """
+        base = f"{self.prefix}:{b64encode(self.name.encode()).decode()}"
+        return base if worker_name is None else f"{base}:w:{worker_name}"
+
+
+def _has_tag(text: str) -> bool:
+    opening = text.find("{")
+    return opening >= 0 and text.find("}", opening + 1) > opening + 1

@@ -1,0 +1,43 @@
+"""Units: milliseconds and moments. The core is told the time, it never asks for it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from bullmq_protocol.errors import UsageError
+
+Millis: TypeAlias = int
+"""A whole number of milliseconds: a duration, or a moment since the Unix epoch."""
+
+Duration: TypeAlias = int | timedelta
+"""What callers may pass for a duration: milliseconds, or a `timedelta`."""
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """One reading of both clocks, in milliseconds.
+
+    `wall` (since the Unix epoch) is what goes on the wire; `mono` (any origin, never going back) drives timers. The two
+    are never mixed: a jump of the wall clock changes no timer.
+    """
+
+    wall: Millis
+    mono: Millis
+
+
+def to_ms(field: str, value: Duration | float) -> Millis:
+    """Return a duration as whole milliseconds; `field` names it in the error.
+
+    Raises `UsageError` for booleans, fractions of a millisecond, infinities and other types.
+    """
+    if isinstance(value, timedelta):
+        exact = value / timedelta(milliseconds=1)
+        return round(exact)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(field, value, "must be a number of milliseconds or a timedelta")
+    if not math.isfinite(value) or value != int(value):
+        raise UsageError(field, value, "must be a whole number of milliseconds")
+    return int(value)

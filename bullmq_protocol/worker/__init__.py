@@ -1,0 +1,1 @@
+"""The worker as a state machine: events in, actions out. See `machine` for its rules."""

@@ -1,0 +1,92 @@
+"""What happens to a worker, as told to the machine by its driver. Each is handed over with the time it happened."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from bullmq_protocol.failure import Failure
+from bullmq_protocol.reply import Reply
+
+
+class Replied(msgspec.Struct, frozen=True, tag="replied"):
+    """The raw reply of a `Call` or a `Listen`."""
+
+    ticket: int
+    reply: Reply
+
+
+class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
+    """A `Call` or `Listen` gave no reply, or an error reply.
+
+    `lost` is True for a `TransportError` (`maybe_applied` as in the error), False for an error reply of the server
+    (`code` is its first word). A `Listen` that was ended by `Unlisten` is answered `Unlistened`, not so.
+    """
+
+    ticket: int
+    message: str
+    lost: bool
+    maybe_applied: bool = False
+    code: str = ""
+    roll: float = 0.5
+
+
+class Unlistened(msgspec.Struct, frozen=True, tag="unlistened"):
+    """The `Listen` ended because of `Unlisten`, without a reply."""
+
+    ticket: int
+
+
+class JobReturned(msgspec.Struct, frozen=True, tag="job-returned"):
+    """The handler of a `RunJob` returned; `value` is its JSON text (`null` for None)."""
+
+    run: int
+    value: str
+
+
+class JobRaised(msgspec.Struct, frozen=True, tag="job-raised"):
+    """The handler of a `RunJob` raised, was cancelled, or its value has no JSON form.
+
+    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy returned, where
+    the job's backoff type is a custom one; `strategy_error` its failure.
+    """
+
+    run: int
+    failure: Failure
+    roll: float
+    strategy_delay_ms: float | None = None
+    strategy_error: str | None = None
+
+
+class Tick(msgspec.Struct, frozen=True, tag="tick"):
+    """Time has reached `deadline()`."""
+
+    roll: float = 0.5
+
+
+class PauseRequested(msgspec.Struct, frozen=True, tag="pause"):
+    """Start nothing new; running jobs go on."""
+
+
+class ResumeRequested(msgspec.Struct, frozen=True, tag="resume"):
+    """Fetch again."""
+
+
+class CloseRequested(msgspec.Struct, frozen=True, tag="close"):
+    """Stop: wait for running jobs up to the shutdown time, then give them back; with `force` give them back at once."""
+
+    force: bool = False
+
+
+Event: TypeAlias = (
+    Replied
+    | CallFailed
+    | Unlistened
+    | JobReturned
+    | JobRaised
+    | Tick
+    | PauseRequested
+    | ResumeRequested
+    | CloseRequested
+)
