@@ -86,7 +86,7 @@ def start(kind: str | None = None, *, config: Sequence[str] = (), tls: bool = Fa
 
 
 def choose_source(kind: str, *, docker: Callable[[], bool], path: Callable[[], dict[str, str]]) -> Source | None:
-    """Choose where `kind` comes from; `docker` says whether an engine answers, `path` maps kinds to programs on PATH."""
+    """Choose where `kind` comes from; `docker` tells whether an engine answers, `path` maps kinds to programs."""
     if kind in _IMAGES and docker():
         return Source("docker", _IMAGES[kind])
     if kind in path():

@@ -1,0 +1,72 @@
+"""What every test shares: servers, hypothesis profiles, and no silent skip where `CI` is set."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support import node, servers
+
+_TESTS = Path(__file__).parent
+_WITHOUT_SERVER = ("unit", "property", "typing")
+_NODE = ("oracle", "interop")
+_IN_CI = bool(os.environ.get("CI"))
+
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
+settings.register_profile(
+    "night", max_examples=20_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
+
+
+def _room(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", servers.kinds(), indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _room(item) in _NODE:
+            item.add_marker(pytest.mark.node)
+    if not _IN_CI or all(_room(item) in _WITHOUT_SERVER for item in items):
+        return
+    if not os.environ.get("BULLMQ_TEST_REDIS_URL"):
+        asked = servers.kinds() if os.environ.get("BULLMQ_TEST_SERVERS") else servers.KINDS
+        missing = [kind for kind in asked if kind not in servers.sources()]
+        if missing:
+            raise pytest.UsageError(f"CI is set and these servers are missing: {', '.join(missing)}")
+    if not node.node_available() and any(item.get_closest_marker("node") for item in items):
+        raise pytest.UsageError("CI is set and Node or npm is missing")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("node") is not None and not node.node_available():
+        pytest.skip(f"{_room(item)}: Node and npm are not installed")
+
+
+def pytest_report_collectionfinish(items: Sequence[pytest.Item]) -> list[str]:
+    lines = [f"hypothesis: {settings.default.max_examples if settings.default else '?'} examples"]
+    if any(_room(item) not in _WITHOUT_SERVER for item in items):
+        lines += [f"servers: {', '.join(_described()) or 'none'}", f"node: {node.node_version() or 'none'}"]
+    return lines
+
+
+def _described() -> Iterator[str]:
+    known = servers.sources()
+    for kind in servers.kinds():
+        source = known.get(kind)
+        yield f"{kind} ({source.name} {source.origin})" if source is not None else f"{kind} (external or missing)"
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    """Give one server per kind, shared by the session: use queue names of your own, never flush it."""
+    with servers.start(request.param) as started:
+        yield started

@@ -1,0 +1,50 @@
+"""Node and the pinned BullMQ, installed once into `.cache/node` from the lock file in `tests/node`."""
+
+import functools
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+_LOCKED = Path(__file__).parents[1] / "node"
+_CACHE = Path(__file__).parents[2] / ".cache" / "node"
+
+
+def node_available() -> bool:
+    """Tell whether Node and npm are installed."""
+    return shutil.which("node") is not None and shutil.which("npm") is not None
+
+
+@functools.cache
+def node_version() -> str | None:
+    """Return what `node --version` prints, None without Node."""
+    if not node_available():
+        return None
+    return subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@functools.cache
+def bullmq_folder() -> Path:
+    """Return the `node_modules` folder that holds the pinned BullMQ, after installing it once."""
+    files = [_LOCKED / "package.json", _LOCKED / "package-lock.json"]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    home = _CACHE / digest
+    if not home.exists():
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_CACHE) as made:
+            fresh = Path(made) / "fresh"
+            fresh.mkdir()
+            for file in files:
+                shutil.copy(file, fresh)
+            command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=fresh, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(f"npm ci failed:\n{done.stdout}{done.stderr}")
+            try:
+                fresh.rename(home)
+            except OSError:
+                # Another test process was first; its folder is as good.
+                if not home.exists():
+                    raise
+    return home / "node_modules"
