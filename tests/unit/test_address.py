@@ -1,0 +1,132 @@
+"""Connection options and URLs."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("url", "fields"),
+    [
+        ("redis://", {}),
+        ("redis://example", {"host": "example"}),
+        ("redis://example:7000/", {"host": "example", "port": 7000}),
+        ("redis://:s%2Fcret@example/3", {"host": "example", "password": "s/cret", "db": 3}),
+        ("redis://me:s%40cret@[::1]:7000", {"host": "::1", "port": 7000, "username": "me", "password": "s@cret"}),
+        ("redis://me@example", {"host": "example", "username": "me"}),
+        ("redis://example?db=2&client_name=a%20b", {"host": "example", "db": 2, "client_name": "a b"}),
+        ("rediss://example", {"host": "example", "tls": True}),
+        ("unix:///run/redis.sock?db=4", {"unix_path": "/run/redis.sock", "db": 4}),
+        ("unix://:secret@/run/redis.sock", {"unix_path": "/run/redis.sock", "password": "secret"}),
+        (
+            "redis://h?connect_timeout_ms=10&command_timeout_ms=20",
+            {"host": "h", "connect_timeout_ms": 10, "command_timeout_ms": 20},
+        ),
+    ],
+)
+def test_url(url: str, fields: dict[str, Any]) -> None:
+    assert parse_url(url) == ConnectionOptions(**fields)
+
+
+@pytest.mark.parametrize(
+    ("url", "field", "rule"),
+    [
+        (7, "url", "must be a string"),
+        ("localhost:6379", "url", "must begin with"),
+        ("http://example", "url", "must begin with"),
+        ("redis:/example", "url", "must begin with"),
+        ("redis://example:port", "url", "bad host or port"),
+        ("redis://example:70000", "url", "bad host or port"),
+        ("redis://[::1", "url", "bad host or port"),
+        ("redis://example:0", "port", "from 1 to 65535"),
+        ("redis://:pa/ss@example", "url", "%2F"),
+        ("redis://:pa#ss@example", "url", "bad host or port"),
+        ("redis://example#x", "url", "%23"),
+        ("redis://example/one", "db", "whole number"),
+        ("redis://example/-1", "db", "whole number"),
+        ("redis://example/1/2", "db", "whole number"),
+        ("redis://example?db=x", "db", "whole number"),
+        ("redis://example/1?db=2", "url query", "twice"),
+        ("redis://example?ssl_cert_reqs=none", "url query", "must be one of"),
+        ("redis://example?connect_timeout_ms=0", "connect_timeout_ms", "above 0"),
+        ("redis://example?command_timeout_ms=1.5", "command_timeout_ms", "whole number"),
+        ("unix://", "url", "unix:///absolute"),
+        ("unix:///", "url", "unix:///absolute"),
+        ("unix://host/run/redis.sock", "url", "unix:///absolute"),
+        ("unix://:7/run/redis.sock", "url", "unix:///absolute"),
+    ],
+)
+def test_bad_url(url: Any, field: str, rule: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert caught.value.field == field
+    assert rule in caught.value.rule
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"host": ""}, "host"),
+        ({"host": None}, "host"),
+        ({"port": 0}, "port"),
+        ({"port": 65536}, "port"),
+        ({"port": "6379"}, "port"),
+        ({"port": True}, "port"),
+        ({"db": -1}, "db"),
+        ({"db": 1.0}, "db"),
+        ({"unix_path": ""}, "unix_path"),
+        ({"unix_path": 7}, "unix_path"),
+        ({"unix_path": "/run/redis.sock", "tls": True}, "tls"),
+        ({"username": 7}, "username"),
+        ({"password": b"secret"}, "password"),
+        ({"client_name": 7}, "client_name"),
+        ({"credentials": lambda: (None, "secret"), "password": "secret"}, "credentials"),
+        ({"credentials": lambda: (None, "secret"), "username": "me"}, "credentials"),
+        ({"connect_timeout_ms": 0}, "connect_timeout_ms"),
+        ({"connect_timeout_ms": None}, "connect_timeout_ms"),
+        ({"command_timeout_ms": -1}, "command_timeout_ms"),
+        ({"command_timeout_ms": 1.5}, "command_timeout_ms"),
+    ],
+)
+def test_bad_option(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ConnectionOptions(**fields)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("url", ["redis://me:hidden@host:port", "http://me:hidden@host", "redis://me:hidden@host/x"])
+def test_no_password_in_errors(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert "hidden" not in str(caught.value)
+
+
+def test_no_password_in_repr() -> None:
+    options = parse_url("rediss://me:hidden@host/1")
+    assert repr(options) == "ConnectionOptions('rediss://host:6379/1')"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://[::1]:7000/2", "redis://[::1]:7000/2"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock?db=0"),
+    ],
+)
+def test_address(url: str, address: str) -> None:
+    assert parse_url(url).address == address
+
+
+def test_login() -> None:
+    assert ConnectionOptions().login() == (None, None)
+    assert ConnectionOptions(username="me", password="secret").login() == ("me", "secret")
+    assert ConnectionOptions(credentials=lambda: (None, "fresh")).login() == (None, "fresh")
+
+
+def test_replaced_options_are_checked() -> None:
+    with pytest.raises(UsageError):
+        msgspec.structs.replace(ConnectionOptions(), port=0)
