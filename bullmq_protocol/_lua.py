@@ -1,0 +1,3165 @@
+"""Hold the packaged Lua scripts; written by `python lua/build.py`, never by hand."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bullmq_protocol.command import Script
+
+ADD_DELAYED_JOB = Script(
+    name="addDelayedJob",
+    sha1="2cc618fa9f11a47926a3d9cde2e40aa852cee9c8",
+    keys=6,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  if not rule.replace and not (timed and rule.extend) then
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+  end
+  local owner = call('GET', key)
+  if not rule.replace then
+    if timed and rule.extend then
+      if not owner then
+        claim(id)
+        return nil
+      end
+      claim(owner)
+    end
+    report(owner, id)
+    return owner
+  end
+  if not owner then
+    claim(id)
+    return nil
+  end
+  if call('ZREM', delayed, owner) == 0 then
+    return owner
+  end
+  purge(base .. owner)
+  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+  report(id, owner)
+  if timed and not rule.extend then
+    call('SET', key, id, 'KEEPTTL')
+  else
+    claim(id)
+  end
+  return nil
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local packed = cmsgpack.unpack(ARGV[1])
+local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+local parent, pending, link = packed[5], packed[6], packed[7]
+local scheduler, dedup_key = packed[8], packed[9]
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    return -7
+  else
+  end
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    id = sequence
+    job = base .. id
+  else
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    return id, job, owner
+  end
+  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  return id, job, nil
+end
+local function finish_add(id, job)
+  if pending ~= nil then
+    call('SADD', pending, job)
+  end
+  return id .. ''
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function place_delayed(delayed, marker, events, cap, id, now, delay)
+  local score, due = delay_slot(delayed, now, delay)
+  call('ZADD', delayed, score, id)
+  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
+  mark_later(marker, delayed)
+end
+local delayed, completed, events = KEYS[4], KEYS[5], KEYS[6]
+if lacks_parent() then
+  return -5
+end
+local sequence = call('INCR', KEYS[3])
+local cap = event_cap(KEYS[2])
+local options = cmsgpack.unpack(ARGV[3])
+local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+if reply then
+  return reply
+end
+place_delayed(delayed, KEYS[1], events, cap, id, born_at, tonumber(options.delay or 0))
+return finish_add(id, job)
+""",
+)
+
+ADD_LOG = Script(
+    name="addLog",
+    sha1="46b6dc09304896ab86dc93e3bd277fad078d81b5",
+    keys=2,
+    source="""\
+local call = redis.call
+if call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
+local rows = call('RPUSH', KEYS[2], ARGV[2])
+if ARGV[3] == '' then
+  return rows
+end
+local keep = tonumber(ARGV[3])
+call('LTRIM', KEYS[2], -keep, -1)
+return math.min(keep, rows)
+""",
+)
+
+ADD_PARENT_JOB = Script(
+    name="addParentJob",
+    sha1="4c578bce55d44636df8dfd42766750cf99cd4771",
+    keys=6,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  if not rule.replace and not (timed and rule.extend) then
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+  end
+  local owner = call('GET', key)
+  if not rule.replace then
+    if timed and rule.extend then
+      if not owner then
+        claim(id)
+        return nil
+      end
+      claim(owner)
+    end
+    report(owner, id)
+    return owner
+  end
+  if not owner then
+    claim(id)
+    return nil
+  end
+  if call('ZREM', delayed, owner) == 0 then
+    return owner
+  end
+  purge(base .. owner)
+  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+  report(id, owner)
+  if timed and not rule.extend then
+    call('SET', key, id, 'KEEPTTL')
+  else
+    claim(id)
+  end
+  return nil
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local packed = cmsgpack.unpack(ARGV[1])
+local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+local parent, pending, link = packed[5], packed[6], packed[7]
+local scheduler, dedup_key = packed[8], packed[9]
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    return -7
+  else
+  end
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    id = sequence
+    job = base .. id
+  else
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    return id, job, owner
+  end
+  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  return id, job, nil
+end
+local function finish_add(id, job)
+  if pending ~= nil then
+    call('SADD', pending, job)
+  end
+  return id .. ''
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local options = cmsgpack.unpack(ARGV[3])
+if lacks_parent() then
+  return -5
+end
+local sequence = call('INCR', KEYS[2])
+local cap = event_cap(KEYS[1])
+local id, job, reply = admit(sequence, options, KEYS[5], KEYS[3], KEYS[6], cap)
+if reply then
+  return reply
+end
+call('ZADD', KEYS[4], born_at, id)
+emit_capped(KEYS[6], cap, 'waiting-children', 'jobId', id)
+return finish_add(id, job)
+""",
+)
+
+ADD_PRIORITIZED_JOB = Script(
+    name="addPrioritizedJob",
+    sha1="13644bfe30848f79f5f49a9c46a7cf831e01346f",
+    keys=9,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  if not rule.replace and not (timed and rule.extend) then
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+  end
+  local owner = call('GET', key)
+  if not rule.replace then
+    if timed and rule.extend then
+      if not owner then
+        claim(id)
+        return nil
+      end
+      claim(owner)
+    end
+    report(owner, id)
+    return owner
+  end
+  if not owner then
+    claim(id)
+    return nil
+  end
+  if call('ZREM', delayed, owner) == 0 then
+    return owner
+  end
+  purge(base .. owner)
+  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+  report(id, owner)
+  if timed and not rule.extend then
+    call('SET', key, id, 'KEEPTTL')
+  else
+    claim(id)
+  end
+  return nil
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local packed = cmsgpack.unpack(ARGV[1])
+local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+local parent, pending, link = packed[5], packed[6], packed[7]
+local scheduler, dedup_key = packed[8], packed[9]
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    return -7
+  else
+  end
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    id = sequence
+    job = base .. id
+  else
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    return id, job, owner
+  end
+  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  return id, job, nil
+end
+local function finish_add(id, job)
+  if pending ~= nil then
+    call('SADD', pending, job)
+  end
+  return id .. ''
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local options = cmsgpack.unpack(ARGV[3])
+if lacks_parent() then
+  return -5
+end
+local sequence = call('INCR', KEYS[3])
+local settings = call('HMGET', KEYS[2], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings[1] or store_default_cap(KEYS[2])
+local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+if reply then
+  return reply
+end
+local held = is_held(settings[2], settings[3], active)
+place_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
+mark_ready(KEYS[1], held)
+emit_capped(events, cap, 'waiting', 'jobId', id)
+return finish_add(id, job)
+""",
+)
+
+ADD_STANDARD_JOB = Script(
+    name="addStandardJob",
+    sha1="5fcde92d200e71af739cc66711a7db267c839248",
+    keys=9,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  if not rule.replace and not (timed and rule.extend) then
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+  end
+  local owner = call('GET', key)
+  if not rule.replace then
+    if timed and rule.extend then
+      if not owner then
+        claim(id)
+        return nil
+      end
+      claim(owner)
+    end
+    report(owner, id)
+    return owner
+  end
+  if not owner then
+    claim(id)
+    return nil
+  end
+  if call('ZREM', delayed, owner) == 0 then
+    return owner
+  end
+  purge(base .. owner)
+  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+  report(id, owner)
+  if timed and not rule.extend then
+    call('SET', key, id, 'KEEPTTL')
+  else
+    claim(id)
+  end
+  return nil
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local packed = cmsgpack.unpack(ARGV[1])
+local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+local parent, pending, link = packed[5], packed[6], packed[7]
+local scheduler, dedup_key = packed[8], packed[9]
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    return -7
+  else
+  end
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    id = sequence
+    job = base .. id
+  else
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    return id, job, owner
+  end
+  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  return id, job, nil
+end
+local function finish_add(id, job)
+  if pending ~= nil then
+    call('SADD', pending, job)
+  end
+  return id .. ''
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local options = cmsgpack.unpack(ARGV[3])
+if lacks_parent() then
+  return -5
+end
+local sequence = call('INCR', KEYS[4])
+local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings[1] or store_default_cap(KEYS[3])
+local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+if reply then
+  return reply
+end
+local held = is_held(settings[2], settings[3], active)
+local target = settings[2] and KEYS[2] or KEYS[1]
+if options.lifo then
+  call('RPUSH', target, id)
+else
+  call('LPUSH', target, id)
+end
+mark_ready(KEYS[9], held)
+emit_capped(events, cap, 'waiting', 'jobId', id)
+return finish_add(id, job)
+""",
+)
+
+EXTEND_LOCK = Script(
+    name="extendLock",
+    sha1="3cb9e3109f0edd9add15a9f89c753465cc4efd4b",
+    keys=2,
+    source="""\
+local call = redis.call
+local function renew_lock(lock, token, duration, stalled, id)
+  local owner = call('GET', lock)
+  if not owner or owner ~= token then
+    return false
+  end
+  call('SET', lock, token, 'PX', duration)
+  call('SREM', stalled, id)
+  return true
+end
+return renew_lock(KEYS[1], ARGV[1], ARGV[2], KEYS[2], ARGV[3]) and 1 or 0
+""",
+)
+
+EXTEND_LOCKS = Script(
+    name="extendLocks",
+    sha1="5f36623998cf6b2f7a0613e008c9a066acfc6140",
+    keys=1,
+    source="""\
+local call = redis.call
+local function renew_lock(lock, token, duration, stalled, id)
+  local owner = call('GET', lock)
+  if not owner or owner ~= token then
+    return false
+  end
+  call('SET', lock, token, 'PX', duration)
+  call('SREM', stalled, id)
+  return true
+end
+local tokens, ids = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
+local lost = {}
+for index = 1, #ids do
+  local id = ids[index]
+  if not renew_lock(ARGV[1] .. id .. ':lock', tokens[index], ARGV[4], KEYS[1], id) then
+    lost[#lost + 1] = id
+  end
+end
+return lost
+""",
+)
+
+GET_COUNTS = Script(
+    name="getCounts",
+    sha1="6685708ab8905d99a4c02088391addc4175c69be",
+    keys=1,
+    source="""\
+local call = redis.call
+local function count_list(key)
+  local length = call('LLEN', key)
+  local tail = call('LINDEX', key, -1)
+  if not tail or string.sub(tail, 1, 2) ~= '0:' then
+    return length
+  end
+  if length > 1 then
+    call('RPOP', key)
+  else
+  end
+  return length - 1
+end
+local counts = {}
+for index, state in ipairs(ARGV) do
+  local key = KEYS[1] .. state
+  if state == 'wait' or state == 'paused' then
+    counts[index] = count_list(key)
+  elseif state == 'active' then
+    counts[index] = call('LLEN', key)
+  else
+    counts[index] = call('ZCARD', key)
+  end
+end
+return counts
+""",
+)
+
+GET_RATE_LIMIT_TTL = Script(
+    name="getRateLimitTtl",
+    sha1="7b5b680d066182d745b1893bdf10c1d9d226dd0d",
+    keys=2,
+    source="""\
+local call = redis.call
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local maximum = ARGV[1]
+if maximum == '0' then
+  maximum = call('HGET', KEYS[2], 'max')
+  if not maximum then
+    return call('PTTL', KEYS[1])
+  end
+else
+end
+return limited_for(KEYS[1], tonumber(maximum))
+""",
+)
+
+GET_STATE = Script(
+    name="getState",
+    sha1="320e94008c667910dd154771ada204b4fa300e6b",
+    keys=8,
+    source="""\
+local call = redis.call
+local function find_state(id, in_list)
+  local state
+  local function is_in(set)
+    return not state and call('ZSCORE', set, id)
+  end
+  local function is_on(list)
+    return not state and in_list(list, id)
+  end
+  if is_in(KEYS[1]) then
+    state = 'completed'
+  end
+  if is_in(KEYS[2]) then
+    state = 'failed'
+  end
+  if is_in(KEYS[3]) then
+    state = 'delayed'
+  end
+  if is_in(KEYS[8]) then
+    state = 'prioritized'
+  end
+  if is_on(KEYS[4]) then
+    state = 'active'
+  end
+  if is_on(KEYS[5]) then
+    state = 'waiting'
+  end
+  if is_on(KEYS[6]) then
+    state = 'waiting'
+  end
+  if is_in(KEYS[7]) then
+    state = 'waiting-children'
+  end
+  if not state then
+    state = 'unknown'
+  end
+  return state
+end
+return find_state(ARGV[1], function(list, id)
+  for _, other in ipairs(call('LRANGE', list, 0, -1)) do
+    if other == id then
+      return true
+    end
+  end
+  return false
+end)
+""",
+)
+
+GET_STATE_V2 = Script(
+    name="getStateV2",
+    sha1="6acd4981aba36b6866c376711b6bfa1a714179dc",
+    keys=8,
+    source="""\
+local call = redis.call
+local function find_state(id, in_list)
+  local state
+  local function is_in(set)
+    return not state and call('ZSCORE', set, id)
+  end
+  local function is_on(list)
+    return not state and in_list(list, id)
+  end
+  if is_in(KEYS[1]) then
+    state = 'completed'
+  end
+  if is_in(KEYS[2]) then
+    state = 'failed'
+  end
+  if is_in(KEYS[3]) then
+    state = 'delayed'
+  end
+  if is_in(KEYS[8]) then
+    state = 'prioritized'
+  end
+  if is_on(KEYS[4]) then
+    state = 'active'
+  end
+  if is_on(KEYS[5]) then
+    state = 'waiting'
+  end
+  if is_on(KEYS[6]) then
+    state = 'waiting'
+  end
+  if is_in(KEYS[7]) then
+    state = 'waiting-children'
+  end
+  if not state then
+    state = 'unknown'
+  end
+  return state
+end
+return find_state(ARGV[1], function(list, id)
+  return call('LPOS', list, id)
+end)
+""",
+)
+
+IS_FINISHED = Script(
+    name="isFinished",
+    sha1="29b6d72ee89a5df2b53e7500cc5e69031dab7171",
+    keys=3,
+    source="""\
+local call = redis.call
+local with_result = ARGV[2] == '1'
+if call('EXISTS', KEYS[3]) == 0 then
+  return with_result and { -1, 'Missing key for job ' .. KEYS[3] .. '. isFinished' } or -1
+end
+if call('ZSCORE', KEYS[1], ARGV[1]) then
+  return with_result and { 1, call('HGET', KEYS[3], 'returnvalue') } or 1
+end
+if call('ZSCORE', KEYS[2], ARGV[1]) then
+  return with_result and { 2, call('HGET', KEYS[3], 'failedReason') } or 2
+end
+return with_result and { 0 } or 0
+""",
+)
+
+IS_MAXED = Script(
+    name="isMaxed",
+    sha1="3c2bde668261da6deeaf364db778330c5a4f960d",
+    keys=2,
+    source="""\
+local call = redis.call
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+return is_held(false, call('HGET', KEYS[1], 'concurrency'), KEYS[2])
+""",
+)
+
+MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
+    name="moveJobFromActiveToWait",
+    sha1="db6841cf6ae1283713b06a2e42fe947917410edb",
+    keys=9,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local active, meta, id, job = KEYS[1], KEYS[5], ARGV[1], ARGV[3]
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local refusal = surrender_lock(job, KEYS[3], ARGV[2], id)
+if refusal then
+  return refusal
+end
+if call('LREM', active, 1, id) > 0 then
+  local target, held = queue_gate(meta, active, KEYS[2], KEYS[4])
+  local priority = priority_of(job)
+  if priority > 0 then
+    call('ZADD', KEYS[7], priority * PRIORITY_STEP, id)
+  else
+    call('RPUSH', target, id)
+    mark_ready(KEYS[8], held)
+  end
+  emit_capped(KEYS[9], event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
+else
+end
+local remaining = call('PTTL', KEYS[6])
+if remaining > 0 then
+  return remaining
+end
+return 0
+""",
+)
+
+MOVE_STALLED_JOBS_TO_WAIT = Script(
+    name="moveStalledJobsToWait",
+    sha1="512184728e6383c5ab86b879069ca7fc71be628b",
+    keys=8,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function trim_events(meta, events)
+  call('XTRIM', events, 'MAXLEN', '~', event_cap(meta))
+end
+local limit, base = ARGV[1], ARGV[2]
+local stalled, active, events = KEYS[1], KEYS[3], KEYS[8]
+local recovered = {}
+local function is_exempt(job)
+  local text = call('HGET', job, 'opts')
+  local rule = text and cjson.decode(text)['repeat']
+  return rule ~= nil and rule ~= false
+end
+local function recover(id)
+  local job = base .. id
+  if call('EXISTS', job .. ':lock') == 1 then
+    return
+  end
+  if call('LREM', active, 1, id) == 0 then
+    return
+  end
+  local count = call('HINCRBY', job, 'stc', 1)
+  local exempt = is_exempt(job)
+  if count > tonumber(limit) then
+    if exempt then
+    else
+      call('HSET', job, 'defa', 'job stalled more than allowable limit')
+    end
+  else
+  end
+  local target, held = queue_gate(KEYS[5], active, KEYS[2], KEYS[6])
+  call('RPUSH', target, id)
+  mark_ready(KEYS[7], held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'active')
+  emit(events, 'stalled', 'jobId', id)
+  recovered[#recovered + 1] = id
+end
+if call('EXISTS', KEYS[4]) == 1 then
+  return recovered
+end
+call('SET', KEYS[4], ARGV[3], 'PX', ARGV[4])
+trim_events(KEYS[5], events)
+local suspects = call('SMEMBERS', stalled)
+if suspects[1] then
+  call('DEL', stalled)
+end
+for _, id in ipairs(suspects) do
+  if string.sub(id, 1, 2) == '0:' then
+    call('LREM', active, 1, id)
+  else
+    recover(id)
+  end
+end
+local running = call('LRANGE', active, 0, -1)
+for from = 1, #running, 7000 do
+  call('SADD', stalled, unpack(running, from, math.min(from + 6999, #running)))
+end
+return recovered
+""",
+)
+
+MOVE_TO_ACTIVE = Script(
+    name="moveToActive",
+    sha1="ac6aa6a5b5e096f35f0da9492abc76d6c270866a",
+    keys=11,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  if not due[1] then
+    return
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', 0)
+  end
+  mark_ready(marker, held)
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local function activate(base, id, now, maximum, duration, options, marker)
+  local job = base .. id
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if options.token == '0' then
+  else
+    call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  if options.name then
+    call('HMSET', job, 'processedOn', now, 'pb', options.name)
+  else
+    call('HMSET', job, 'processedOn', now)
+  end
+  call('HINCRBY', job, 'ats', 1)
+  call('ZADD', marker, 0, '0')
+  return { call('HGETALL', job), id, 0, 0 }
+end
+local function fetch_next(base, now, options, marker, take)
+  local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])
+  promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker)
+  local maximum = effective_maximum(global_maximum, options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or global_duration
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local function take()
+  local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  if id and is_old_marker(id) then
+    call('LREM', KEYS[2], 1, id)
+    id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  end
+  if id then
+    return id
+  end
+  return take_prioritized()
+end
+local options = cmsgpack.unpack(ARGV[3])
+return fetch_next(ARGV[1], ARGV[2], options, KEYS[11], take) or { 0, 0, 0, 0 }
+""",
+)
+
+MOVE_TO_DELAYED = Script(
+    name="moveToDelayed",
+    sha1="9c2f6b6f91961d58face21e95d99aca13ad59fab",
+    keys=8,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local function write_fields(job, packed)
+  local items = packed ~= '' and cmsgpack.unpack(packed)
+  if items then
+    call('HMSET', job, unpack(items))
+  end
+end
+local delayed, job, id, delay = KEYS[4], KEYS[5], ARGV[3], ARGV[5]
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local refusal = surrender_lock(job, KEYS[8], ARGV[4], id)
+if refusal then
+  return refusal
+end
+write_fields(job, ARGV[7])
+if call('LREM', KEYS[2], -1, id) == 0 then
+  return -3
+end
+local score, due = delay_slot(delayed, tonumber(ARGV[2]), tonumber(delay))
+if ARGV[6] == '0' then
+  call('HINCRBY', job, 'atm', 1)
+else
+end
+call('HSET', job, 'delay', delay)
+local cap = event_cap(KEYS[7])
+call('ZADD', delayed, score, id)
+emit_capped(KEYS[6], cap, 'delayed', 'jobId', id, 'delay', due)
+mark_later(KEYS[1], delayed)
+return 0
+""",
+)
+
+MOVE_TO_FINISHED = Script(
+    name="moveToFinished",
+    sha1="308ba804227c6b62e95b82a00dcce9e30762d2f4",
+    keys=14,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local function write_fields(job, packed)
+  local items = packed ~= '' and cmsgpack.unpack(packed)
+  if items then
+    call('HMSET', job, unpack(items))
+  end
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function trim_events(meta, events)
+  call('XTRIM', events, 'MAXLEN', '~', event_cap(meta))
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function child_completed(parent, queue, id, child, value, now)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return
+  end
+  call('HSET', parent .. ':processed', child, value)
+  if call('SCARD', pending) > 0 then
+    return
+  end
+  release_parent(queue, parent, id, now)
+end
+local function defer_failure(queue, parent, id, child, now)
+  local base = queue .. ':'
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local reason = 'child ' .. child .. ' failed'
+  local home
+  if call('ZSCORE', base .. 'waiting-children', id) then
+    home = base .. 'waiting-children'
+  elseif call('ZSCORE', base .. 'delayed', id) then
+    home = base .. 'delayed'
+    call('HSET', parent, 'delay', 0)
+  end
+  if home then
+    call('ZREM', home, id)
+    call('HSET', parent, 'defa', reason)
+    place_parent(base, parent, id, now)
+  elseif call('ZSCORE', base .. 'failed', id) then
+  else
+    call('HSET', parent, 'defa', reason)
+  end
+end
+local function child_failed(link, child, reason, now)
+  local queue, id = link.queueKey, link.id
+  local parent = queue .. ':' .. id
+  if not (link.fpof or link.cpof or link.idof or link.rdof) then
+    return
+  end
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return
+  end
+  if link.fpof then
+    call('ZADD', parent .. ':unsuccessful', now, child)
+    defer_failure(queue, parent, id, child, now)
+    return
+  end
+  if link.cpof then
+    call('HSET', parent .. ':failed', child, reason)
+    release_parent(queue, parent, id, now)
+    return
+  end
+  if call('SCARD', pending) == 0 then
+    release_parent(queue, parent, id, now)
+  end
+  if link.idof then
+    call('HSET', parent .. ':failed', child, reason)
+  else
+  end
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return nil
+  end
+  if call('SCARD', pending) > 0 then
+    return nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return nil
+  end
+  return base, id
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local function forget(base, ids)
+  for index = 1, #ids do
+    local job = base .. ids[index]
+    unlink_looked_up(job)
+    purge(job)
+  end
+end
+local function keep_by_age(base, finished, now, age)
+  local oldest = now - age * 1000
+  forget(base, call('ZREVRANGEBYSCORE', finished, oldest, '-inf'))
+  call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
+end
+local function keep_by_count(base, finished, count)
+  forget(base, call('ZREVRANGE', finished, count, -1))
+  call('ZREMRANGEBYRANK', finished, 0, -(count + 1))
+end
+local function record_metric(hash, size, now)
+  local finished_before = call('HINCRBY', hash, 'count', 1) - 1
+  local previous = call('HGET', hash, 'prevTS')
+  if not previous then
+    call('HSET', hash, 'prevTS', now, 'prevCount', 0)
+    return
+  end
+  local minutes = math.min(math.floor(now / 60000) - math.floor(previous / 60000), tonumber(size))
+  if minutes <= 0 then
+    return
+  end
+  local list = hash .. ':data'
+  local points = { finished_before - call('HGET', hash, 'prevCount') }
+  for _ = 2, minutes do
+    if #points == 7000 then
+      call('LPUSH', list, unpack(points))
+      points = {}
+    end
+    points[#points + 1] = 0
+  end
+  call('LPUSH', list, unpack(points))
+  call('LTRIM', list, 0, size - 1)
+  call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  if not due[1] then
+    return
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', 0)
+  end
+  mark_ready(marker, held)
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local function activate(base, id, now, maximum, duration, options, marker)
+  local job = base .. id
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if options.token == '0' then
+  else
+    call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  if options.name then
+    call('HMSET', job, 'processedOn', now, 'pb', options.name)
+  else
+    call('HMSET', job, 'processedOn', now)
+  end
+  call('HINCRBY', job, 'ats', 1)
+  call('ZADD', marker, 0, '0')
+  return { call('HGETALL', job), id, 0, 0 }
+end
+local function fetch_next(base, now, options, marker, take)
+  local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])
+  promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker)
+  local maximum = effective_maximum(global_maximum, options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or global_duration
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local id, now, field, result, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local base = ARGV[7]
+local active, events, finished, job = KEYS[2], KEYS[4], KEYS[11], KEYS[12]
+local has_failed = outcome == 'failed'
+local function take()
+  local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  if not next_id then
+    return take_prioritized()
+  end
+  if not is_old_marker(next_id) then
+    return next_id
+  end
+  call('LREM', KEYS[2], 1, next_id)
+  if next_id ~= '0:0' then
+    return nil
+  end
+  return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
+end
+local function release_own_dedup(dedup_id)
+  local key = base .. 'de:' .. dedup_id
+  local remaining = call('PTTL', key)
+  if remaining == 0 then
+    call('DEL', key)
+  elseif remaining == -1 and call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+if call('EXISTS', job) == 0 then
+  return -1
+end
+if outcome == 'completed' then
+  if call('SCARD', job .. ':dependencies') ~= 0 then
+    return -4
+  end
+  if call('ZCARD', job .. ':unsuccessful') ~= 0 then
+    return -9
+  end
+end
+local options = cmsgpack.unpack(ARGV[8])
+local refusal = surrender_lock(job, KEYS[5], options.token, id)
+if refusal then
+  return refusal
+end
+write_fields(job, ARGV[9])
+local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
+local stored = call('HMGET', job, 'parentKey', 'parent', 'deid')
+local parent, link = stored[1], nil
+local parent_queue, parent_id = nil, ''
+if stored[2] then
+  link = cjson.decode(stored[2])
+  parent_queue, parent_id = link.queueKey, link.id
+end
+local has_parent = parent and parent ~= ''
+if call('LREM', active, -1, id) == 0 then
+  return -3
+end
+trim_events(KEYS[9], events)
+if stored[3] then
+  release_own_dedup(stored[3])
+end
+if parent_id == '' and has_parent then
+  local parent_base
+  parent_base, parent_id = split_job_key(parent)
+  parent_queue = string.sub(parent_base, 1, -2)
+end
+if parent_id == '' then
+elseif outcome ~= 'completed' then
+  if link then
+    child_failed(link, job, result, now)
+  else
+  end
+elseif parent then
+  child_completed(parent, parent_queue, parent_id, job, result, now)
+else
+end
+local attempts_made = call('HINCRBY', job, 'atm', 1)
+if keep_count == 0 then
+  purge(job)
+  if has_parent then
+    unlink_given(parent, job)
+  end
+else
+  call('ZADD', finished, now, id)
+  call('HSET', job, field, result, 'finishedOn', now)
+  if has_failed then
+    call('HDEL', job, 'defa')
+  end
+  if keep_age ~= nil then
+    keep_by_age(base, finished, now, keep_age)
+  end
+  if keep_count ~= nil and keep_count > 0 then
+    keep_by_count(base, finished, keep_count)
+  end
+end
+emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
+if has_failed then
+  if attempts_made >= tonumber(options.attempts) then
+    emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
+  else
+  end
+end
+if options.maxMetricsSize ~= '' then
+  record_metric(KEYS[13], options.maxMetricsSize, now)
+end
+if ARGV[6] == '1' then
+  local reply = fetch_next(base, now, options, KEYS[14], take)
+  if reply then
+    return reply
+  end
+end
+if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
+  emit(events, 'drained')
+else
+end
+return 0
+""",
+)
+
+OBLITERATE = Script(
+    name="obliterate",
+    sha1="e673dca6f5d0f4b475b82d34811be8ba4e981d51",
+    keys=2,
+    source="""\
+local call = redis.call
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return nil
+  end
+  if call('SCARD', pending) > 0 then
+    return nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return nil
+  end
+  return base, id
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function unlink_hard(home, child)
+  local link = call('HMGET', child, 'parentKey', 'deid')
+  local parent, dedup_id = link[1], link[2]
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  local base, id = leave_pending(parent, child)
+  if not base then
+    return
+  end
+  if base ~= home then
+    requeue_parent(base, id)
+    return
+  end
+  unlink_hard(home, parent)
+  purge(parent)
+  if dedup_id then
+    call('DEL', home .. 'de:' .. dedup_id)
+  end
+end
+local function erase_job(base, id)
+  local job = base .. id
+  unlink_hard(base, job)
+  release_dedup(base, job, id)
+  purge(job)
+end
+local base = KEYS[2]
+local budget = tonumber(ARGV[1])
+local function spend(count)
+  budget = budget - count
+  return budget <= 0
+end
+local function erase_all(ids)
+  for _, id in ipairs(ids) do
+    erase_job(base, id)
+  end
+end
+local function remove_members(set, ids)
+  for from = 1, #ids, 7000 do
+    call('ZREM', set, unpack(ids, from, math.min(from + 6999, #ids)))
+  end
+end
+local function empty_set(name)
+  local set = base .. name
+  local ids = call('ZRANGE', set, 0, budget - 1)
+  erase_all(ids)
+  remove_members(set, ids)
+  return spend(#ids)
+end
+local function empty_list(list, ids)
+  erase_all(ids)
+  call('LTRIM', list, #ids, -1)
+  return spend(#ids)
+end
+if call('HEXISTS', KEYS[1], 'paused') == 0 then
+  return -1
+end
+local active = base .. 'active'
+local running = call('LRANGE', active, 0, budget - 1)
+if running[1] and ARGV[2] == '' then
+  return -2
+end
+for _, id in ipairs(running) do
+  call('DEL', base .. id .. ':lock')
+end
+if empty_list(active, running) then
+  return 1
+end
+if empty_set('delayed') then
+  return 1
+end
+local schedulers = call('ZRANGE', base .. 'repeat', 0, budget - 1)
+for _, scheduler in ipairs(schedulers) do
+  call('DEL', base .. 'repeat:' .. scheduler)
+end
+remove_members(base .. 'repeat', schedulers)
+if spend(#schedulers) then
+  return 1
+end
+if empty_set('completed') then
+  return 1
+end
+local paused = base .. 'paused'
+if empty_list(paused, call('LRANGE', paused, 0, budget - 1)) then
+  return 1
+end
+if empty_set('prioritized') then
+  return 1
+end
+if empty_set('failed') then
+  return 1
+end
+call('DEL', base .. 'events', base .. 'delay', base .. 'stalled-check', base .. 'stalled', base .. 'id', base .. 'pc',
+  base .. 'meta', base .. 'metrics:completed', base .. 'metrics:completed:data', base .. 'metrics:failed',
+  base .. 'metrics:failed:data')
+return 0
+""",
+)
+
+PAUSE = Script(
+    name="pause",
+    sha1="98e657856b60b89705b76400a7890bc440f61eb8",
+    keys=7,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local meta, marker, change = KEYS[3], KEYS[7], ARGV[1]
+local moved = call('EXISTS', KEYS[1]) == 1
+if moved then
+  call('RENAME', KEYS[1], KEYS[2])
+else
+end
+if change == 'paused' then
+  call('HSET', meta, 'paused', 1)
+  call('DEL', marker)
+else
+  call('HDEL', meta, 'paused')
+  if moved or call('ZCARD', KEYS[4]) > 0 then
+    mark_ready(marker, false)
+  else
+    mark_later(marker, KEYS[6])
+  end
+end
+emit(KEYS[5], change)
+""",
+)
+
+RELEASE_LOCK = Script(
+    name="releaseLock",
+    sha1="bc6bc210fddbd2179ec6abfc9236da2516ac3f7a",
+    keys=1,
+    source="""\
+local call = redis.call
+if call('GET', KEYS[1]) == ARGV[1] then
+  return call('DEL', KEYS[1])
+end
+return 0
+""",
+)
+
+REMOVE_JOB = Script(
+    name="removeJob",
+    sha1="9e0fd912a858a1d20885faf05b76d52794334895",
+    keys=2,
+    source="""\
+local call = redis.call
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return nil
+  end
+  if call('SCARD', pending) > 0 then
+    return nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return nil
+  end
+  return base, id
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function leave_state(base, id)
+  for _, name in ipairs({ 'completed', 'waiting-children', 'delayed', 'failed', 'prioritized' }) do
+    if call('ZSCORE', base .. name, id) then
+      call('ZREM', base .. name, id)
+      return name
+    end
+  end
+  for _, name in ipairs({ 'wait', 'paused', 'active' }) do
+    if call('LREM', base .. name, 1, id) == 1 then
+      return name
+    end
+  end
+  return 'unknown'
+end
+local function each_child(job, visit)
+  for _, suffix in ipairs({ ':processed', ':failed' }) do
+    local outcomes = call('HGETALL', job .. suffix)
+    for index = 1, #outcomes, 2 do
+      visit(outcomes[index])
+    end
+  end
+  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', 0, -1)) do
+    visit(child)
+  end
+  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
+    visit(child)
+  end
+end
+local function remove_tree(base, id, parent, with_children)
+  local job = base .. id
+  if parent then
+    unlink_given(parent, job)
+  else
+    unlink_looked_up(job)
+  end
+  if with_children then
+    each_child(job, function(child)
+      local child_base, child_id = split_job_key(child)
+      remove_tree(child_base, child_id, job, true)
+    end)
+  end
+  local state = leave_state(base, id)
+  release_dedup(base, job, id)
+  if purge(job) == 0 then
+    return
+  end
+  emit_capped(base .. 'events', event_cap(base .. 'meta'), 'removed', 'jobId', id, 'prev', state)
+end
+local function is_current_iteration(job, id, schedulers)
+  local scheduler = call('HGET', job, 'rjk')
+  if not scheduler then
+    return false
+  end
+  local slot = call('ZSCORE', schedulers, scheduler)
+  if slot and id == 'repeat:' .. scheduler .. ':' .. slot then
+    return true
+  end
+  return false
+end
+local with_children = ARGV[2] == '1'
+local function has_lock(base, id)
+  local job = base .. id
+  if call('GET', job .. ':lock') then
+    return true
+  end
+  if with_children then
+    for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
+      if has_lock(split_job_key(child)) then
+        return true
+      end
+    end
+  end
+  return false
+end
+if is_current_iteration(KEYS[1], ARGV[1], KEYS[2]) then
+  return -8
+end
+if has_lock(ARGV[3], ARGV[1]) then
+  return 0
+end
+remove_tree(ARGV[3], ARGV[1], nil, with_children)
+return 1
+""",
+)
+
+RETRY_JOB = Script(
+    name="retryJob",
+    sha1="3acd888986c251f9ef1186a454f9314a8e3956cf",
+    keys=11,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  if not due[1] then
+    return
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', 0)
+  end
+  mark_ready(marker, held)
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local function write_fields(job, packed)
+  local items = packed ~= '' and cmsgpack.unpack(packed)
+  if items then
+    call('HMSET', job, unpack(items))
+  end
+end
+local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
+local target, held = queue_gate(meta, active, KEYS[2], KEYS[3])
+promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local refusal = surrender_lock(job, KEYS[11], ARGV[5], id)
+if refusal then
+  return refusal
+end
+write_fields(job, ARGV[6])
+if call('LREM', active, -1, id) == 0 then
+  return -3
+end
+local priority = priority_of(job)
+local _, held_now = queue_gate(meta, active, KEYS[2], KEYS[3])
+if priority == 0 then
+  call(ARGV[3], target, id)
+else
+  place_by_priority(KEYS[8], KEYS[9], priority, id)
+end
+mark_ready(marker, held_now)
+call('HINCRBY', job, 'atm', 1)
+emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
+return 0
+""",
+)
+
+SAVE_STACKTRACE = Script(
+    name="saveStacktrace",
+    sha1="50169df6385a2935ac18109fffbc669f34bf9413",
+    keys=1,
+    source="""\
+local call = redis.call
+if call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
+call('HMSET', KEYS[1], 'stacktrace', ARGV[1], 'failedReason', ARGV[2])
+return 0
+""",
+)
+
+UPDATE_DATA = Script(
+    name="updateData",
+    sha1="3b3bf47af51579b445650052338d94f74528aece",
+    keys=1,
+    source="""\
+local call = redis.call
+if call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
+call('HSET', KEYS[1], 'data', ARGV[1])
+return 0
+""",
+)
+
+UPDATE_JOB_SCHEDULER = Script(
+    name="updateJobScheduler",
+    sha1="98fa3d46851ff2a28b8ef6c056440412c1ac62f3",
+    keys=12,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function slot_after(previous, every, now, offset)
+  local slot = previous + every
+  if slot < now then
+    slot = math.floor(now / every) * every + every + offset
+  else
+  end
+  return math.floor(slot)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, 0, '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function place_delayed(delayed, marker, events, cap, id, now, delay)
+  local score, due = delay_slot(delayed, now, delay)
+  call('ZADD', delayed, score, id)
+  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
+  mark_later(marker, delayed)
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function create_iteration(job, id, name, data, options, now, delay, scheduler, active, cap)
+  local delayed, wait, paused, meta, prioritized, marker = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+  local events, counter = KEYS[9], KEYS[10]
+  options.delay = delay
+  options.jobId = id
+  store_job(events, job, id, name, data, now, options, nil, nil, scheduler)
+  if delay ~= 0 then
+    place_delayed(delayed, marker, events, cap, id, now, delay)
+    return
+  end
+  local target, held = queue_gate(meta, active, wait, paused)
+  local priority = options.priority or 0
+  if priority ~= 0 then
+    place_by_priority(prioritized, counter, priority, id)
+  elseif options.lifo then
+    call('RPUSH', target, id)
+  else
+    call('LPUSH', target, id)
+  end
+  mark_ready(marker, held)
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+end
+local schedulers, producer, scheduler, timestamp = KEYS[1], KEYS[11], ARGV[2], ARGV[5]
+local previous = tonumber(call('ZSCORE', schedulers, scheduler))
+if not previous then
+  return nil
+end
+local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
+local options = cmsgpack.unpack(ARGV[4])
+local schedule = options['repeat'] or {}
+local fallback_every, fallback_offset = schedule.every, schedule.offset
+local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
+local every = tonumber(template[3]) or tonumber(fallback_every or nil)
+local slot
+if every then
+  slot = slot_after(previous, every, now, template[4] or fallback_offset or 0)
+else
+  slot = tonumber(ARGV[1])
+end
+local id_stem = 'repeat:' .. scheduler .. ':'
+local id = id_stem .. slot
+if ARGV[7] ~= id_stem .. previous then
+  return nil
+end
+local cap = event_cap(KEYS[5])
+local job = record .. ':' .. slot
+if call('EXISTS', job) == 1 then
+  emit_capped(KEYS[9], cap, 'duplicated', 'jobId', id)
+  return nil
+end
+call('ZADD', schedulers, slot, scheduler)
+call('HINCRBY', record, 'ic', 1)
+call('INCR', KEYS[8])
+local data = template[2] or ARGV[3]
+if data ~= '{}' then
+  call('HSET', record, 'data', data)
+else
+end
+local delay = math.max(slot - now, 0)
+create_iteration(job, id, template[1], data, options, timestamp, delay, scheduler, KEYS[12], cap)
+if producer ~= '' then
+  call('HSET', producer, 'nrjid', id)
+else
+end
+return id
+""",
+)
+
+UPDATE_PROGRESS = Script(
+    name="updateProgress",
+    sha1="8e30f9813830576f4e8d8cbb16ef78a27406d757",
+    keys=3,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local EVENT_CAP_FIELD = 'opts.maxLenEvents'
+local function store_default_cap(meta)
+  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  return 10000
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+if call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
+local cap = event_cap(KEYS[3])
+call('HSET', KEYS[1], 'progress', ARGV[2])
+emit_capped(KEYS[2], cap, 'progress', 'jobId', ARGV[1], 'data', ARGV[2])
+return 0
+""",
+)
+
+SCRIPTS: Mapping[str, Script] = MappingProxyType(
+    {
+        script.name: script
+        for script in (
+            ADD_DELAYED_JOB,
+            ADD_LOG,
+            ADD_PARENT_JOB,
+            ADD_PRIORITIZED_JOB,
+            ADD_STANDARD_JOB,
+            EXTEND_LOCK,
+            EXTEND_LOCKS,
+            GET_COUNTS,
+            GET_RATE_LIMIT_TTL,
+            GET_STATE,
+            GET_STATE_V2,
+            IS_FINISHED,
+            IS_MAXED,
+            MOVE_JOB_FROM_ACTIVE_TO_WAIT,
+            MOVE_STALLED_JOBS_TO_WAIT,
+            MOVE_TO_ACTIVE,
+            MOVE_TO_DELAYED,
+            MOVE_TO_FINISHED,
+            OBLITERATE,
+            PAUSE,
+            RELEASE_LOCK,
+            REMOVE_JOB,
+            RETRY_JOB,
+            SAVE_STACKTRACE,
+            UPDATE_DATA,
+            UPDATE_JOB_SCHEDULER,
+            UPDATE_PROGRESS,
+        )
+    }
+)

@@ -1,0 +1,89 @@
+--- include call
+--- include emit
+--- include parent_release
+--- include deduplicate
+--- include store_job
+
+-- specs/01-data-model-and-adding.md#7.1
+local packed = cmsgpack.unpack(ARGV[1])
+local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+local parent, pending, link = packed[5], packed[6], packed[7]
+local scheduler, dedup_key = packed[8], packed[9]
+
+-- specs/01-data-model-and-adding.md#6.2, step 2
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    --@no-parent
+    return true
+  end
+  return false
+end
+
+-- specs/01-data-model-and-adding.md#6.5, re-link
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    --@relink-completed
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      --@relink-release
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    --@relink-pending
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+
+-- specs/01-data-model-and-adding.md#6.5: gives the reply.
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+    --@duplicate-no-parent
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    --@other-parent
+    return -7
+  else
+    --@other-parent-gone
+  end
+  --@duplicate
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+
+-- specs/01-data-model-and-adding.md#6.2, steps 5 to 7.
+-- Gives id and key of the stored job, or the reply of the command in third place.
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    --@generated-id
+    id = sequence
+    job = base .. id
+  else
+    --@custom-id
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    --@deduplicated
+    return id, job, owner
+  end
+  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  return id, job, nil
+end
+
+-- specs/01-data-model-and-adding.md#6.10, and the reply
+local function finish_add(id, job)
+  if pending ~= nil then
+    --@linked
+    call('SADD', pending, job)
+  end
+  --@added
+  return id .. ''
+end

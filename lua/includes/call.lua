@@ -1,0 +1,1 @@
+local call = redis.call

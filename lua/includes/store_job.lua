@@ -1,0 +1,29 @@
+--- include call
+--- include emit
+
+-- specs/01-data-model-and-adding.md#6.3
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or 0, 'priority', options.priority or 0,
+  }
+  local count = 12
+  if parent ~= nil then
+    --@parent
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    --@scheduler
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    --@dedup-id
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end

@@ -1,0 +1,23 @@
+--- include call
+
+-- specs/02-worker-path.md#w8: nil to go on, otherwise the error code.
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    --@no-token
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    --@released
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    --@other-owner
+    return -6
+  end
+  --@no-lock
+  return -2
+end

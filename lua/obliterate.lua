@@ -1,0 +1,98 @@
+--- keys: meta, base prefix
+--- args: jobs per call, force or empty
+--- include call
+--- include erase_job
+
+local base = KEYS[2]
+local budget = tonumber(ARGV[1])
+
+local function spend(count)
+  budget = budget - count
+  return budget <= 0
+end
+
+local function erase_all(ids)
+  for _, id in ipairs(ids) do
+    erase_job(base, id)
+  end
+end
+
+local function remove_members(set, ids)
+  for from = 1, #ids, 7000 do
+    call('ZREM', set, unpack(ids, from, math.min(from + 6999, #ids)))
+  end
+end
+
+-- Each gives whether the budget is used up.
+local function empty_set(name)
+  local set = base .. name
+  local ids = call('ZRANGE', set, 0, budget - 1)
+  erase_all(ids)
+  remove_members(set, ids)
+  return spend(#ids)
+end
+
+local function empty_list(list, ids)
+  erase_all(ids)
+  call('LTRIM', list, #ids, -1)
+  return spend(#ids)
+end
+
+-- specs/03-transitions-admin-getters.md#7.4
+if call('HEXISTS', KEYS[1], 'paused') == 0 then
+  --@not-paused
+  return -1
+end
+local active = base .. 'active'
+local running = call('LRANGE', active, 0, budget - 1)
+if running[1] and ARGV[2] == '' then
+  --@active-jobs
+  return -2
+end
+for _, id in ipairs(running) do
+  --@unlocked
+  call('DEL', base .. id .. ':lock')
+end
+if empty_list(active, running) then
+  --@spent-active
+  return 1
+end
+if empty_set('delayed') then
+  --@spent-delayed
+  return 1
+end
+
+local schedulers = call('ZRANGE', base .. 'repeat', 0, budget - 1)
+for _, scheduler in ipairs(schedulers) do
+  --@scheduler
+  call('DEL', base .. 'repeat:' .. scheduler)
+end
+remove_members(base .. 'repeat', schedulers)
+if spend(#schedulers) then
+  --@spent-schedulers
+  return 1
+end
+
+if empty_set('completed') then
+  --@spent-completed
+  return 1
+end
+local paused = base .. 'paused'
+if empty_list(paused, call('LRANGE', paused, 0, budget - 1)) then
+  --@spent-paused
+  return 1
+end
+if empty_set('prioritized') then
+  --@spent-prioritized
+  return 1
+end
+if empty_set('failed') then
+  --@spent-failed
+  return 1
+end
+
+--@finished
+call('DEL', base .. 'events', base .. 'delay', base .. 'stalled-check', base .. 'stalled', base .. 'id', base .. 'pc',
+  base .. 'meta', base .. 'metrics:completed', base .. 'metrics:completed:data', base .. 'metrics:failed',
+  base .. 'metrics:failed:data')
+return 0

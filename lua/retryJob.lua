@@ -1,0 +1,44 @@
+--- keys: active, wait, paused, job, meta, events, delayed, prioritized, pc, marker, stalled
+--- args: base prefix, now, LPUSH or RPUSH, id, token, fields (MessagePack array or empty)
+--- include call
+--- include emit
+--- include event_cap
+--- include queue_gate
+--- include markers
+--- include priority
+--- include promote_due
+--- include surrender_lock
+--- include write_fields
+
+-- specs/03-transitions-admin-getters.md#3.4
+local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
+local target, held = queue_gate(meta, active, KEYS[2], KEYS[3])
+-- before any check, so also for a job that is missing or not locked
+promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+if call('EXISTS', job) == 0 then
+  --@no-job
+  return -1
+end
+local refusal = surrender_lock(job, KEYS[11], ARGV[5], id)
+if refusal then
+  return refusal
+end
+write_fields(job, ARGV[6])
+if call('LREM', active, -1, id) == 0 then
+  --@not-active
+  return -3
+end
+
+local priority = priority_of(job)
+local _, held_now = queue_gate(meta, active, KEYS[2], KEYS[3])
+if priority == 0 then
+  --@list
+  call(ARGV[3], target, id)
+else
+  --@prioritized
+  place_by_priority(KEYS[8], KEYS[9], priority, id)
+end
+mark_ready(marker, held_now)
+call('HINCRBY', job, 'atm', 1)
+emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
+return 0
