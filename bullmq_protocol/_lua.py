@@ -7,15 +7,15 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="2cc618fa9f11a47926a3d9cde2e40aa852cee9c8",
+    sha1="e179a76530e7ea96be3e03a0bfef78d0fae52877",
     keys=6,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -52,9 +52,6 @@ local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
   local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
@@ -90,9 +87,6 @@ end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
     job .. ':unsuccessful')
-end
-local function split_job_key(job)
-  return string.match(job, '^(.*:)([^:]*)$')
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -233,13 +227,12 @@ local function finish_add(id, job)
   end
   return id .. ''
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -303,15 +296,15 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="4c578bce55d44636df8dfd42766750cf99cd4771",
+    sha1="45bc78cea2b9af56f15573f5fb6f9508e5d152cf",
     keys=6,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -348,9 +341,6 @@ local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
   local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
@@ -386,9 +376,6 @@ end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
     job .. ':unsuccessful')
-end
-local function split_job_key(job)
-  return string.match(job, '^(.*:)([^:]*)$')
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -529,13 +516,12 @@ local function finish_add(id, job)
   end
   return id .. ''
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -559,15 +545,15 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="13644bfe30848f79f5f49a9c46a7cf831e01346f",
+    sha1="404b1385d09350f9111835d8c2d4a7bbe61f071f",
     keys=9,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -604,9 +590,6 @@ local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
   local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
@@ -642,9 +625,6 @@ end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
     job .. ':unsuccessful')
-end
-local function split_job_key(job)
-  return string.match(job, '^(.*:)([^:]*)$')
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -785,17 +765,9 @@ local function finish_add(id, job)
   end
   return id .. ''
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
-end
-local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
-  if stored then
-    return stored
-  end
-  return store_default_cap(meta)
 end
 local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
@@ -819,15 +791,15 @@ return finish_add(id, job)
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="5fcde92d200e71af739cc66711a7db267c839248",
+    sha1="5c27db44a49d238e836e945ad9593b1a5bbbea17",
     keys=9,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -864,9 +836,6 @@ local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
   local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
@@ -902,9 +871,6 @@ end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
     job .. ':unsuccessful')
-end
-local function split_job_key(job)
-  return string.match(job, '^(.*:)([^:]*)$')
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -1045,17 +1011,9 @@ local function finish_add(id, job)
   end
   return id .. ''
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
-end
-local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
-  if stored then
-    return stored
-  end
-  return store_default_cap(meta)
 end
 local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
@@ -1321,47 +1279,33 @@ return with_result and { 0 } or 0
 
 IS_MAXED = Script(
     name="isMaxed",
-    sha1="3c2bde668261da6deeaf364db778330c5a4f960d",
+    sha1="74dad1d5a4752eb033ced73754837023db6bb3db",
     keys=2,
     source="""\
 local call = redis.call
-local function is_held(paused_field, concurrency, active)
-  if paused_field then
-    return true
-  end
-  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
-    return true
-  end
-  return false
+local concurrency = call('HGET', KEYS[1], 'concurrency')
+if concurrency and call('LLEN', KEYS[2]) >= tonumber(concurrency) then
+  return 1
 end
-local function queue_gate(meta, active, wait, paused)
-  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
-  local target = settings[1] and paused or wait
-  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
-end
-return is_held(false, call('HGET', KEYS[1], 'concurrency'), KEYS[2])
+return nil
 """,
 )
 
 MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
     name="moveJobFromActiveToWait",
-    sha1="db6841cf6ae1283713b06a2e42fe947917410edb",
+    sha1="c7cc92f9c5e805d04d45f5707141941ab265bf15",
     keys=9,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -1387,21 +1331,7 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, 0, '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
-  local turn = call('INCR', counter)
-  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
-end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
@@ -1451,15 +1381,12 @@ return 0
 
 MOVE_STALLED_JOBS_TO_WAIT = Script(
     name="moveStalledJobsToWait",
-    sha1="512184728e6383c5ab86b879069ca7fc71be628b",
+    sha1="ea0df6eeda1d055ec1c239dd5620bf7874783a66",
     keys=8,
     source="""\
 local call = redis.call
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-end
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -1481,23 +1408,12 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, 0, '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -1564,15 +1480,12 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="ac6aa6a5b5e096f35f0da9492abc76d6c270866a",
+    sha1="c96c451ff77023d3bfe48e0c84a13ae599121a93",
     keys=11,
     source="""\
 local call = redis.call
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-end
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -1588,21 +1501,15 @@ local function queue_gate(meta, active, wait, paused)
   local target = settings[1] and paused or wait
   return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
 end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
 local function mark_ready(marker, held)
   if held then
     return
   end
   call('ZADD', marker, 0, '0')
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
 end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
@@ -1730,43 +1637,23 @@ return fetch_next(ARGV[1], ARGV[2], options, KEYS[11], take) or { 0, 0, 0, 0 }
 
 MOVE_TO_DELAYED = Script(
     name="moveToDelayed",
-    sha1="9c2f6b6f91961d58face21e95d99aca13ad59fab",
+    sha1="65c2314c8dd8e7a9670191ba6ae9912b156e5a78",
     keys=8,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
   return store_default_cap(meta)
-end
-local function mark_ready(marker, held)
-  if held then
-    return
-  end
-  call('ZADD', marker, 0, '0')
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
 end
 local function delay_slot(delayed, now, delay)
   local due = now
@@ -1782,6 +1669,16 @@ local function delay_slot(delayed, now, delay)
     return taken + 1, due
   end
   return last, due
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
 end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
@@ -1833,15 +1730,12 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="308ba804227c6b62e95b82a00dcce9e30762d2f4",
+    sha1="d4908176b7a62afea3483cdd3b914855a7d79cd2",
     keys=14,
     source="""\
 local call = redis.call
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-end
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
@@ -1872,13 +1766,12 @@ local function write_fields(job, packed)
     call('HMSET', job, unpack(items))
   end
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -1921,9 +1814,6 @@ local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
-end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
@@ -2090,6 +1980,9 @@ local function record_metric(hash, size, now)
   call('LPUSH', list, unpack(points))
   call('LTRIM', list, 0, size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
@@ -2312,7 +2205,7 @@ return 0
 
 OBLITERATE = Script(
     name="obliterate",
-    sha1="e673dca6f5d0f4b475b82d34811be8ba4e981d51",
+    sha1="300bbc34ae8baeb2e573ae5806995cd4d3a85e81",
     keys=2,
     source="""\
 local call = redis.call
@@ -2323,11 +2216,19 @@ end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
 end
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return nil
+  end
+  if call('SCARD', pending) > 0 then
+    return nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return nil
+  end
+  return base, id
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2349,48 +2250,10 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, 0, '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
-local function leave_pending(parent, child)
-  local pending = parent .. ':dependencies'
-  if call('SREM', pending, child) == 0 then
-    return nil
-  end
-  if call('SCARD', pending) > 0 then
-    return nil
-  end
-  local base, id = split_job_key(parent)
-  if call('ZREM', base .. 'waiting-children', id) == 0 then
-    return nil
-  end
-  return base, id
-end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   call('RPUSH', target, id)
   mark_ready(base .. 'marker', held)
-end
-local function unlink_given(parent, child)
-  local base, id = leave_pending(parent, child)
-  if base then
-    requeue_parent(base, id)
-    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
-  end
-end
-local function unlink_looked_up(child)
-  local parent = call('HGET', child, 'parentKey')
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
-  end
-  unlink_given(parent, child)
 end
 local function release_dedup(base, job, id)
   local dedup_id = call('HGET', job, 'deid')
@@ -2504,21 +2367,12 @@ return 0
 
 PAUSE = Script(
     name="pause",
-    sha1="98e657856b60b89705b76400a7890bc440f61eb8",
+    sha1="a1c8c2248a4273239bcabf4efd47223f57e8930d",
     keys=7,
     source="""\
 local call = redis.call
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-end
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
-end
-local function mark_ready(marker, held)
-  if held then
-    return
-  end
-  call('ZADD', marker, 0, '0')
 end
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
@@ -2542,7 +2396,7 @@ if change == 'paused' then
 else
   call('HDEL', meta, 'paused')
   if moved or call('ZCARD', KEYS[4]) > 0 then
-    mark_ready(marker, false)
+    call('ZADD', marker, 0, '0')
   else
     mark_later(marker, KEYS[6])
   end
@@ -2566,34 +2420,47 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="9e0fd912a858a1d20885faf05b76d52794334895",
+    sha1="7969a946b71c2cf7d2185cb01f1cbccb72489a87",
     keys=2,
     source="""\
 local call = redis.call
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
-end
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
 end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
   return store_default_cap(meta)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return nil
+  end
+  if call('SCARD', pending) > 0 then
+    return nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return nil
+  end
+  return base, id
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2614,30 +2481,6 @@ local function mark_ready(marker, held)
     return
   end
   call('ZADD', marker, 0, '0')
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
-local function leave_pending(parent, child)
-  local pending = parent .. ':dependencies'
-  if call('SREM', pending, child) == 0 then
-    return nil
-  end
-  if call('SCARD', pending) > 0 then
-    return nil
-  end
-  local base, id = split_job_key(parent)
-  if call('ZREM', base .. 'waiting-children', id) == 0 then
-    return nil
-  end
-  return base, id
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -2756,23 +2599,19 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="3acd888986c251f9ef1186a454f9314a8e3956cf",
+    sha1="0552e64de963e5334976edeb953aaaac82639fb8",
     keys=11,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -2798,16 +2637,6 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, 0, '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
@@ -2815,6 +2644,9 @@ local function place_by_priority(prioritized, counter, priority, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
@@ -2916,23 +2748,19 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="98fa3d46851ff2a28b8ef6c056440412c1ac62f3",
+    sha1="5d502671b661937c4513d9fe75aaf97d2a67be30",
     keys=12,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end
@@ -2944,7 +2772,10 @@ local function slot_after(previous, every, now, offset)
     slot = math.floor(now / every) * every + every + offset
   else
   end
-  return math.floor(slot)
+  if offset == 0 then
+    offset = slot - math.floor(slot / every) * every
+  end
+  return math.floor(slot), math.floor(offset)
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2966,23 +2797,10 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, 0, '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
-end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function delay_slot(delayed, now, delay)
   local due = now
@@ -2999,11 +2817,24 @@ local function delay_slot(delayed, now, delay)
   end
   return last, due
 end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
 local function place_delayed(delayed, marker, events, cap, id, now, delay)
   local score, due = delay_slot(delayed, now, delay)
   call('ZADD', delayed, score, id)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
   mark_later(marker, delayed)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
@@ -3097,23 +2928,19 @@ return id
 
 UPDATE_PROGRESS = Script(
     name="updateProgress",
-    sha1="8e30f9813830576f4e8d8cbb16ef78a27406d757",
+    sha1="2889f6852abf75b8b7e683b8552d82de758fa195",
     keys=3,
     source="""\
 local call = redis.call
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local EVENT_CAP_FIELD = 'opts.maxLenEvents'
 local function store_default_cap(meta)
-  call('HSET', meta, EVENT_CAP_FIELD, 10000)
+  call('HSET', meta, 'opts.maxLenEvents', 10000)
   return 10000
 end
 local function event_cap(meta)
-  local stored = call('HGET', meta, EVENT_CAP_FIELD)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
   if stored then
     return stored
   end

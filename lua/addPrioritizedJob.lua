@@ -1,10 +1,10 @@
 --- keys: marker, meta, id, prioritized, delayed, completed, active, events, pc
 --- args: job (MessagePack array), data (JSON), options (MessagePack map)
 --- include add_job
---- include event_cap
---- include queue_gate
---- include markers
---- include priority
+--- include default_cap
+--- include is_held
+--- include mark_ready
+--- include place_by_priority
 
 -- specs/01-data-model-and-adding.md#7.4
 local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]

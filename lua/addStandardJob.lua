@@ -1,9 +1,9 @@
 --- keys: wait, paused, meta, id, completed, delayed, active, events, marker
 --- args: job (MessagePack array), data (JSON), options (MessagePack map)
 --- include add_job
---- include event_cap
---- include queue_gate
---- include markers
+--- include default_cap
+--- include is_held
+--- include mark_ready
 
 -- specs/01-data-model-and-adding.md#7.2
 local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]

@@ -1,11 +1,12 @@
 --- keys: active, wait, stalled, paused, meta, limiter, prioritized, marker, events
 --- args: id, token, job key
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
 --- include queue_gate
---- include markers
---- include priority
+--- include mark_ready
+--- include priority_step
+--- include priority_of
 --- include surrender_lock
 
 -- specs/03-transitions-admin-getters.md#3.3

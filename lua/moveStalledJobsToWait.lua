@@ -3,7 +3,7 @@
 --- include call
 --- include emit
 --- include queue_gate
---- include markers
+--- include mark_ready
 --- include trim_events
 
 local limit, base = ARGV[1], ARGV[2]

@@ -1,10 +1,10 @@
 --- keys: marker, active, prioritized (not used), delayed, job, events, meta, stalled
 --- args: base prefix (not used), now, id, token, delay, skip attempt (1), fields (MessagePack array or empty)
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
---- include markers
 --- include delay_slot
+--- include mark_later
 --- include surrender_lock
 --- include write_fields
 

@@ -4,12 +4,13 @@
 --- args: options (MessagePack map), fields (MessagePack array or empty)
 --- include call
 --- include emit
---- include job_keys
+--- include purge
+--- include split_job_key
 --- include surrender_lock
 --- include write_fields
 --- include trim_events
 --- include child_outcome
---- include parent_unlink
+--- include unlink_child
 --- include retention
 --- include metrics
 --- include fetch_next

@@ -2,7 +2,7 @@
 --- args: paused or resumed
 --- include call
 --- include emit
---- include markers
+--- include mark_later
 
 -- specs/03-transitions-admin-getters.md#7.1
 local meta, marker, change = KEYS[3], KEYS[7], ARGV[1]
@@ -21,7 +21,7 @@ else
   call('HDEL', meta, 'paused')
   if moved or call('ZCARD', KEYS[4]) > 0 then
     --@resumed-ready
-    mark_ready(marker, false)
+    call('ZADD', marker, 0, '0')
   else
     --@resumed-idle
     mark_later(marker, KEYS[6])

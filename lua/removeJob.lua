@@ -1,7 +1,7 @@
 --- keys: job, repeat
 --- args: id, with children (1), base prefix
 --- include call
---- include job_keys
+--- include split_job_key
 --- include remove_tree
 --- include scheduler_current
 

@@ -1,11 +1,12 @@
 --- keys: active, wait, paused, job, meta, events, delayed, prioritized, pc, marker, stalled
 --- args: base prefix, now, LPUSH or RPUSH, id, token, fields (MessagePack array or empty)
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
 --- include queue_gate
---- include markers
---- include priority
+--- include mark_ready
+--- include place_by_priority
+--- include priority_of
 --- include promote_due
 --- include surrender_lock
 --- include write_fields

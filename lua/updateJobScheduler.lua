@@ -2,7 +2,7 @@
 --- args: next slot or empty, scheduler id, data, options (MessagePack map), now, base prefix (not used)
 --- args: id of the producing job
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
 --- include scheduler_slot
 --- include scheduler_iteration
@@ -23,6 +23,7 @@ local every = tonumber(template[3]) or tonumber(fallback_every or nil)
 local slot
 if every then
   --@every
+  -- an offset that is no number makes the script fail, needed or not
   slot = slot_after(previous, every, now, template[4] or fallback_offset or 0)
 else
   --@cron

@@ -1,7 +1,7 @@
 --- keys: job, events, meta
 --- args: id, progress (JSON)
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
 
 -- specs/03-transitions-admin-getters.md#5.2

@@ -1,5 +1,5 @@
 --- include call
---- include emit
+--- include emit_capped
 --- include parent_release
 --- include deduplicate
 --- include store_job

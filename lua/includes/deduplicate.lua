@@ -1,6 +1,7 @@
 --- include call
 --- include emit
---- include job_keys
+--- include emit_capped
+--- include purge
 
 -- specs/01-data-model-and-adding.md#6.4: the id that answers the call, or nil to add the job.
 local function deduplicate(rule, key, id, base, delayed, events, cap)

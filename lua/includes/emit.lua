@@ -4,8 +4,3 @@
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
 end
-
--- The same with approximate trimming to the event cap.
-local function emit_capped(stream, cap, ...)
-  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
-end

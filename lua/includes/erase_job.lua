@@ -1,6 +1,7 @@
 --- include call
---- include job_keys
---- include parent_unlink
+--- include purge
+--- include leave_pending
+--- include requeue_parent
 --- include release_dedup
 
 -- specs/03-transitions-admin-getters.md#s15, hard mode: a parent of the same queue left without

@@ -1,7 +1,7 @@
 --- include call
 --- include emit
 --- include queue_gate
---- include markers
+--- include next_due
 --- include promote_due
 --- include rate_limit
 

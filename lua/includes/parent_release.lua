@@ -1,8 +1,9 @@
 --- include call
 --- include emit
 --- include queue_gate
---- include markers
---- include priority
+--- include mark_ready
+--- include mark_later
+--- include place_by_priority
 
 -- specs/02-worker-path.md#w12, step 3. base: prefix of the parent's queue.
 local function place_parent(base, parent, id, now)

@@ -1,7 +1,8 @@
 --- include call
 --- include emit
---- include markers
---- include priority
+--- include mark_ready
+--- include place_by_priority
+--- include priority_of
 
 -- specs/02-worker-path.md#w4: also when the queue is paused, maxed or rate limited.
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)

@@ -1,8 +1,9 @@
 --- include call
---- include emit
+--- include emit_capped
 --- include event_cap
---- include job_keys
---- include parent_unlink
+--- include purge
+--- include split_job_key
+--- include unlink_child
 --- include release_dedup
 
 -- specs/03-transitions-admin-getters.md#s16, step 5: takes the id out of its state and names it.

@@ -1,6 +1,6 @@
 --- include call
---- include job_keys
---- include parent_unlink
+--- include purge
+--- include unlink_child
 
 -- specs/02-worker-path.md#w16: no event; the deduplication key and the lock stay.
 local function forget(base, ids)

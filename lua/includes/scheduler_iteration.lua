@@ -1,8 +1,8 @@
 --- include call
---- include emit
+--- include emit_capped
 --- include queue_gate
---- include markers
---- include priority
+--- include mark_ready
+--- include place_by_priority
 --- include place_delayed
 --- include store_job
 

@@ -1,4 +1,4 @@
--- specs/04-schedulers-flows-events.md#1.3, with a previous slot: the next one, in ms.
+-- specs/04-schedulers-flows-events.md#1.3, with a previous slot: the next slot in ms, and the offset.
 local function slot_after(previous, every, now, offset)
   local slot = previous + every
   if slot < now then
@@ -7,5 +7,9 @@ local function slot_after(previous, every, now, offset)
   else
     --@regular
   end
-  return math.floor(slot)
+  if offset == 0 then
+    --@no-offset
+    offset = slot - math.floor(slot / every) * every
+  end
+  return math.floor(slot), math.floor(offset)
 end
