@@ -1,0 +1,334 @@
+"""Run a call on both sides, BullMQ's script in one database and ours in another, and compare all that can be seen."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, cast
+
+import hiredis
+
+from tests.oracle.calls import Call, Command
+
+TTL_TOLERANCE_MS = 2000
+"""How far remaining lifetimes, of keys and in replies, may lie apart: the two sides run one after the other."""
+
+COVERAGE = "~oracle~"
+"""Key in which instrumented scripts count the branches they reach; not part of the compared state."""
+
+ANY_ORDER = frozenset({"moveStalledJobsToWait", "removeJob"})
+"""Commands that loop over SMEMBERS or HGETALL: the order is the server's (02 §1.3, 03 §1.6)."""
+
+# ARGV[1]: "digest" or "full". Sets and hashes are sorted, stream entries lose their ids.
+DUMP = """
+local names, parts, clocks = redis.call('KEYS', '*'), {}, {}
+table.sort(names)
+for _, name in ipairs(names) do
+  if name ~= ARGV[2] then
+    local kind, value = redis.call('TYPE', name).ok, nil
+    if kind == 'hash' then
+      local flat, known, sorted = redis.call('HGETALL', name), {}, {}
+      for i = 1, #flat, 2 do
+        sorted[#sorted + 1] = flat[i]
+        known[flat[i]] = flat[i + 1]
+      end
+      table.sort(sorted)
+      value = {}
+      for i, key in ipairs(sorted) do
+        value[2 * i - 1], value[2 * i] = key, known[key]
+      end
+    elseif kind == 'list' then
+      value = redis.call('LRANGE', name, 0, -1)
+    elseif kind == 'zset' then
+      value = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES')
+    elseif kind == 'set' then
+      value = redis.call('SMEMBERS', name)
+      table.sort(value)
+    elseif kind == 'stream' then
+      value = {}
+      for i, entry in ipairs(redis.call('XRANGE', name, '-', '+')) do
+        value[i] = entry[2]
+      end
+    else
+      value = redis.call('GET', name)
+    end
+    local left = redis.call('PTTL', name)
+    if left >= 0 then
+      clocks[#clocks + 1] = left
+    end
+    parts[#parts + 1] = { name, kind, value, left >= 0 and 1 or 0 }
+  end
+end
+if ARGV[1] == 'full' then
+  return { parts, clocks }
+end
+return { redis.sha1hex(cmsgpack.pack(parts)), clocks }
+"""
+
+COPY = """
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  if name ~= ARGV[2] then
+    redis.call('COPY', name, name, 'DB', ARGV[1], 'REPLACE')
+  end
+end
+"""
+
+Reply = Any
+"""What hiredis makes of a reply; an error reply is an instance of `hiredis.ReplyError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a dump."""
+
+    kind: str
+    value: Any
+    ttl: int
+
+
+State = dict[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call gave on BullMQ's side, and how ours differs."""
+
+    reply: Reply
+    ours: Reply
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was run so far."""
+
+    calls: int = 0
+    replies: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Wire:
+    """A plain connection: a list of commands out in one write, the list of replies back."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+
+    def run(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:
+        self._socket.sendall(b"".join(hiredis.pack_command(tuple(map(_plain, command))) for command in commands))
+        replies: list[Reply] = []
+        while len(replies) < len(commands):
+            reply = self._reader.gets()
+            if reply is False:
+                data = self._socket.recv(65536)
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                self._reader.feed(data)
+            else:
+                replies.append(reply)
+        return replies
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _plain(value: Any) -> Any:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+class Bench:
+    """Two databases of one server, the original scripts on one, ours on the other.
+
+    `ours` holds the text of our scripts; a command that is not in it runs BullMQ's script on both sides.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        originals: Mapping[str, str],
+        ours: Mapping[str, str],
+        databases: tuple[int, int] = (0, 1),
+    ) -> None:
+        self.wire = Wire(host, port)
+        self.databases = databases
+        self.tally = Tally()
+        self._hashes = tuple(self._load(scripts) for scripts in (originals, {**originals, **ours}))
+        self._dump, self._copy = self._load({"dump": DUMP, "copy": COPY}).values()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wire.close()
+
+    def _load(self, scripts: Mapping[str, str]) -> dict[str, str]:
+        replies = self.wire.run([("SCRIPT", "LOAD", text) for text in scripts.values()])
+        for name, reply in zip(scripts, replies, strict=True):
+            if isinstance(reply, Exception):
+                raise ValueError(f"the server does not compile {name}")
+        return {name: reply.decode() for name, reply in zip(scripts, replies, strict=True)}
+
+    def replace(self, ours: Mapping[str, str]) -> None:
+        """Use other texts for some of our scripts."""
+        self._hashes = (self._hashes[0], {**self._hashes[1], **self._load(ours)})
+
+    def reset(self, state: Iterable[Command] = (), *, strict: bool = True) -> None:
+        """Start again from an empty database and `state`; not strict: commands that fail are left out."""
+        self.plain([("FLUSHDB",), *state], strict=strict)
+
+    def plain(self, commands: Sequence[Command], *, strict: bool = True) -> list[Reply]:
+        """Run ordinary commands on both sides; the replies are those of the first."""
+        first, second = self.databases
+        replies = self.wire.run([("SELECT", first), *commands, ("SELECT", second), *commands])
+        replies = replies[1 : len(commands) + 1]
+        for command, reply in zip(commands, replies, strict=True):
+            if strict and isinstance(reply, Exception):
+                raise ValueError(f"{command}: {reply}")
+        return replies
+
+    def call(self, call: Call) -> Result:
+        """Run one call on both sides and compare reply and state."""
+        self.tally.calls += 1
+        eval_ = [("EVALSHA", known[call.name], len(call.keys), *call.keys, *call.args) for known in self._hashes]
+        dump = ("EVALSHA", self._dump, 0, "digest", COVERAGE)
+        first, second = self.databases
+        _, reply, seen, _, our_reply, our_seen = self.wire.run(
+            [("SELECT", first), eval_[0], dump, ("SELECT", second), eval_[1], dump]
+        )
+        kind = (call.name, reply_kind(call.name, reply))
+        self.tally.replies[kind] = self.tally.replies.get(kind, 0) + 1
+        same_reply = replies_equal(call.name, reply, our_reply)
+        if same_reply and seen[0] == our_seen[0] and _clocks_equal(seen[1], our_seen[1]):
+            return Result(reply, our_reply)
+        return self._compare(call, reply, our_reply)
+
+    def _compare(self, call: Call, reply: Reply, our_reply: Reply) -> Result:
+        states = [self.state(side) for side in (0, 1)]
+        found = []
+        if not replies_equal(call.name, reply, our_reply):
+            found.append(f"reply {reply!r}, ours {our_reply!r}")
+        found += differences(*states)
+        if found and call.name in ANY_ORDER:
+            loose = [{name: _unordered(entry) for name, entry in state.items()} for state in states]
+            if not differences(*loose) and _sorted(reply) == _sorted(our_reply):
+                self.copy()
+                found = []
+        return Result(reply, our_reply, tuple(found))
+
+    def copy(self) -> None:
+        """Make our side equal to BullMQ's."""
+        first, second = self.databases
+        copy = ("EVALSHA", self._copy, 0, second, COVERAGE)
+        self.wire.run([("SELECT", second), ("FLUSHDB",), ("SELECT", first), copy])
+
+    def state(self, side: int) -> State:
+        """Read all keys of one side (0 is BullMQ's)."""
+        _, (parts, clocks) = self.wire.run(
+            [("SELECT", self.databases[side]), ("EVALSHA", self._dump, 0, "full", COVERAGE)]
+        )
+        left = iter(clocks)
+        state = {}
+        for name, kind, value, expires in parts:
+            if kind == b"hash":
+                value = dict(zip(value[::2], value[1::2], strict=True))
+            state[_text(name)] = Entry(kind.decode(), value, next(left) if expires else -1)
+        return state
+
+    def reached(self) -> dict[str, int]:
+        """Return and clear the branch counts that instrumented scripts have left on our side."""
+        _, flat, _ = self.wire.run([("SELECT", self.databases[1]), ("HGETALL", COVERAGE), ("DEL", COVERAGE)])
+        return {name.decode(): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
+
+
+def _unordered(entry: Entry) -> Entry:
+    if entry.kind in ("list", "stream"):
+        return Entry(entry.kind, sorted(map(repr, entry.value)), entry.ttl)
+    return entry
+
+
+def _sorted(reply: Reply) -> Reply:
+    return sorted(reply) if isinstance(reply, list) else reply
+
+
+def _clocks_equal(one: list[int], other: list[int]) -> bool:
+    return len(one) == len(other) and all(abs(a - b) <= TTL_TOLERANCE_MS for a, b in zip(one, other, strict=True))
+
+
+def differences(theirs: State, ours: State) -> list[str]:
+    """Compare two dumps key by key."""
+    found = []
+    for name in sorted(theirs.keys() | ours.keys()):
+        one, other = theirs.get(name), ours.get(name)
+        if one is None or other is None:
+            found.append(f"{name}: {one and one.value!r}, ours {other and other.value!r}")
+        elif (one.kind, one.value) != (other.kind, other.value):
+            found.append(f"{name} ({one.kind}): {one.value!r}, ours ({other.kind}) {other.value!r}")
+        elif (one.ttl < 0) != (other.ttl < 0) or abs(one.ttl - other.ttl) > TTL_TOLERANCE_MS:
+            found.append(f"{name}: {one.ttl} ms left, ours {other.ttl}")
+    return found
+
+
+ERROR_CLASS = re.compile(r"\b(WRONGTYPE|OOM|NOSCRIPT|NOAUTH|NOPERM|READONLY|MOVED|CROSSSLOT|BUSY|MISCONF)\b")
+
+
+def error_class(error: Exception) -> str:
+    """Return what of an error text is compared: the word clients act on, else `ERR`."""
+    found = ERROR_CLASS.search(str(error))
+    return found[1] if found else "ERR"
+
+
+def _near(one: Reply, other: Reply) -> bool:
+    if one == other:
+        return True
+    both = isinstance(one, int) and isinstance(other, int)
+    return both and one > 0 and other > 0 and abs(one - other) <= TTL_TOLERANCE_MS
+
+
+def _fields(reply: list[Any]) -> list[Any]:
+    return sorted(zip(reply[::2], reply[1::2], strict=True))
+
+
+def replies_equal(name: str, one: Reply, other: Reply) -> bool:
+    """Compare two replies: remaining times within the tolerance, a job's fields in any order, errors by their class."""
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        both = isinstance(one, Exception) and isinstance(other, Exception)
+        return both and error_class(one) == error_class(other)
+    if one == other:
+        return True
+    if name in ("getRateLimitTtl", "moveJobFromActiveToWait"):
+        return _near(one, other)
+    if name in ("moveToActive", "moveToFinished") and isinstance(one, list) and isinstance(other, list):
+        if len(one) == len(other) == 4:
+            if isinstance(one[0], list) and isinstance(other[0], list):
+                return _fields(one[0]) == _fields(other[0]) and cast(bool, one[1:] == other[1:])
+            return one[0] == other[0] and one[1] == other[1] and _near(one[2], other[2]) and one[3] == other[3]
+    return False
+
+
+def reply_kind(name: str, reply: Reply) -> str:
+    """Name the kind of a reply, for the tally: the code or state itself, else the shape."""
+    if isinstance(reply, Exception):
+        return "error"
+    if isinstance(reply, list):
+        if name in ("moveToActive", "moveToFinished"):
+            if isinstance(reply[0], list):
+                return "job"
+            return "limited" if reply[2] else "next" if reply[3] else "none"
+        if name == "isFinished":
+            return f"[{reply[0]}]"
+        return "list" if reply else "empty"
+    if reply is None:
+        return "nil"
+    if isinstance(reply, int):
+        return str(reply) if reply <= 2 else "number"
+    return _text(reply) if name in ("getState", "getStateV2") else "text"

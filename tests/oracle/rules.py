@@ -1,0 +1,559 @@
+"""The rules of realistic sequences: what clients and workers do to a few queues, with the knowledge they have.
+
+Both drivers use them: `sequences.py` with a seeded random source, `test_machine.py` with hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.oracle import calls
+from tests.oracle.calls import Call, Command, T
+from tests.oracle.harness import Bench, Reply
+
+FLAGS = ("fpof", "cpof", "idof", "rdof")
+COUNTED = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
+LIMITS = ({"max": 1, "duration": 600_000}, {"max": 3, "duration": 900_000}, {"max": 100, "duration": 600_000})
+Rule = Callable[["World"], None]
+
+
+class Difference(AssertionError):
+    """The two sides differ; `differences` says how, `log` holds all steps from an empty server."""
+
+    def __init__(self, differences: tuple[str, ...], log: list[Call | Command]) -> None:
+        super().__init__("\n".join(differences))
+        self.differences = differences
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that a worker holds."""
+
+    base: str
+    id: str
+    token: str
+
+
+class World:
+    """One sequence: the clock, what was handed out, and the steps taken so far."""
+
+    def __init__(self, bench: Bench, random: Random) -> None:
+        self.bench = bench
+        self.random = random
+        self.log: list[Call | Command] = []
+        self.now = T
+        prefix = self.pick("bull", "bull", "bull", "{b}", "a:b")
+        self.queues = [f"{prefix}:q:", f"{prefix}:p:", f"{prefix}:r:"][: self.pick(1, 2, 2, 3)]
+        self.jobs: list[tuple[str, str]] = []
+        self.held: list[Held] = []
+        self.schedulers: dict[tuple[str, str], dict[str, Any]] = {}
+        self.tokens = 0
+        self.ids = 0
+        self.limiter = self.pick(*[None] * 5, *LIMITS)
+        self.metrics: Any = self.pick("", "", 15, 2)
+        bench.reset()
+
+    # What rules draw and do
+
+    def pick(self, *options: Any) -> Any:
+        return self.random.choice(options)
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def call(self, call: Call) -> Reply:
+        """Run a call on both sides; raise `Difference` when they differ."""
+        self.log.append(call)
+        result = self.bench.call(call)
+        if result.differences:
+            raise Difference(result.differences, self.log)
+        return result.reply
+
+    def foreign(self, call: Call) -> Reply:
+        """Run a command that only BullMQ has, its script on both sides."""
+        return self.call(call)
+
+    def plain(self, *command: calls.Arg) -> None:
+        self.log.append(command)
+        self.bench.plain([command], strict=False)
+
+    def queue(self) -> str:
+        return str(self.pick(self.queues[0], *self.queues))
+
+    def any_job(self) -> tuple[str, str]:
+        if self.jobs and self.chance(0.93):
+            return self.random.choice(self.jobs)
+        return self.queue(), str(self.pick("gone", "999", "a:b:c"))
+
+    def hold(self) -> Held:
+        """Choose a held job, mostly; else one that is not held, with a token out of the air."""
+        if not self.held and self.chance(0.8):
+            fetch(self)
+        if self.held and self.chance(0.9):
+            held = self.random.choice(self.held)
+            if self.chance(0.93):
+                return held
+            return Held(held.base, held.id, self.pick("0", "wrong", ""))
+        base, id = self.any_job()
+        return Held(base, id, self.pick("0", "wrong", "t1"))
+
+    def drop(self, base: str, id: str) -> None:
+        self.held = [held for held in self.held if (held.base, held.id) != (base, id)]
+
+    def know(self, base: str, reply: Reply) -> None:
+        if isinstance(reply, bytes):
+            job = (base, reply.decode())
+            if job not in self.jobs:
+                self.jobs.append(job)
+
+    def take(self, base: str, token: str, reply: Reply) -> None:
+        """Note the job of a fetch, and do what a worker does with a job of a scheduler."""
+        if not (isinstance(reply, list) and len(reply) == 4 and isinstance(reply[0], list)):
+            return
+        id = reply[1].decode()
+        self.drop(base, id)
+        self.held.append(Held(base, id, token))
+        if (base, id) not in self.jobs:
+            self.jobs.append((base, id))
+        if id.startswith("repeat:") and self.chance(0.85):
+            scheduler = id.split(":", 1)[1].rsplit(":", 1)[0]
+            known = self.schedulers.get((base, scheduler))
+            if known is not None:
+                self.advance(base, scheduler, known, id)
+
+    def advance(self, base: str, scheduler: str, known: dict[str, Any], producer: str) -> None:
+        slot = "" if "every" in known else str((self.now // 60_000 + self.pick(0, 1, 1, 1)) * 60_000)
+        options = {
+            "attempts": 0,
+            "repeat": {**known, "count": self.pick(1, 2), "offset": None},
+            "jobId": f"repeat:{scheduler}:undefined",
+            "timestamp": self.now,
+            **self.pick({}, {"priority": 3}, {"lifo": True}, {"de": {"id": "d1"}}),
+        }
+        self.call(
+            calls.update_scheduler(
+                base,
+                scheduler,
+                slot=slot,
+                data=self.pick("{}", '{"b":2}'),
+                options=options,
+                at=self.now,
+                producer=self.pick(producer, producer, producer, f"repeat:{scheduler}:5"),
+                producer_key=self.pick(None, None, ""),
+            )
+        )
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"t{self.tokens}"
+
+    def fetch_options(self, token: str) -> dict[str, Any]:
+        return {
+            "token": token if self.chance(0.97) else "0",
+            "lockDuration": self.pick(30_000, 60_000),
+            "limiter": self.limiter,
+            "name": self.pick(None, None, "w1", ""),
+        }
+
+    # Adding
+
+    def new_id(self) -> str:
+        if self.chance(0.6):
+            return ""
+        if self.jobs and self.chance(0.35):
+            return self.random.choice(self.jobs)[1]
+        self.ids += 1
+        return str(self.pick(f"c{self.ids}", f"c{self.ids}", f"x:y:{self.ids}", f"ü {self.ids}/"))
+
+    def options(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"attempts": self.pick(0, 0, 1, 3)}
+        if self.chance(0.3):
+            found["delay"] = self.pick(1, 5, 5, 1000, 5000, 20_000, 0.5)
+        if self.chance(0.3):
+            found["priority"] = self.pick(1, 2, 3, 10, 2_097_152)
+        if self.chance(0.15):
+            found["lifo"] = self.pick(True, True, False)
+        if self.chance(0.2):
+            found["backoff"] = self.pick({"type": "fixed", "delay": 1000}, {"type": "exponential", "delay": 1 / 3})
+        if self.chance(0.25):
+            found["de"] = {
+                "id": self.pick("d1", "d1", "d/ü"),
+                **self.pick({}, {"ttl": 600_000}, {"ttl": 900_000.0}),
+                **self.pick({}, {"extend": True}, {"replace": True}, {"replace": True, "extend": True}),
+            }
+        if self.chance(0.2):
+            found |= self.pick({"removeOnComplete": True}, {"kl": 5}, {"tm": 'a/b"\x01'}, {"timestamp": self.now})
+        items = list(found.items())
+        if self.chance(0.3):
+            self.random.shuffle(items)
+        return dict(items)
+
+    def add_job(
+        self, base: str, *, parent: tuple[str, str] | None, id: str, options: dict[str, Any], node: bool = False
+    ) -> Reply:
+        delay = options.get("delay", 0)
+        command = (
+            "addParentJob"
+            if node
+            else "addDelayedJob"
+            if delay > 0
+            else "addPrioritizedJob"
+            if options.get("priority")
+            else "addStandardJob"
+        )
+        reply = self.call(
+            calls.add(
+                command,
+                base,
+                id=id,
+                name=self.pick("n", "n", "mail/ü"),
+                at=self.pick(self.now, float(self.now)),
+                data=self.pick("{}", '{"a":1}', '"' + "y" * 70 + '"'),
+                options=options,
+                parent=parent,
+                flags=self.random.sample(FLAGS, self.pick(0, 0, 1, 1, 2)) if parent is not None else (),
+                scheduler=self.pick(*[None] * 20, "rk", ""),
+            )
+        )
+        self.know(base, reply)
+        return reply
+
+
+# The rules
+
+
+def add(world: World) -> None:
+    """Add one job, now and then to a parent, now and then a duplicate."""
+    parent = world.any_job() if world.chance(0.2) else None
+    world.add_job(world.queue(), parent=parent, id=world.new_id(), options=world.options())
+
+
+def add_flow(world: World) -> None:
+    """Add a parent, then its children, one of which may have children of its own."""
+    grand = world.any_job() if world.chance(0.15) else None
+    base = world.queue()
+    root_id = world.new_id() or f"f{world.random.randrange(10**6)}"
+    world.add_job(base, parent=grand, id=root_id, options=world.options(), node=True)
+    nodes = [(base, root_id)]
+    for _ in range(world.pick(1, 2, 3)):
+        parent = world.random.choice(nodes)
+        child, child_id = world.queue(), world.new_id() or f"k{world.random.randrange(10**6)}"
+        node = world.chance(0.2)
+        world.add_job(child, parent=parent, id=child_id, options=world.options(), node=node)
+        if node:
+            nodes.append((child, child_id))
+
+
+def fetch(world: World) -> None:
+    """A worker asks for a job."""
+    base, token = world.queue(), world.token()
+    options = world.fetch_options(token)
+    world.take(base, options["token"], world.call(calls.move_to_active(base, at=world.now, **options)))
+
+
+def finish(world: World) -> None:
+    """A worker ends a job, completed or failed, mostly fetching the next."""
+    end(world, world.hold())
+
+
+def work_off(world: World) -> None:
+    """One worker takes and ends several jobs of one queue."""
+    base = world.queue()
+    for _ in range(world.pick(2, 3, 4)):
+        mine = [held for held in world.held if held.base == base]
+        if mine:
+            end(world, world.random.choice(mine))
+        else:
+            token = world.token()
+            options = world.fetch_options(token)
+            world.take(base, options["token"], world.call(calls.move_to_active(base, at=world.now, **options)))
+
+
+def end(world: World, held: Held) -> None:
+    outcome = world.pick("completed", "completed", "failed")
+    options = {
+        **world.fetch_options(held.token),
+        "token": held.token,
+        "keepJobs": world.pick(
+            {"count": -1},
+            {"count": -1},
+            {"count": 0},
+            {"count": 2},
+            {},
+            {"age": 5},
+            {"age": 4.5, "count": 3},
+            {"age": 0},
+        ),
+        "attempts": world.pick(0, 1, 2, 3),
+        "maxMetricsSize": world.metrics,
+        **{flag: False for flag in FLAGS},
+    }
+    update = ["failedReason", "boom", "stacktrace", '["a"]'] if outcome == "failed" and world.chance(0.9) else None
+    reply = world.call(
+        calls.move_to_finished(
+            held.base,
+            held.id,
+            outcome=outcome,
+            value=world.pick("null", '{"x":1}') if outcome == "completed" else world.pick("boom", ""),
+            at=world.now,
+            fetch=world.pick("1", "1", "0"),
+            update=update,
+            **options,
+        )
+    )
+    if not isinstance(reply, int) or reply >= 0:
+        world.drop(held.base, held.id)
+        world.take(held.base, held.token, reply)
+
+
+def retry(world: World) -> None:
+    """A worker puts a failed job back at once."""
+    held = world.hold()
+    update = world.pick(None, ["failedReason", "x", "stacktrace", "[]"], ["tm", "t", "n", 1.5])
+    push = world.pick("LPUSH", "RPUSH")
+    reply = world.call(calls.retry_job(held.base, held.id, at=world.now, push=push, token=held.token, update=update))
+    if reply == 0:
+        world.drop(held.base, held.id)
+
+
+def delay(world: World) -> None:
+    """A worker puts a job off."""
+    held = world.hold()
+    reply = world.call(
+        calls.move_to_delayed(
+            held.base,
+            held.id,
+            at=world.now,
+            delay=str(world.pick(0, 5, 1000, 1000, 20_000, -5, 0.5)),
+            token=held.token,
+            skip=world.pick("0", "0", "1"),
+            update=world.pick(None, ["failedReason", "x", "stacktrace", "[]"]),
+        )
+    )
+    if reply == 0:
+        world.drop(held.base, held.id)
+
+
+def give_back(world: World) -> None:
+    """A worker gives a job back."""
+    held = world.hold()
+    reply = world.call(calls.back_to_wait(held.base, held.id, token=held.token))
+    if isinstance(reply, int) and reply >= 0:
+        world.drop(held.base, held.id)
+
+
+def wait_for_children(world: World) -> None:
+    """A worker of a Node client parks a job until its children are done."""
+    held = world.hold()
+    if world.foreign(calls.move_to_waiting_children(held.base, held.id, token=held.token, at=world.now)) == 0:
+        world.drop(held.base, held.id)
+
+
+def locks(world: World) -> None:
+    """Locks are renewed, one or many, rightly or wrongly, or let go."""
+    held = world.hold()
+    which = world.random.randrange(5)
+    if which == 0:
+        world.call(calls.extend_lock(held.base, held.id, token=held.token))
+    elif which == 1 and world.chance(0.3):
+        world.call(calls.release_lock(held.base, held.id, token=held.token))
+    else:
+        mine = [each for each in world.held if each.base == held.base][:5]
+        tokens = [each.token if world.chance(0.9) else "wrong" for each in mine]
+        world.call(calls.extend_locks(held.base, tokens=tokens, ids=[each.id for each in mine], duration="60000"))
+
+
+def lose_lock(world: World) -> None:
+    """A lock runs out."""
+    if world.held:
+        held = world.random.choice(world.held)
+        world.plain("DEL", f"{held.base}{held.id}:lock")
+
+
+def stalled(world: World) -> None:
+    """A stalled check, mostly after the last one ran out."""
+    base = world.queue()
+    if world.chance(0.85):
+        world.plain("DEL", f"{base}stalled-check")
+    reply = world.call(calls.stalled_check(base, most=world.pick("0", "1", "1", "2"), at=world.now, interval="600000"))
+    for id in reply if isinstance(reply, list) else ():
+        world.drop(base, id.decode())
+
+
+def crash(world: World) -> None:
+    """A worker dies: its lock runs out between two stalled checks."""
+    held = world.hold()
+    world.plain("DEL", f"{held.base}stalled-check")
+    world.call(calls.stalled_check(held.base, at=world.now, interval="600000"))
+    for each in [each for each in world.held if each.base == held.base and world.chance(0.7)]:
+        world.plain("DEL", f"{each.base}{each.id}:lock")
+        if world.chance(0.8):
+            world.drop(each.base, each.id)
+    world.plain("DEL", f"{held.base}stalled-check")
+    world.call(calls.stalled_check(held.base, most=world.pick("0", "1"), at=world.now, interval="600000"))
+
+
+def pause(world: World) -> None:
+    """The queue is paused or, more often, resumed."""
+    world.call(calls.pause(world.queue(), on=world.chance(0.35)))
+
+
+def settings(world: World) -> None:
+    """Somebody changes the queue's settings, or limits the rate by hand."""
+    base = world.queue()
+    commands: list[Command] = [
+        ("HSET", f"{base}meta", "concurrency", world.pick("1", "2", "3", "0")),
+        ("HDEL", f"{base}meta", "concurrency"),
+        ("HDEL", f"{base}meta", "concurrency"),
+        ("HSET", f"{base}meta", "max", world.pick("1", "3"), "duration", "600000"),
+        ("HDEL", f"{base}meta", "max", "duration"),
+        ("HSET", f"{base}meta", "opts.maxLenEvents", world.pick("10000", "5", "0"), "version", "bullmq:5.62.0"),
+        ("SET", f"{base}limiter", "9007199254740991", "PX", 600_000),
+    ]
+    world.plain(*world.random.choice(commands))
+
+
+def scheduler(world: World) -> None:
+    """A Node client leaves or replaces a scheduler."""
+    base, name = world.queue(), world.pick("s1", "s1", "a:b")
+    every = world.chance(0.6)
+    known = {"every": world.pick(1000, 60_000, 7)} if every else {"pattern": "* * * * *"}
+    world.schedulers[base, name] = known
+    slot = "" if every else str((world.now // 60_000 + 1) * 60_000)
+    schedule = {
+        "name": "sj",
+        "startDate": world.pick(None, None, world.now + 5000),
+        "endDate": None,
+        "tz": None,
+        "pattern": known.get("pattern"),
+        "every": known.get("every"),
+        "limit": None,
+        "offset": None,
+    }
+    options = {"repeat": {**known, "count": 1}, "timestamp": world.now, "jobId": f"repeat:{name}:undefined"}
+    reply = world.foreign(
+        calls.add_scheduler(
+            base,
+            name,
+            slot=slot,
+            schedule=schedule,
+            data=world.pick("{}", '{"a":1}'),
+            template=world.pick({}, {"attempts": 3}),
+            options=options,
+            at=world.now,
+        )
+    )
+    if isinstance(reply, list):
+        world.know(base, reply[0])
+
+
+def reads(world: World) -> None:
+    """Somebody asks for counts, a state, a result, a limit."""
+    base, id = world.any_job()
+    which = world.random.randrange(6)
+    if which == 0:
+        world.call(calls.get_counts(base, *COUNTED))
+    elif which == 1:
+        world.call(calls.get_state(base, id, version="getState"))
+    elif which == 2:
+        world.call(calls.get_state(base, id))
+    elif which == 3:
+        world.call(calls.is_finished(base, id, full=world.pick("", "1")))
+    elif which == 4:
+        world.call(calls.rate_limit_ttl(base, world.pick("0", "0", "1", "3")))
+    else:
+        world.call(calls.is_maxed(base))
+
+
+def edits(world: World) -> None:
+    """Progress, data, logs and stack traces of a job are written."""
+    base, id = world.any_job()
+    which = world.random.randrange(4)
+    if which == 0:
+        world.call(calls.update_progress(base, id, world.pick("50", '{"a":1}', "")))
+    elif which == 1:
+        world.call(calls.update_data(base, id, world.pick("{}", '{"z":1}', "")))
+    elif which == 2:
+        world.call(calls.add_log(base, id, world.pick("row", "", "ü"), world.pick("", "", "1", "2")))
+    else:
+        world.call(calls.save_stacktrace(base, id))
+
+
+def remove(world: World) -> None:
+    """A job is removed."""
+    base, id = world.any_job()
+    if world.call(calls.remove_job(base, id, children=world.pick("1", "1", "0"))) == 1:
+        world.drop(base, id)
+
+
+def destroy(world: World) -> None:
+    """A queue is destroyed, in one call or several, or the attempt is refused."""
+    base = world.queue()
+    if world.chance(0.8):
+        world.call(calls.pause(base))
+    for _ in range(world.pick(1, 3, 10)):
+        if world.call(calls.obliterate(base, count=world.pick("2", "5", "1000"), force=world.pick("", "force"))) != 1:
+            break
+
+
+def pop_marker(world: World) -> None:
+    """A worker that waited is woken."""
+    world.plain("ZPOPMIN", f"{world.queue()}marker")
+
+
+def expire(world: World) -> None:
+    """Something with a lifetime runs out."""
+    base = world.queue()
+    world.plain("DEL", base + world.pick("limiter", "limiter", "de:d1", "de:d/ü", "stalled-check"))
+
+
+def node_moves(world: World) -> None:
+    """A Node client moves jobs by commands that only it has."""
+    base, id = world.any_job()
+    which = world.random.randrange(4)
+    if which == 0:
+        world.foreign(calls.promote(base, id))
+    elif which == 1:
+        world.foreign(calls.change_delay(base, id, delay=world.pick("5", "1000"), at=world.now))
+    elif which == 2:
+        world.foreign(calls.change_priority(base, id, priority=world.pick("0", "3"), lifo=world.pick("0", "1")))
+    else:
+        world.foreign(calls.reprocess_job(base, id, state=world.pick("failed", "completed")))
+
+
+RULES: tuple[tuple[Rule, float], ...] = (
+    (add, 6),
+    (add_flow, 2),
+    (fetch, 5),
+    (finish, 7),
+    (work_off, 2),
+    (retry, 1.2),
+    (delay, 1.2),
+    (give_back, 0.7),
+    (wait_for_children, 0.4),
+    (locks, 1.3),
+    (lose_lock, 0.6),
+    (stalled, 0.7),
+    (crash, 0.7),
+    (pause, 0.7),
+    (settings, 0.8),
+    (scheduler, 0.8),
+    (reads, 2),
+    (edits, 1.6),
+    (remove, 0.9),
+    (destroy, 0.12),
+    (pop_marker, 0.6),
+    (expire, 0.6),
+    (node_moves, 0.8),
+)
+"""Every rule and how often it comes."""
+
+
+def apply(world: World, rule: Rule) -> None:
+    """Let some time pass, then apply a rule."""
+    world.now += world.pick(0, 0, 1, 1, 7, 500, 5000)
+    rule(world)
