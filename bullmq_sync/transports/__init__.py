@@ -1,0 +1,1 @@
+"""Blocking transports. `redis_py` is the only module that imports redis."""

@@ -1,0 +1,583 @@
+"""A blocking transport over redis-py: one connection that many threads share.
+
+Whoever finds nobody at work leads: it takes every call that is pending, writes them in one go, reads the replies in
+order, and hands the lead to a call that came meanwhile. There is no thread and no timer behind it. The connections are
+redis-py's, but not its client, which would send commands again that may have run.
+
+Source: specs/05-worker-runtime.md#sec-1
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    ExecAbortError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.command import Arg, Batch, Command, Repeat
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    ServerTooOld,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
+from bullmq_protocol.units import Millis
+
+_log = logging.getLogger("bullmq_sync")
+
+_MINIMUM = (6, 2, 0)
+_BLOCK_MARGIN_MS: Millis = 2000
+_CLOSE_WAIT_S = 1.0
+# redis-py cuts the first word off these error replies.
+_CODES: dict[type[RedisError], str] = {
+    AskError: "ASK",
+    AuthenticationError: "NOAUTH",
+    BusyLoadingError: "LOADING",
+    ClusterCrossSlotError: "CROSSSLOT",
+    ClusterDownError: "CLUSTERDOWN",
+    ExecAbortError: "EXECABORT",
+    MasterDownError: "MASTERDOWN",
+    MovedError: "MOVED",
+    NoPermissionError: "NOPERM",
+    NoScriptError: "NOSCRIPT",
+    OutOfMemoryError: "OOM",
+    ReadOnlyError: "READONLY",
+    TryAgainError: "TRYAGAIN",
+}
+_LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
+_MULTI = b"*1\r\n$5\r\nMULTI\r\n"
+_EXEC = b"*1\r\n$4\r\nEXEC\r\n"
+_INFO = b"*1\r\n$4\r\nINFO\r\n"
+_DEFAULTS = ConnectionOptions()
+# What a connection of ours has whatever the user's client has: plain bytes of RESP 2, no PING before a command.
+_OURS: dict[str, Any] = {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
+_RESP3_ONLY = ("maint_", "orig_", "oss_cluster_")
+_HOW_TO_BUILD = (
+    "must be built with its retries off, because a command that may have run is never sent again by itself: "
+    "redis.Redis(..., retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[])"
+)
+
+
+class _Connection(Protocol):
+    """What is used of redis-py's connections, whose own methods are untyped."""
+
+    @property
+    def socket(self) -> socket.socket | None: ...
+    def connect(self) -> None: ...
+    def disconnect(self) -> None: ...
+    def pack_command(self, *args: Arg) -> Sequence[bytes]: ...
+    def send_packed_command(self, command: Sequence[bytes], check_health: bool, /) -> None: ...
+    def read_response(self, disable_decoding: bool, /, *, disconnect_on_error: bool) -> Any: ...
+
+
+_Connect = Callable[["str | None"], _Connection]
+
+
+class _Call:
+    """One `perform` under way. `turn` is released when the call is answered, or when it is to lead."""
+
+    __slots__ = ("done", "error", "leads", "open", "parts", "repeated", "replies", "step", "turn")
+
+    def __init__(self, step: Command[Any] | Batch, pack: Callable[[Command[Any]], bytes]) -> None:
+        self.step = step
+        commands = step.commands if isinstance(step, Batch) else (step,)
+        self.parts = [pack(command) for command in commands]
+        self.replies: list[Any] = [None] * len(commands)
+        # Numbers of the commands that have no reply yet.
+        self.open: Sequence[int] = range(len(commands))
+        self.error: BaseException | None = None
+        self.leads = False
+        self.repeated = False
+        self.done = False
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+    def finish(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.done = True
+        if not self.leads:
+            self.turn.release()
+
+
+class RedisPyTransport:
+    """A `Transport`, safe to share between threads; `dedicated()` gives one that can also be interrupted.
+
+    `server` is a URL, a `ConnectionOptions`, or a `redis.Redis` whose address and login are then used for connections
+    of our own; the client itself stays yours, is not closed, and must have its retries off (`UsageError` otherwise).
+    A connection is made at the first call, checked (`AuthenticationFailed`, `ServerTooOld` below Redis 6.2), and made
+    again by the next call after it was lost. A call is sent again by itself only if nothing of it was sent, or if it is
+    `SAFE` and its connection broke; then once.
+    """
+
+    def __init__(self, server: str | ConnectionOptions | redis.Redis) -> None:
+        if isinstance(server, str):
+            server = parse_url(server)
+        if isinstance(server, ConnectionOptions):
+            connect, limit_s = _from_options(server), _seconds(server.command_timeout_ms)
+        elif isinstance(server, redis.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
+            connect, limit_s = _from_client(server)
+        else:
+            raise UsageError("connection", server, "must be a URL, a ConnectionOptions or a redis.Redis")
+        self._begin(connect, limit_s, None, blocking=False)
+
+    def _begin(self, connect: _Connect, limit_s: float | None, client_name: str | None, *, blocking: bool) -> None:
+        self._connect = connect
+        self._limit_s = limit_s
+        self._client_name = client_name
+        self._blocking = blocking
+        # Never connected: it turns commands into bytes.
+        self._packer = connect(None)
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._pending: list[_Call] = []
+        self._led_by: int | None = None
+        self._connection: _Connection | None = None
+        self._pid = 0
+        self._loaded: set[str] = set()
+        self._closed = False
+        self._interrupted = False
+        self._eviction_warned = blocking
+
+    def dedicated(self, *, client_name: str | None = None) -> RedisPyTransport:
+        """Return a transport with a connection of its own, for blocking commands; made and named at first use."""
+        other = object.__new__(RedisPyTransport)
+        other._begin(self._connect, self._limit_s, client_name, blocking=True)
+        return other
+
+    def perform(self, step: Command[Any] | Batch, /) -> Any:
+        """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
+
+        Raises `ServerError` (an error reply to a single command), `ConnectionLost`, `TransportTimeout`, `Closed`, and
+        while connecting `AuthenticationFailed` or `ServerTooOld`; `UsageError` for a blocking command that is not on a
+        dedicated transport.
+        """
+        if isinstance(step, Command) and step.block_ms is not None and not self._blocking:
+            raise UsageError("command", step.name, "blocks: it needs a transport of its own, see dedicated()")
+        call = _Call(step, self._pack)
+        with self._lock:
+            if self._closed:
+                raise Closed
+            self._pending.append(call)
+            if self._led_by is None:
+                self._led_by = threading.get_ident()
+                call.leads = True
+        if not call.leads:
+            self._await_turn(call)
+        if not call.done:
+            self._lead()
+        if call.error is not None:
+            raise call.error
+        if isinstance(step, Batch):
+            return call.replies
+        (reply,) = call.replies
+        if isinstance(reply, ServerError):
+            raise reply
+        return reply
+
+    def interrupt(self) -> None:
+        """Make a `perform` that is blocked in another thread raise `ConnectionLost` at once; otherwise do nothing."""
+        with self._lock:
+            if self._led_by is not None:
+                self._interrupted = True
+                self._shut()
+
+    def close(self) -> None:
+        """Close the connections this transport opened. Waiting calls raise `Closed`. May be called twice."""
+        with self._idle:
+            self._closed = True
+            if self._led_by is None:
+                self._drop()
+            elif self._led_by != threading.get_ident():
+                self._shut()
+                # The leader drops the connection. While it is still connecting nothing can wake it, but it will.
+                self._idle.wait_for(lambda: self._led_by is None, _CLOSE_WAIT_S)
+
+    # --- leading ------------------------------------------------------------------------------------------------------
+
+    def _await_turn(self, call: _Call) -> None:
+        try:
+            call.turn.acquire()
+        except BaseException:
+            # A signal handler raised: whoever waits behind this call must not wait for it.
+            with self._lock:
+                if call in self._pending:
+                    self._pending.remove(call)
+                if call.leads:
+                    self._pass_on()
+            raise
+
+    def _lead(self) -> None:
+        """Answer every call that is pending now, then pass the lead on."""
+        with self._lock:
+            self._led_by = threading.get_ident()
+            calls, self._pending = self._pending, []
+        try:
+            waiting = calls
+            while waiting:
+                waiting = self._round(waiting)
+        except BaseException as error:
+            # An interrupt from the keyboard, in the thread that leads: the others learn that their call is lost.
+            self._drop()
+            for call in calls:
+                if not call.done:
+                    call.finish(ConnectionLost(f"the connection was dropped ({error!r})", maybe_applied=True))
+            raise
+        finally:
+            with self._lock:
+                if self._closed:
+                    self._drop()
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the lead to the oldest pending call, if there is one. The lock is held."""
+        self._interrupted = False
+        if self._closed:
+            for call in self._pending:
+                call.finish(Closed())
+            self._pending = []
+        if self._pending:
+            self._pending[0].leads = True
+            self._pending[0].turn.release()
+        else:
+            self._led_by = None
+            self._idle.notify_all()
+
+    def _round(self, calls: list[_Call]) -> list[_Call]:
+        """Write all calls, read their replies; return those to be sent once more."""
+        again: list[_Call] = []
+        sent = False
+        try:
+            connection = self._ready()
+            data = b"".join([piece for call in calls for piece in self._pieces(call)])
+            self._check_open()
+            self._set_limit(connection, self._limit_s)
+            sent = True
+            connection.send_packed_command((data,), False)
+            while calls:
+                call = calls[0]
+                self._read_call(connection, call)
+                calls = calls[1:]
+                if call.open:
+                    again.append(call)
+                else:
+                    call.finish()
+        except (RedisError, OSError, TransportError, ServerError, ServerTooOld) as caught:
+            self._drop()
+            error = self._ours(caught, sent)
+            for call in calls:
+                if self._may_repeat(call, error, sent):
+                    call.repeated = True
+                    again.append(call)
+                else:
+                    call.finish(error)
+        return again
+
+    def _may_repeat(self, call: _Call, error: Exception, sent: bool) -> bool:
+        # Where nothing was sent, no connection could be made: a fresh one was just tried. A time limit that is used up
+        # is not begun anew.
+        return (
+            sent
+            and type(error) is ConnectionLost
+            and not self._interrupted
+            and not call.repeated
+            and call.step.repeat is Repeat.SAFE
+        )
+
+    # --- bytes --------------------------------------------------------------------------------------------------------
+
+    def _pack(self, command: Command[Any], *, full_source: bool = False) -> bytes:
+        return _packed(self._packer, command.wire(full_source=full_source))
+
+    def _pieces(self, call: _Call) -> list[bytes]:
+        """Return what to send for a call's open commands: a script in full if this connection has not sent it yet."""
+        commands = call.step.commands if isinstance(call.step, Batch) else (call.step,)
+        # Inside MULTI a missing script would not undo the rest, so there each one comes in full before it is used.
+        atomic = isinstance(call.step, Batch) and call.step.atomic
+        loaded: set[str] = set() if atomic else self._loaded
+        pieces: list[bytes] = [_MULTI] if atomic else []
+        for number in call.open:
+            script = commands[number].script
+            if script is None or script.sha1 in loaded:
+                pieces.append(call.parts[number])
+            else:
+                loaded.add(script.sha1)
+                pieces.append(self._pack(commands[number], full_source=True))
+        if atomic:
+            pieces.append(_EXEC)
+        return pieces
+
+    def _read_call(self, connection: _Connection, call: _Call) -> None:
+        step = call.step
+        if isinstance(step, Batch) and step.atomic:
+            self._read_transaction(connection, call)
+            return
+        block_ms = None if isinstance(step, Batch) else step.block_ms
+        if block_ms is not None:
+            self._set_limit(connection, _seconds(block_ms + _BLOCK_MARGIN_MS) if block_ms else None)
+        missing: list[int] = []
+        for number in call.open:
+            reply = _read(connection)
+            command = step.commands[number] if isinstance(step, Batch) else step
+            if command.script is not None and isinstance(reply, ServerError) and reply.code == "NOSCRIPT":
+                # Flushed since; it did not run, so sending it in full is no repetition.
+                self._loaded.discard(command.script.sha1)
+                missing.append(number)
+            call.replies[number] = reply
+        call.open = missing
+
+    def _read_transaction(self, connection: _Connection, call: _Call) -> None:
+        _read(connection)
+        queued = [_read(connection) for _ in call.replies]
+        results = _read(connection)
+        for number, answer in enumerate(queued):
+            if isinstance(results, ServerError):
+                # Nothing ran: each command gets its own refusal, or that of the whole.
+                call.replies[number] = answer if isinstance(answer, ServerError) else results
+            else:
+                result = results[number]
+                call.replies[number] = _server_error(result) if isinstance(result, RedisError) else result
+        call.open = ()
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _ready(self) -> _Connection:
+        """Return a connection that is open, as far as can be known without sending."""
+        connection = self._connection
+        if connection is not None and self._pid == os.getpid() and not _has_ended(connection):
+            return connection
+        self._drop()
+        self._check_open()
+        connection = self._connect(self._client_name)
+        self._pid = os.getpid()
+        # Known from here on, so that `close` and `interrupt` reach it.
+        self._connection = connection
+        try:
+            connection.connect()
+            connection.send_packed_command((_INFO,), False)
+            info = _read(connection)
+        except RedisError as error:
+            code = _server_error(error).code
+            if isinstance(error, (AuthenticationError, AuthorizationError)) or code in _LOGIN_CODES:
+                raise AuthenticationFailed(str(_server_error(error))) from error
+            raise
+        self._check_server(info)
+        return connection
+
+    def _check_server(self, info: object) -> None:
+        if isinstance(info, ServerError):
+            if info.code in _LOGIN_CODES:
+                raise AuthenticationFailed(str(info))
+            raise ConnectionLost(f"the server is not ready: {info}", maybe_applied=False)
+        fields = _info_fields(info)
+        version = fields.get("redis_version", "")
+        if _version(version) < _MINIMUM:
+            raise ServerTooOld(f"the server must be Redis {'.'.join(map(str, _MINIMUM))} or later, it is {version!r}")
+        policy = fields.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction" and not self._eviction_warned:
+            self._eviction_warned = True
+            _log.warning(
+                'the server evicts keys (maxmemory-policy is %s): it should be "noeviction", or jobs are lost', policy
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed
+        if self._interrupted:
+            raise ConnectionLost("interrupted", maybe_applied=False)
+
+    def _set_limit(self, connection: _Connection, seconds: float | None) -> None:
+        sock = connection.socket
+        if sock is not None and sock.gettimeout() != seconds:
+            sock.settimeout(seconds)
+
+    def _shut(self) -> None:
+        """Wake the thread that leads out of its socket. It alone closes the socket, whose number could be reused."""
+        sock = None if self._connection is None else self._connection.socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        self._loaded.clear()
+        if connection is not None:
+            connection.disconnect()
+
+    def _ours(self, error: Exception, sent: bool) -> Exception:
+        """Map what redis-py or a socket raised to our errors."""
+        if not isinstance(error, (RedisError, OSError)):
+            return error
+        ours: Exception
+        if self._closed:
+            ours = Closed(maybe_applied=sent)
+        elif self._interrupted:
+            ours = ConnectionLost("interrupted", maybe_applied=sent)
+        elif isinstance(error, ResponseError):
+            ours = _server_error(error)
+        elif isinstance(error, (RedisTimeoutError, TimeoutError)):
+            ours = TransportTimeout(str(error), maybe_applied=sent)
+        else:
+            ours = ConnectionLost(str(error), maybe_applied=sent)
+        ours.__cause__ = error
+        return ours
+
+
+def _from_options(options: ConnectionOptions) -> _Connect:
+    if options.tls is not False and not isinstance(options.tls, (bool, ssl.SSLContext)):
+        raise UsageError("tls", options.tls, "must be True, False or an ssl.SSLContext")
+    context = ssl.create_default_context() if options.tls is True else (options.tls or None)
+    common: dict[str, Any] = {
+        "db": options.db,
+        "socket_timeout": _seconds(options.command_timeout_ms),
+        "socket_connect_timeout": _seconds(options.connect_timeout_ms),
+        **_OURS,
+    }
+
+    place: dict[str, Any]
+    if options.unix_path is not None:
+        make, place = _exposed(redis.UnixDomainSocketConnection), {"path": options.unix_path}
+    elif context is not None:
+        make, place = _exposed(_TlsConnection), {"host": options.host, "port": options.port, "context": context}
+    else:
+        make, place = _exposed(redis.Connection), {"host": options.host, "port": options.port}
+
+    def connect(client_name: str | None) -> _Connection:
+        username, password = options.login()
+        name = options.client_name if client_name is None else client_name
+        retry = Retry(NoBackoff(), 0)
+        return make(**place, **common, username=username, password=password, client_name=name, retry=retry)
+
+    return connect
+
+
+class _Socket:
+    """Show the socket, which redis-py keeps to itself: its time limit depends on the command, and it can be shut."""
+
+    _sock: socket.socket | None
+
+    @property
+    def socket(self) -> socket.socket | None:
+        return self._sock
+
+
+def _exposed(kind: type) -> Callable[..., _Connection]:
+    return cast("Callable[..., _Connection]", type(kind.__name__, (_Socket, kind), {}))
+
+
+class _TlsConnection(redis.Connection):
+    """redis-py's own one takes no `ssl.SSLContext`."""
+
+    def __init__(self, *, context: ssl.SSLContext, **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self._context = context
+
+    def _connect(self) -> socket.socket:
+        plain: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        try:
+            return self._context.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def _from_client(client: redis.Redis) -> tuple[_Connect, float | None]:
+    pool = client.connection_pool
+    known: dict[str, Any] = pool.connection_kwargs
+    retry = known.get("retry")
+    if (
+        (retry is not None and retry.get_retries() != 0)
+        or known.get("retry_on_timeout")
+        or (known.get("retry_on_error") or ())
+    ):
+        raise UsageError("connection", client, _HOW_TO_BUILD)
+    kwargs = {key: value for key, value in known.items() if not key.startswith(_RESP3_ONLY)} | _OURS
+    kwargs.setdefault("socket_timeout", _seconds(_DEFAULTS.command_timeout_ms))
+    kwargs.setdefault("socket_connect_timeout", _seconds(_DEFAULTS.connect_timeout_ms))
+    make = _exposed(pool.connection_class)
+
+    def connect(client_name: str | None) -> _Connection:
+        name = {} if client_name is None else {"client_name": client_name}
+        return make(**{**kwargs, **name})
+
+    return connect, kwargs["socket_timeout"]
+
+
+def _packed(connection: _Connection, args: Sequence[Arg]) -> bytes:
+    try:
+        return b"".join(connection.pack_command(*args))
+    except UnicodeEncodeError:
+        # Text read as bytes that are not UTF-8 goes back as it came.
+        raw = [arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args]
+        return b"".join(connection.pack_command(*raw))
+
+
+def _read(connection: _Connection) -> Any:
+    """Return one reply, an error reply as a `ServerError` value. Raises redis-py's errors of a broken connection."""
+    try:
+        return connection.read_response(True, disconnect_on_error=False)
+    except RedisError as error:
+        if isinstance(error, ResponseError) or type(error) in _CODES:
+            return _server_error(error)
+        raise
+
+
+def _server_error(error: RedisError) -> ServerError:
+    text = str(error)
+    code: str | None = getattr(error, "status_code", None) or _CODES.get(type(error))
+    return ServerError(text if code is None or text.startswith(f"{code} ") else f"{code} {text}")
+
+
+def _has_ended(connection: _Connection) -> bool:
+    """Whether the server closed an idle connection. Nothing is owed on it, so anything to read is its end."""
+    sock = connection.socket
+    if sock is None:
+        return True
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _info_fields(info: object) -> dict[str, str]:
+    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else str(info)
+    return {name: value for name, colon, value in (line.partition(":") for line in text.splitlines()) if colon}
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in text.partition("-")[0].split("."))
+
+
+def _seconds(limit_ms: Millis | None) -> float | None:
+    return None if limit_ms is None else limit_ms / 1000
