@@ -109,7 +109,7 @@ def _may_import(importer: str, target: str) -> bool:
     ("importer", "target", "allowed"),
     [
         ("units", "errors", True),
-        ("errors", "units", False),
+        ("units", "command", False),
         ("command", "reply", True),
         ("command", "commands.adding", False),
         ("commands.adding", "_lua", True),
