@@ -1,0 +1,81 @@
+"""Decoders that know which call they belong to, so that an error code becomes a full message. Frozen: commands compare."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bullmq_protocol.errors import UnexpectedReply, script_error
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_text
+from bullmq_protocol.units import Millis
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """The answer of a fetch: a job, or why there is none.
+
+    `limit_delay_ms` above 0: the queue is rate limited for so long. `next_due_at` above 0: nothing is ready, and the
+    earliest delayed job is due then (wall clock). All nothing: paused, maxed, or empty.
+
+    Source: specs/02-worker-path.md#sec-15-1
+    """
+
+    job: JobRecord | None = None
+    limit_delay_ms: Millis = 0
+    next_due_at: Millis = 0
+
+
+NOTHING = Fetched()
+
+
+def as_fetched(reply: Reply) -> Fetched:
+    """Return the four-element answer of moveToActive; nil and 0 mean "no job"."""
+    if reply is None or reply == 0:
+        return NOTHING
+    parts = as_list(reply)
+    if not parts:
+        return NOTHING
+    if len(parts) != 4:
+        raise UnexpectedReply("an answer of four elements", reply)
+    fields, job_id, limit_delay, next_due = parts
+    if not fields:
+        return Fetched(None, as_int(limit_delay), as_int(next_due))
+    return Fetched(JobRecord.from_fields(as_text(job_id), as_fields(fields)), as_int(limit_delay), as_int(next_due))
+
+
+class JobCode(msgspec.Struct, frozen=True):
+    """Integer reply of a command on one job: negative is an error of that job."""
+
+    command: str
+    job_id: str = "undefined"
+    parent_key: str = "undefined"
+    state: str = "undefined"
+
+    def __call__(self, reply: Reply) -> int:
+        code = as_int(reply)
+        if code < 0:
+            raise script_error(
+                code, self.command, job_id=self.job_id, parent_key=self.parent_key, state=self.state
+            )
+        return code
+
+
+class AddedId(msgspec.Struct, frozen=True):
+    """Reply of an add command: the id as a bulk string, or an error code as an integer (told apart by type)."""
+
+    parent_key: str | None
+
+    def __call__(self, reply: Reply) -> str:
+        if isinstance(reply, int):
+            raise script_error(reply, "addJob", parent_key=self.parent_key or "undefined")
+        return as_text(reply)
+
+
+class FinishedReply(msgspec.Struct, frozen=True):
+    """Reply of moveToFinished: an error code, 0, or the answer of a fetch."""
+
+    job_id: str
+
+    def __call__(self, reply: Reply) -> Fetched:
+        if isinstance(reply, int) and reply < 0:
+            raise script_error(reply, "moveToFinished", job_id=self.job_id, state="active")
+        return as_fetched(reply)

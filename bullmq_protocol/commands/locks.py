@@ -1,0 +1,102 @@
+"""Locks of active jobs, and the check for jobs whose lock is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bullmq_protocol._lua import EXTEND_LOCK, EXTEND_LOCKS, MOVE_STALLED_JOBS_TO_WAIT, RELEASE_LOCK
+from bullmq_protocol.codec import pack
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.reply import as_bool, as_texts
+from bullmq_protocol.units import Millis
+
+
+def extend_lock(keys: QueueKeys, job_id: str, *, token: str, lock_ms: Millis) -> Command[bool]:
+    """Renew the lock of one active job.
+
+    Keys:    job lock, stalled
+    Args:    token, duration (ms), id
+    Reply:   1 renewed, 0 not ours any more -> True, False
+    Raises:  UnexpectedReply
+    Repeat:  safe
+    Cost:    O(1)
+    Source:  specs/02-worker-path.md#extend-lock
+    """
+    return Command(
+        "extendLock",
+        (keys.lock(job_id), keys.stalled),
+        (token, lock_ms, job_id),
+        as_bool,
+        script=EXTEND_LOCK,
+        repeat=Repeat.SAFE,
+    )
+
+
+def extend_locks(
+    keys: QueueKeys, *, job_ids: Sequence[str], tokens: Sequence[str], lock_ms: Millis
+) -> Command[list[str]]:
+    """Renew many locks in one call; `tokens` and `job_ids` go in pairs.
+
+    Keys:    stalled
+    Args:    base prefix, packed tokens, packed ids, duration (ms)
+    Reply:   ids that were not renewed -> list of str
+    Raises:  UnexpectedReply
+    Repeat:  safe
+    Cost:    O(ids)
+    Source:  specs/02-worker-path.md#extend-locks
+    """
+    return Command(
+        "extendLocks",
+        (keys.stalled,),
+        (keys.base, pack(list(tokens)), pack(list(job_ids)), lock_ms),
+        as_texts,
+        script=EXTEND_LOCKS,
+        repeat=Repeat.SAFE,
+    )
+
+
+def release_lock(keys: QueueKeys, job_id: str, *, token: str) -> Command[bool]:
+    """Delete the lock of a job if it is ours. No BullMQ client sends this.
+
+    Keys:    job lock
+    Args:    token, duration (not used)
+    Reply:   1 deleted, 0 not ours -> True, False
+    Raises:  UnexpectedReply
+    Repeat:  safe
+    Cost:    O(1)
+    Source:  specs/02-worker-path.md#release-lock
+    """
+    return Command("releaseLock", (keys.lock(job_id),), (token, 0), as_bool, script=RELEASE_LOCK, repeat=Repeat.SAFE)
+
+
+def move_stalled_jobs_to_wait(
+    keys: QueueKeys, *, max_stalled_count: int, now: Millis, interval_ms: Millis
+) -> Command[list[str]]:
+    """Put active jobs without a lock back to wait, once per interval and queue.
+
+    Keys:    stalled, wait, active, stalled-check, meta, paused, marker, events
+    Args:    maximum stalled count, base prefix, now (ms), interval (ms)
+    Reply:   ids put back -> list of str
+    Raises:  UnexpectedReply
+    Repeat:  safe: the throttle key makes a second run an empty one
+    Cost:    O(stalled * active)
+    Source:  specs/02-worker-path.md#move-stalled-jobs-to-wait
+    """
+    return Command(
+        "moveStalledJobsToWait",
+        (
+            keys.stalled,
+            keys.wait,
+            keys.active,
+            keys.stalled_check,
+            keys.meta,
+            keys.paused,
+            keys.marker,
+            keys.events,
+        ),
+        (max_stalled_count, keys.base, now, interval_ms),
+        as_texts,
+        script=MOVE_STALLED_JOBS_TO_WAIT,
+        repeat=Repeat.SAFE,
+    )

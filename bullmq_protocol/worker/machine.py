@@ -1,0 +1,946 @@
+"""The worker as a state machine: `handle(event, at) -> actions`.
+
+Rules
+-----
+1. Everything that decides is in this file; it waits for nothing, reads no clock and rolls no dice.
+2. Whoever drives it owes exactly one answer per `Call`, `Listen` and `RunJob` (see `actions`).
+
+Invariants (tested by name)
+---------------------------
+- At most `concurrency` handlers are alive; cancelled ones count until they return.
+- At most one fetch and one listen are in flight.
+- Every `RunJob` ends in one finishing call, or in none after its lock was lost.
+- Every held lock is renewed before `lock_renew_time`; none is renewed once its report is under way.
+- A draining machine starts nothing but what a fetch under way brings.
+- A stopped machine holds nothing and says nothing.
+- A jump of the wall clock changes no timer but that of delayed jobs, which are due by the wall clock.
+
+Theory
+------
+A *run* is one started job. It holds a *lease* (the lock) from the moment its fetch was answered. Phases of a run:
+`SCHEDULING` (its job scheduler is advanced first) -> `RUNNING` -> `REPORTING` (a finishing call is under way, or waits for
+the connection), and `GIVING_BACK` at shutdown. A finishing call that succeeded may bring the next job, which continues with
+the token of the one before.
+
+Fetching is sequential: one fetch at a time, until an answer holds no job; from then on one `Listen` waits for the queue's
+marker. The time of the next delayed job, as far as it is known, is a timer of its own.
+
+When a call is lost the machine is *disconnected*: it starts nothing, probes with doubling delays, and on the first answer
+sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not as failed.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from bullmq_protocol.backoff import UnknownBackoff
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.fetching import (
+    NOTHING,
+    Fetched,
+    move_to_active,
+    put_marker,
+    stalled_check_ttl,
+    wait_for_marker,
+)
+from bullmq_protocol.commands.finishing import move_job_from_active_to_wait, move_to_delayed
+from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
+from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.errors import (
+    BullMQError,
+    ChildFailed,
+    JobNotFound,
+    LockMismatch,
+    LockMissing,
+    PendingChildren,
+    ScriptError,
+    WrongState,
+)
+from bullmq_protocol.failure import Fail, Failure, FailureKind, failed_by, is_transient_code
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, schedule_of
+from bullmq_protocol.worker.events import (
+    CallFailed,
+    CloseRequested,
+    Event,
+    JobRaised,
+    JobReturned,
+    PauseRequested,
+    Replied,
+    ResumeRequested,
+    Tick,
+    Unlistened,
+)
+from bullmq_protocol.worker.notices import (
+    ClosedNotice,
+    Closing,
+    Disconnected,
+    Drained,
+    HandlerAbandoned,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    JobMoved,
+    JobStalled,
+    LockLost,
+    Notice,
+    Paused,
+    ReconnectFailed,
+    Reconnected,
+    RenewalFailed,
+    Renewed,
+    ReportRefused,
+    Resumed,
+    StalledCheckSkipped,
+    WorkerProblem,
+)
+from bullmq_protocol.worker.options import WorkerSettings, check_concurrency
+from bullmq_protocol.worker.outcome import Report, ReportKind, failure_report, success_report
+from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
+
+FIRST_RECONNECT_MS = 100
+RECONNECT_JITTER = 0.2
+STALLED_RETRY_MS = 5_000
+MAX_SCHEDULE_DELAY_MS = 300_000
+STALL_LIMIT_REASON = "job started more than allowable limit"
+
+
+class WorkerState(Enum):
+    """The machine's own states; `snapshot()` speaks the user's words."""
+
+    NEW = "new"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker holds and waits for. `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting down`."""
+
+    state: str
+    jobs: tuple[str, ...]
+    reporting: tuple[str, ...]
+    fetching: bool
+    listening: bool
+    limited_for_ms: Millis
+    next_due_at: Millis | None
+    reconnect_attempts: int
+
+
+class WorkerMachine:
+    """One worker. `worker_id` begins every lock token (`<worker_id>:<n>`) and comes from the driver's random source."""
+
+    def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str) -> None:
+        self._keys = keys
+        self._settings = settings
+        self._worker_id = worker_id
+        self._concurrency = settings.concurrency
+        self._state = WorkerState.NEW
+        self._at = Instant(0, 0)
+        self._out: list[Action] = []
+        self._next_ticket = 0
+        self._next_token = 0
+        self._next_run = 0
+        self._pending: dict[int, Pending] = {}
+        self._runs: dict[int, Run] = {}
+        self._abandoned: set[int] = set()
+        # fetching
+        self._fetching = False
+        self._listen: int | None = None
+        self._unlistened = False
+        self._empty = False
+        self._had_job = True
+        self._limited_until: Millis | None = None
+        self._next_due: Millis | None = None
+        self._fetch_failures = 0
+        self._fetch_pause_until: Millis | None = None
+        # upkeep
+        self._renew_at: Millis | None = None
+        self._renewing = False
+        self._stalled_at: Millis | None = None
+        self._checking = False
+        # connection
+        self._connected = True
+        self._lost_at: Millis = 0
+        self._attempts = 0
+        self._probe_at: Millis | None = None
+        self._probing = False
+        # shutdown
+        self._shutdown_at: Millis | None = None
+        self._given_back = False
+        self._stop_error: str | None = None
+
+    # --- outside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> WorkerState:
+        return self._state
+
+    @property
+    def running_jobs(self) -> int:
+        """Runs that are not settled yet."""
+        return len(self._runs)
+
+    @property
+    def concurrency(self) -> int:
+        """Jobs at a time; may be changed at run time, and takes effect with the next event."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, value: int) -> None:
+        self._concurrency = check_concurrency(value)
+
+    def start(self, at: Instant) -> list[Action]:
+        """Begin: a stalled check and the first fetch.
+
+        Emits: Call
+        """
+        self._begin(at)
+        if self._state is WorkerState.NEW:
+            self._state = WorkerState.RUNNING
+            if not self._settings.skip_stalled_check:
+                self._check_stalled()
+        return self._end()
+
+    def handle(self, event: Event, at: Instant) -> list[Action]:
+        """Take one event; return what to do now. Late answers after `Stopped` yield nothing.
+
+        Emits: any action
+        """
+        self._begin(at)
+        if self._state is WorkerState.STOPPED:
+            return self._end()
+        match event:
+            case Replied():
+                self._on_reply(event)
+            case JobReturned():
+                self._on_returned(event)
+            case JobRaised():
+                self._on_raised(event)
+            case Tick():
+                self._on_tick(event.roll)
+            case CallFailed():
+                self._on_call_failed(event)
+            case Unlistened():
+                self._drop_listen(event.ticket)
+            case PauseRequested():
+                self._on_pause()
+            case ResumeRequested():
+                self._on_resume()
+            case CloseRequested():
+                self._on_close(event.force)
+        return self._end()
+
+    def deadline(self) -> Millis | None:
+        """Return the monotonic time of the next `Tick` that is wanted, or None."""
+        if self._state in (WorkerState.NEW, WorkerState.STOPPED):
+            return None
+        times = [self._shutdown_at]
+        if self._connected:
+            times += [
+                None if self._renewing else self._renew_at,
+                self._stalled_at,
+                *(run.retry_at for run in self._runs.values()),
+            ]
+            if self._may_fetch():
+                times += [self._limited_until, self._fetch_pause_until]
+                if self._limited_until is None and self._next_due is not None:
+                    times.append(self._at.mono + max(0, self._next_due - self._at.wall))
+        else:
+            times.append(None if self._probing else self._probe_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return what the worker holds and waits for."""
+        if self._state in (WorkerState.NEW, WorkerState.STOPPED):
+            word = "stopped"
+        elif self._state is WorkerState.DRAINING:
+            word = "shutting down"
+        elif not self._connected:
+            word = "disconnected"
+        else:
+            word = self._state.value
+        runs = self._runs.values()
+        return WorkerSnapshot(
+            state=word,
+            jobs=tuple(run.job.id for run in runs),
+            reporting=tuple(run.job.id for run in runs if run.phase is Phase.REPORTING),
+            fetching=self._fetching,
+            listening=self._listen is not None,
+            limited_for_ms=0 if self._limited_until is None else max(0, self._limited_until - self._at.mono),
+            next_due_at=self._next_due,
+            reconnect_attempts=self._attempts,
+        )
+
+    # --- plumbing ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, at: Instant) -> None:
+        self._at = at
+        self._out = []
+
+    def _end(self) -> list[Action]:
+        if self._state is not WorkerState.STOPPED:
+            self._pump()
+        return self._out
+
+    def _call(self, command: Command[Any], pending: Pending, *, shielded: bool = False) -> None:
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        self._pending[ticket] = pending
+        self._out.append(Call(ticket, command, shielded))
+
+    def _notify(self, notice: Notice) -> None:
+        self._out.append(Notify(notice))
+
+    def _pump(self) -> None:
+        """Start what the state allows: a fetch or a listen, or the end."""
+        if self._state is WorkerState.DRAINING:
+            self._settle()
+            return
+        if not self._may_fetch():
+            return
+        now = self._at.mono
+        if self._limited_until is not None:
+            if now < self._limited_until:
+                return
+            self._limited_until = None
+            self._empty = False
+        if self._fetch_pause_until is not None:
+            if now < self._fetch_pause_until:
+                return
+            self._fetch_pause_until = None
+            self._empty = False
+        due = self._next_due is not None and self._at.wall >= self._next_due
+        if not self._empty or due:
+            self._fetch()
+        elif self._listen is None:
+            self._start_listening()
+
+    def _may_fetch(self) -> bool:
+        return (
+            self._state is WorkerState.RUNNING
+            and self._connected
+            and not self._fetching
+            and len(self._runs) < self._concurrency
+        )
+
+    def _fetch(self) -> None:
+        token = f"{self._worker_id}:{self._next_token}"
+        self._next_token += 1
+        self._fetching = True
+        self._next_due = None
+        command = move_to_active(
+            self._keys,
+            token=token,
+            lock_ms=self._settings.lock_ms,
+            now=self._at.wall,
+            limiter=self._settings.limiter,
+            worker_name=self._settings.name,
+        )
+        self._call(command, Pending(PendingKind.FETCH, command, token=token))
+
+    def _start_listening(self) -> None:
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        command = wait_for_marker(self._keys, block_ms=self._settings.drain_ms)
+        self._pending[ticket] = Pending(PendingKind.LISTEN, command)
+        self._listen = ticket
+        self._unlistened = False
+        self._out.append(Listen(ticket, command))
+
+    def _stop_listening(self) -> None:
+        if self._listen is not None and not self._unlistened:
+            self._unlistened = True
+            self._out.append(Unlisten(self._listen))
+
+    def _drop_listen(self, ticket: int) -> None:
+        if self._pending.pop(ticket, None) is not None:
+            self._listen = None
+            # an interrupted wait may have taken a marker with it: ask instead of waiting for the next one
+            self._empty = False
+
+    # --- answers of the server --------------------------------------------------------------------------------------
+
+    def _on_reply(self, event: Replied) -> None:
+        pending = self._pending.pop(event.ticket, None)
+        if pending is None:
+            return
+        try:
+            value = pending.command.decode(event.reply)
+        except BullMQError as error:
+            self._on_error(pending, error, str(error), transient=False)
+            return
+        match pending.kind:
+            case PendingKind.REPORT:
+                self._on_reported(self._run_of(pending), value)
+            case PendingKind.FETCH:
+                self._fetching = False
+                self._fetch_failures = 0
+                self._take(value, pending.token)
+            case PendingKind.LISTEN:
+                self._on_marker(value)
+            case PendingKind.RENEW:
+                self._on_renewed(pending, value)
+            case PendingKind.STALLED:
+                for job_id in value:
+                    self._notify(JobStalled(job_id))
+                if value:
+                    self._empty = False
+                self._call(stalled_check_ttl(self._keys), Pending(PendingKind.STALLED_TTL, stalled_check_ttl(self._keys)))
+            case PendingKind.STALLED_TTL:
+                self._checking = False
+                # a key without TTL is not ours: fall back to the interval
+                wait = self._settings.stalled_ms if value == -1 else max(value, 0) + 1
+                self._stalled_at = self._at.mono + wait
+            case PendingKind.SCHEDULE:
+                self._run(self._run_of(pending))
+            case PendingKind.PUT_BACK:
+                run = self._run_of(pending)
+                self._drop_run(run)
+                self._notify(JobMoved(run.job, "delayed"))
+            case PendingKind.GIVE_BACK:
+                self._on_given_back(self._run_of(pending))
+            case PendingKind.PROBE:
+                self._on_probe_answered()
+            case PendingKind.MARKER:
+                pass
+
+    def _on_marker(self, score: float | None) -> None:
+        self._listen = None
+        if score is not None and score <= 0 and self._state is not WorkerState.RUNNING:
+            # taken for nobody: put it back for another worker
+            if self._connected:
+                self._call(put_marker(self._keys), Pending(PendingKind.MARKER, put_marker(self._keys)))
+            return
+        if score is None or score <= 0:
+            self._empty = False
+            return
+        due = math.floor(score)
+        self._next_due = due if self._next_due is None else min(due, self._next_due)
+
+    def _take(self, fetched: Fetched, token: str) -> None:
+        """Note what an answer of a fetch says, and start its job."""
+        delay = fetched.limit_delay_ms
+        self._limited_until = self._at.mono + delay if delay > 0 else None
+        job = fetched.job
+        if job is None:
+            self._next_due = fetched.next_due_at if fetched.next_due_at > 0 else None
+            self._empty = True
+            if self._had_job:
+                self._had_job = False
+                self._notify(Drained())
+            return
+        self._empty = False
+        self._had_job = True
+        run = Run(self._next_run, job, token, self._at.mono)
+        self._next_run += 1
+        self._runs[run.number] = run
+        if self._renew_at is None and not self._settings.skip_lock_renewal:
+            self._renew_at = self._at.mono + self._renewal_period()
+        schedule = schedule_of(job)
+        if schedule is None:
+            self._run(run)
+        else:
+            self._advance(run, schedule)
+
+    # --- one job ----------------------------------------------------------------------------------------------------
+
+    def _run(self, run: Run) -> None:
+        if self._given_back:
+            self._give_back(run)
+            return
+        job = run.job
+        run.phase = Phase.RUNNING
+        self._notify(JobActive(job))
+        limit = self._settings.max_started_attempts
+        reason = job.deferred_failure
+        if not reason and limit and job.attempts_started > limit:
+            reason = STALL_LIMIT_REASON
+        if reason:
+            self._report_failure(run, failed_by(reason, FailureKind.UNRECOVERABLE), roll=0.0)
+            return
+        run.handler_alive = True
+        self._out.append(RunJob(run.number, job, run.token))
+
+    def _advance(self, run: Run, schedule: Schedule) -> None:
+        run.phase = Phase.SCHEDULING
+        run.schedule = schedule
+        try:
+            command = advance(self._keys, run.job, schedule, now=self._at.wall)
+        except Unschedulable as error:
+            self._put_back(run, str(error))
+            return
+        if command is None:
+            self._run(run)
+        else:
+            self._call(command, Pending(PendingKind.SCHEDULE, command, run=run.number))
+
+    def _put_back(self, run: Run, message: str) -> None:
+        """Delay a job whose schedule could not be advanced.
+
+        Source: specs/05-worker-runtime.md#sec-6
+        """
+        text = f"Failed to add repeatable job for next iteration: {message}"
+        self._notify(WorkerProblem(text, run.job.id))
+        started = run.job.attempts_started
+        delay = MAX_SCHEDULE_DELAY_MS if started > 8 else min(1000 * 2**started, MAX_SCHEDULE_DELAY_MS)
+        command = move_to_delayed(
+            self._keys, run.job.id, token=run.token, now=self._at.wall, delay=delay, count_attempt=False
+        )
+        self._call(command, Pending(PendingKind.PUT_BACK, command, run=run.number), shielded=True)
+
+    def _on_returned(self, event: JobReturned) -> None:
+        run = self._handler_ended(event.run)
+        if run is None:
+            return
+        run.report = success_report(run.job, event.value)
+        self._send_report(run)
+
+    def _on_raised(self, event: JobRaised) -> None:
+        run = self._handler_ended(event.run)
+        if run is None:
+            return
+        failure = event.failure
+        match failure.kind:
+            case FailureKind.MOVED:
+                self._drop_run(run)
+                self._empty = False
+                self._notify(JobMoved(run.job, failure.moved_to))
+            case FailureKind.RATE_LIMIT:
+                run.report = Report(ReportKind.RATE_LIMIT)
+                self._send_report(run)
+            case _:
+                self._report_failure(
+                    run,
+                    failure,
+                    roll=event.roll,
+                    strategy_delay=event.strategy_delay_ms,
+                    strategy_error=event.strategy_error,
+                )
+
+    def _handler_ended(self, number: int) -> Run | None:
+        """Note that a handler is over; return its run if it is still to be reported."""
+        if number in self._abandoned:
+            self._abandoned.discard(number)
+            return None
+        run = self._runs.get(number)
+        if run is None or not run.handler_alive:
+            return None
+        run.handler_alive = False
+        if run.lost:
+            self._drop_run(run)
+            self._empty = False
+            self._notify(ReportRefused(run.job, "the lock was lost", uncertain=False))
+            return None
+        return run
+
+    def _report_failure(
+        self,
+        run: Run,
+        failure: Failure,
+        *,
+        roll: float,
+        strategy_delay: float | None = None,
+        strategy_error: str | None = None,
+    ) -> None:
+        run.report = failure_report(
+            run.job,
+            failure,
+            self._settings,
+            roll=roll,
+            strategy_delay=strategy_delay,
+            strategy_error=strategy_error,
+        )
+        self._send_report(run)
+
+    def _send_report(self, run: Run) -> None:
+        report = run.report
+        if report is None:
+            return
+        run.phase = Phase.REPORTING
+        run.retry_at = None
+        if not self._connected:
+            return
+        report.fetch_next = (
+            report.may_fetch_next
+            and self._state is WorkerState.RUNNING
+            and self._limited_until is None
+            and len(self._runs) <= self._concurrency
+        )
+        command = report.command(self._keys, run.job, run.token, self._settings, now=self._at.wall)
+        run.sent = True
+        self._call(command, Pending(PendingKind.REPORT, command, run=run.number, token=run.token), shielded=True)
+
+    def _on_reported(self, run: Run, value: Any) -> None:
+        report = run.report
+        self._drop_run(run)
+        if report is None:
+            return
+        job = run.job
+        duration = self._at.mono - run.started_at
+        match report.kind:
+            case ReportKind.COMPLETED:
+                self._notify(JobCompleted(job, report.value, duration))
+            case ReportKind.RATE_LIMIT:
+                self._limited_until = self._at.mono + value if value > 0 else None
+                self._empty = False
+                self._notify(JobMoved(job, "rate-limited"))
+            case ReportKind.FAILED | ReportKind.RETRY | ReportKind.DELAY:
+                self._notify(report.notice(job, duration))
+        if report.kind in (ReportKind.RETRY, ReportKind.DELAY):
+            self._empty = False
+        elif isinstance(value, Fetched):
+            if report.fetch_next:
+                self._take(value, run.token)
+            else:
+                self._empty = self._empty and value is NOTHING
+
+    def _drop_run(self, run: Run) -> None:
+        if run.handler_alive:
+            self._abandoned.add(run.number)
+        self._runs.pop(run.number, None)
+        if not self._runs:
+            self._renew_at = None
+
+    def _run_of(self, pending: Pending) -> Run:
+        return self._runs[pending.run]
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def _on_call_failed(self, event: CallFailed) -> None:
+        pending = self._pending.pop(event.ticket, None)
+        if pending is None:
+            return
+        if event.lost:
+            self._on_lost(pending, event)
+        else:
+            self._on_error(pending, None, event.message, transient=is_transient_code(event.code))
+
+    def _on_lost(self, pending: Pending, event: CallFailed) -> None:
+        """The connection failed under this call: note what is owed, and go offline."""
+        match pending.kind:
+            case PendingKind.REPORT | PendingKind.GIVE_BACK | PendingKind.PUT_BACK | PendingKind.SCHEDULE:
+                run = self._run_of(pending)
+                run.uncertain = run.uncertain or event.maybe_applied
+                run.resend = pending
+                run.sent = False
+            case PendingKind.FETCH:
+                self._fetching = False
+                self._empty = False
+                if event.maybe_applied:
+                    self._notify(
+                        WorkerProblem("a fetch got no answer; if it took a job, the stalled check returns it")
+                    )
+            case PendingKind.LISTEN:
+                self._listen = None
+                self._empty = False
+            case PendingKind.RENEW:
+                self._renewal_failed(pending, event.message)
+            case PendingKind.STALLED | PendingKind.STALLED_TTL:
+                self._checking = False
+                self._stalled_at = self._at.mono
+            case PendingKind.PROBE:
+                self._probing = False
+                self._probe_failed(event.message, event.roll)
+                return
+            case PendingKind.MARKER:
+                pass
+        self._go_offline(event.message, event.roll)
+
+    def _on_error(self, pending: Pending, error: BullMQError | None, message: str, *, transient: bool) -> None:
+        """The server refused this call."""
+        match pending.kind:
+            case PendingKind.REPORT:
+                self._on_report_refused(self._run_of(pending), error, message, transient=transient)
+            case PendingKind.FETCH:
+                self._fetching = False
+                self._pause_fetching(message)
+            case PendingKind.LISTEN:
+                self._listen = None
+                self._pause_fetching(message)
+            case PendingKind.RENEW:
+                self._renewal_failed(pending, message)
+            case PendingKind.STALLED | PendingKind.STALLED_TTL:
+                self._checking = False
+                self._stalled_at = self._at.mono + STALLED_RETRY_MS
+                self._notify(WorkerProblem(f"stalled check: {message}"))
+            case PendingKind.SCHEDULE:
+                run = self._run_of(pending)
+                self._notify(WorkerProblem(message, run.job.id))
+                self._put_back(run, message)
+            case PendingKind.PUT_BACK:
+                run = self._run_of(pending)
+                self._drop_run(run)
+                self._notify(
+                    WorkerProblem(
+                        f"Failed to move job {run.job.id} to delayed after scheduling error: {message}. "
+                        "Job will become stalled and be retried automatically.",
+                        run.job.id,
+                    )
+                )
+            case PendingKind.GIVE_BACK:
+                run = self._run_of(pending)
+                self._drop_run(run)
+                if not isinstance(error, (JobNotFound, LockMissing, LockMismatch)) or not run.uncertain:
+                    self._notify(WorkerProblem(f"could not give job {run.job.id} back: {message}", run.job.id))
+            case PendingKind.PROBE:
+                # an answer, even an error, shows that the connection is there
+                self._on_probe_answered()
+            case PendingKind.MARKER:
+                self._notify(WorkerProblem(f"could not put the marker back: {message}"))
+
+    def _on_report_refused(self, run: Run, error: BullMQError | None, message: str, *, transient: bool) -> None:
+        report = run.report
+        run.sent = False
+        if transient and report is not None:
+            self._notify(WorkerProblem(message, run.job.id))
+            run.retry_at = self._at.mono + FIRST_RECONNECT_MS * 2 ** min(run.refusals, 8)
+            run.refusals += 1
+            return
+        if isinstance(error, (JobNotFound, LockMissing, LockMismatch, WrongState)):
+            self._drop_run(run)
+            self._empty = False
+            self._notify(ReportRefused(run.job, message, uncertain=run.uncertain))
+            return
+        if report is not None and report.kind is ReportKind.COMPLETED and (
+            not isinstance(error, ScriptError) or isinstance(error, (PendingChildren, ChildFailed))
+        ):
+            self._notify(WorkerProblem(message, run.job.id))
+            kind = FailureKind.UNRECOVERABLE if isinstance(error, ChildFailed) else FailureKind.ERROR
+            self._report_failure(run, failed_by(message, kind), roll=0.5)
+            return
+        self._drop_run(run)
+        self._empty = False
+        self._notify(
+            WorkerProblem(f"the outcome of job {run.job.id} could not be stored: {message}; it will be found stalled", run.job.id)
+        )
+
+    def _pause_fetching(self, message: str) -> None:
+        self._notify(WorkerProblem(message))
+        self._fetch_pause_until = self._at.mono + min(
+            FIRST_RECONNECT_MS * 2 ** min(self._fetch_failures, 16), self._settings.max_reconnect_ms
+        )
+        self._fetch_failures += 1
+
+    # --- connection -------------------------------------------------------------------------------------------------
+
+    def _go_offline(self, message: str, roll: float) -> None:
+        if not self._connected:
+            return
+        self._connected = False
+        self._lost_at = self._at.mono
+        self._attempts = 0
+        self._notify(Disconnected(message))
+        self._probe_at = self._at.mono + self._reconnect_delay(roll)
+
+    def _reconnect_delay(self, roll: float) -> Millis:
+        base = min(FIRST_RECONNECT_MS * 2 ** min(self._attempts, 30), self._settings.max_reconnect_ms)
+        return max(1, round(base * (1 - RECONNECT_JITTER + 2 * RECONNECT_JITTER * roll)))
+
+    def _probe_failed(self, message: str, roll: float) -> None:
+        self._attempts += 1
+        limit = self._settings.max_reconnect_attempts
+        if limit and self._attempts >= limit:
+            self._stop_error = f"gave up after {self._attempts} attempts to reconnect: {message}"
+            self._notify(WorkerProblem(self._stop_error))
+            self._on_close(force=True)
+            return
+        delay = self._reconnect_delay(roll)
+        self._probe_at = self._at.mono + delay
+        self._notify(ReconnectFailed(self._attempts, delay, message))
+
+    def _on_probe_answered(self) -> None:
+        self._probing = False
+        self._probe_at = None
+        self._connected = True
+        self._notify(Reconnected(self._attempts + 1, self._at.mono - self._lost_at))
+        self._attempts = 0
+        self._empty = False
+        self._fetch_pause_until = None
+        for run in list(self._runs.values()):
+            self._resume_run(run)
+        self._renew(due_only=True)
+
+    def _resume_run(self, run: Run) -> None:
+        """Send again what this run still owes."""
+        pending, run.resend = run.resend, None
+        if pending is not None and pending.kind is not PendingKind.REPORT:
+            self._call(pending.command, pending, shielded=True)
+        elif run.phase is Phase.REPORTING and not run.sent:
+            self._send_report(run)
+
+    # --- upkeep -----------------------------------------------------------------------------------------------------
+
+    def _on_tick(self, roll: float) -> None:
+        now = self._at.mono
+        if self._shutdown_at is not None and now >= self._shutdown_at:
+            self._shutdown_at = None
+            self._give_back_all()
+        if not self._connected:
+            if self._probe_at is not None and not self._probing and now >= self._probe_at:
+                self._probing = True
+                self._call(ping(), Pending(PendingKind.PROBE, ping()))
+            return
+        if self._renew_at is not None and now >= self._renew_at and not self._renewing:
+            self._renew(due_only=True)
+        if self._stalled_at is not None and now >= self._stalled_at:
+            self._check_stalled()
+        for run in list(self._runs.values()):
+            if run.retry_at is not None and now >= run.retry_at:
+                self._send_report(run)
+
+    def _renewal_period(self) -> Millis:
+        return max(1, self._settings.renew_ms // 2)
+
+    def _renew(self, *, due_only: bool) -> None:
+        if self._settings.skip_lock_renewal or self._renewing or not self._runs:
+            return
+        now = self._at.mono
+        period = self._renewal_period()
+        self._renew_at = now + period
+        due = [
+            run
+            for run in self._runs.values()
+            if run.phase in (Phase.SCHEDULING, Phase.RUNNING)
+            and not run.lost
+            and (not due_only or now - run.renewed_at >= period)
+        ]
+        if not due:
+            return
+        self._renewing = True
+        command = extend_locks(
+            self._keys,
+            job_ids=[run.job.id for run in due],
+            tokens=[run.token for run in due],
+            lock_ms=self._settings.lock_ms,
+        )
+        self._call(
+            command, Pending(PendingKind.RENEW, command, runs=tuple(run.number for run in due), sent_at=now)
+        )
+
+    def _on_renewed(self, pending: Pending, lost_ids: list[str]) -> None:
+        self._renewing = False
+        renewed: list[str] = []
+        for number in pending.runs:
+            run = self._runs.get(number)
+            if run is None:
+                continue
+            if run.job.id not in lost_ids:
+                run.renewed_at = max(run.renewed_at, pending.sent_at)
+                renewed.append(run.job.id)
+            elif run.phase in (Phase.SCHEDULING, Phase.RUNNING):
+                self._lose(run)
+        if renewed:
+            self._notify(Renewed(tuple(renewed), self._at.mono - pending.sent_at))
+
+    def _lose(self, run: Run) -> None:
+        run.lost = True
+        self._notify(LockLost(run.job))
+        if not run.handler_alive:
+            # nothing is running for it and nothing may be reported
+            self._drop_run(run)
+        elif self._settings.cancel_on_lost_lock:
+            self._out.append(CancelJob(run.number, "lock lost"))
+
+    def _renewal_failed(self, pending: Pending, message: str) -> None:
+        self._renewing = False
+        ids = tuple(run.job.id for number in pending.runs if (run := self._runs.get(number)) is not None)
+        self._renew_at = self._at.mono + max(1, self._renewal_period() // 10)
+        self._notify(RenewalFailed(ids, message))
+
+    def _check_stalled(self) -> None:
+        if self._checking:
+            self._stalled_at = self._at.mono + self._settings.stalled_ms
+            self._notify(StalledCheckSkipped())
+            return
+        self._checking = True
+        self._stalled_at = self._at.mono + self._settings.stalled_ms
+        command = move_stalled_jobs_to_wait(
+            self._keys,
+            max_stalled_count=self._settings.max_stalled_count,
+            now=self._at.wall,
+            interval_ms=self._settings.stalled_ms,
+        )
+        self._call(command, Pending(PendingKind.STALLED, command))
+
+    # --- pause, resume, close ---------------------------------------------------------------------------------------
+
+    def _on_pause(self) -> None:
+        if self._state is WorkerState.RUNNING:
+            self._state = WorkerState.PAUSED
+            self._stop_listening()
+            self._notify(Paused())
+
+    def _on_resume(self) -> None:
+        if self._state is WorkerState.PAUSED:
+            self._state = WorkerState.RUNNING
+            self._empty = False
+            self._notify(Resumed())
+
+    def _on_close(self, force: bool) -> None:
+        if self._state is not WorkerState.DRAINING:
+            self._state = WorkerState.DRAINING
+            self._stalled_at = None
+            self._stop_listening()
+            self._notify(Closing())
+            self._shutdown_at = self._at.mono + self._settings.shutdown_ms
+        if force or self._settings.shutdown_ms == 0:
+            self._shutdown_at = None
+            self._give_back_all()
+
+    def _give_back_all(self) -> None:
+        self._given_back = True
+        for run in list(self._runs.values()):
+            if run.phase is not Phase.GIVING_BACK:
+                self._give_back(run)
+
+    def _give_back(self, run: Run) -> None:
+        """Return an unfinished job to the queue, so that another worker takes it at once; no attempt is counted."""
+        if run.handler_alive:
+            self._notify(HandlerAbandoned(run.job))
+            self._out.append(CancelJob(run.number, "worker closed"))
+        if run.phase is Phase.REPORTING:
+            if not run.sent:
+                self._drop_undelivered(run)
+            return
+        if run.lost:
+            self._drop_run(run)
+        elif not self._connected:
+            self._drop_undelivered(run)
+        elif not any(pending.run == run.number for pending in self._pending.values()):
+            run.phase = Phase.GIVING_BACK
+            command = move_job_from_active_to_wait(self._keys, run.job.id, token=run.token)
+            self._call(command, Pending(PendingKind.GIVE_BACK, command, run=run.number), shielded=True)
+
+    def _drop_undelivered(self, run: Run) -> None:
+        self._drop_run(run)
+        self._notify(
+            WorkerProblem(f"job {run.job.id} could not be settled before shutdown; it will be found stalled", run.job.id)
+        )
+
+    def _on_given_back(self, run: Run) -> None:
+        self._drop_run(run)
+        self._notify(JobMoved(run.job, "given-back"))
+        if run.job.priority:
+            # a prioritised job goes back without a marker: announce it
+            self._call(put_marker(self._keys), Pending(PendingKind.MARKER, put_marker(self._keys)))
+
+    def _settle(self) -> None:
+        """Stop once nothing is owed any more."""
+        if self._given_back and not self._connected:
+            for run in list(self._runs.values()):
+                if not any(pending.run == run.number for pending in self._pending.values()):
+                    self._drop_undelivered(run)
+        if self._runs or self._pending:
+            return
+        self._state = WorkerState.STOPPED
+        self._shutdown_at = None
+        self._notify(ClosedNotice())
+        self._out.append(Stopped(self._stop_error))

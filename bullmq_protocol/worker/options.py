@@ -1,0 +1,194 @@
+"""A worker's options: as the user gives them, and checked."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import msgspec
+
+from bullmq_protocol.backoff import ExtraJitter
+from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.failure import RetryPolicy
+from bullmq_protocol.keys import MAX_NAME_LENGTH, check_name
+from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.units import Duration, Millis, to_ms
+
+SHORT_LOCK_MS = 1_000
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker may be told. Durations are milliseconds or a `timedelta`, but for `drain_delay` (seconds, as BullMQ).
+
+    Source: specs/05-worker-runtime.md#sec-2-1
+    """
+
+    concurrency: int = 1
+    """Jobs at a time."""
+    lock_duration: Duration = 30_000
+    """How long a job's lock lives without renewal."""
+    lock_renew_time: Duration | None = None
+    """Locks are renewed before they are so old; default half the lock duration."""
+    stalled_interval: Duration = 30_000
+    """Time between two checks for jobs whose lock is gone."""
+    max_stalled_count: int = 1
+    """A job that stalled more often fails."""
+    max_started_attempts: int | None = None
+    """A job that was started more often fails; None or 0: no limit."""
+    limiter: Limiter | None = None
+    """Rate limit of the queue."""
+    drain_delay: float | timedelta = 5
+    """Seconds to wait for a marker before asking again."""
+    remove_on_complete: KeepJobs | None = None
+    """Retention of completed jobs that have no option of their own."""
+    remove_on_fail: KeepJobs | None = None
+    """Retention of failed jobs that have no option of their own."""
+    metrics_max_data_points: int = 0
+    """Minutes of metrics to keep; 0 switches metrics off."""
+    name: str | None = None
+    """Stored in every job this worker takes, and part of the connection's name."""
+    retry_policy: RetryPolicy = RetryPolicy.BULLMQ
+    """Who is retried: everybody (BullMQ's way), or transient errors only."""
+    max_backoff_delay: Duration | None = 3_600_000
+    """Cap of a computed backoff delay; None: none."""
+    extra_jitter: ExtraJitter | None = None
+    """Jitter on top of the job's own."""
+    cancel_on_lost_lock: bool = False
+    """Cancel a handler whose lock is lost."""
+    max_reconnect_attempts: int = 0
+    """Give up and shut down after so many failed attempts in a row; 0: never."""
+    max_reconnect_delay: Duration = 30_000
+    """Largest pause between two attempts to reconnect."""
+    shutdown_timeout: Duration = 30_000
+    """How long a graceful close waits for running jobs before it gives them back; 0: at once."""
+    skip_stalled_check: bool = False
+    """Never run the stalled check."""
+    skip_lock_renewal: bool = False
+    """Never renew locks."""
+
+    def checked(self) -> tuple[WorkerSettings, tuple[str, ...]]:
+        """Return the settings and the warnings, or raise `UsageError` with the first bad field."""
+        warnings: list[str] = []
+        lock_ms = _positive("lock_duration", self.lock_duration)
+        if lock_ms < SHORT_LOCK_MS:
+            warnings.append(f"lock_duration: {lock_ms} ms is short; a busy process will lose its locks")
+        renew_ms = lock_ms // 2 if self.lock_renew_time is None else _positive("lock_renew_time", self.lock_renew_time)
+        renew_ms = max(1, renew_ms)
+        if renew_ms > lock_ms / 2:
+            warnings.append(f"lock_renew_time: {renew_ms} ms is more than half of lock_duration ({lock_ms} ms)")
+        stalled_ms = _positive("stalled_interval", self.stalled_interval)
+        if stalled_ms < SHORT_LOCK_MS:
+            warnings.append(f"stalled_interval: {stalled_ms} ms is short; every check reads all active jobs")
+        if self.limiter is not None:
+            _check_limiter(self.limiter)
+        for field in ("remove_on_complete", "remove_on_fail"):
+            value = getattr(self, field)
+            if value is not None and not isinstance(value, KeepJobs):
+                raise UsageError(field, value, "must be a KeepJobs(count=..., age=...) on a worker")
+        if self.name is not None:
+            check_name("name", self.name, max_length=MAX_NAME_LENGTH)
+        if not isinstance(self.retry_policy, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("retry_policy", self.retry_policy, "must be a RetryPolicy")
+        started = self.max_started_attempts
+        settings = WorkerSettings(
+            concurrency=check_concurrency(self.concurrency),
+            lock_ms=lock_ms,
+            renew_ms=renew_ms,
+            stalled_ms=stalled_ms,
+            max_stalled_count=_at_least("max_stalled_count", self.max_stalled_count, 0),
+            max_started_attempts=0 if started is None else _at_least("max_started_attempts", started, 0),
+            limiter=self.limiter,
+            drain_ms=_drain_ms(self.drain_delay),
+            remove_on_complete=self.remove_on_complete,
+            remove_on_fail=self.remove_on_fail,
+            metrics_max_data_points=_at_least("metrics_max_data_points", self.metrics_max_data_points, 0),
+            name=self.name,
+            retry_policy=self.retry_policy,
+            max_backoff_ms=None
+            if self.max_backoff_delay is None
+            else _positive("max_backoff_delay", self.max_backoff_delay),
+            extra_jitter=self.extra_jitter,
+            cancel_on_lost_lock=_flag("cancel_on_lost_lock", self.cancel_on_lost_lock),
+            max_reconnect_attempts=_at_least("max_reconnect_attempts", self.max_reconnect_attempts, 0),
+            max_reconnect_ms=_positive("max_reconnect_delay", self.max_reconnect_delay),
+            shutdown_ms=_not_negative("shutdown_timeout", self.shutdown_timeout),
+            skip_stalled_check=_flag("skip_stalled_check", self.skip_stalled_check),
+            skip_lock_renewal=_flag("skip_lock_renewal", self.skip_lock_renewal),
+        )
+        return settings, tuple(warnings)
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Checked options, all durations in milliseconds."""
+
+    concurrency: int
+    lock_ms: Millis
+    renew_ms: Millis
+    stalled_ms: Millis
+    max_stalled_count: int
+    max_started_attempts: int
+    limiter: Limiter | None
+    drain_ms: Millis
+    remove_on_complete: KeepJobs | None
+    remove_on_fail: KeepJobs | None
+    metrics_max_data_points: int
+    name: str | None
+    retry_policy: RetryPolicy
+    max_backoff_ms: Millis | None
+    extra_jitter: ExtraJitter | None
+    cancel_on_lost_lock: bool
+    max_reconnect_attempts: int
+    max_reconnect_ms: Millis
+    shutdown_ms: Millis
+    skip_stalled_check: bool
+    skip_lock_renewal: bool
+
+
+def check_concurrency(value: object) -> int:
+    """Return a concurrency that is a whole number above 0."""
+    return _at_least("concurrency", value, 1)
+
+
+def _at_least(field: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(field, value, "must be a whole number")
+    if value < least:
+        raise UsageError(field, value, f"must be at least {least}")
+    return value
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(field, value, "must be True or False")
+    return value
+
+
+def _positive(field: str, value: Duration) -> Millis:
+    ms = to_ms(field, value)
+    if ms <= 0:
+        raise UsageError(field, value, "must be greater than 0")
+    return ms
+
+
+def _not_negative(field: str, value: Duration) -> Millis:
+    ms = to_ms(field, value)
+    if ms < 0:
+        raise UsageError(field, value, "must be at least 0")
+    return ms
+
+
+def _drain_ms(value: object) -> Millis:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise UsageError("drain_delay", value, "must be a number of seconds or a timedelta")
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise UsageError("drain_delay", value, "must be greater than 0")
+    return max(1, round(seconds * 1000))
+
+
+def _check_limiter(limiter: object) -> None:
+    if not isinstance(limiter, Limiter):
+        raise UsageError("limiter", limiter, "must be a Limiter(max=..., duration=...)")
+    _at_least("limiter.max", limiter.max, 1)
+    _at_least("limiter.duration", limiter.duration, 1)

@@ -1,0 +1,211 @@
+"""How a job ends: which command reports it, with which arguments."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from bullmq_protocol.backoff import UnknownBackoff
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.finishing import (
+    KEEP_ALL,
+    FinishOptions,
+    failure_fields,
+    move_job_from_active_to_wait,
+    move_to_delayed,
+    move_to_finished,
+    retry_job,
+)
+from bullmq_protocol.failure import Category, Fail, Failure, FailureKind, Retry, decide, stacktrace_json
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.units import Millis
+from bullmq_protocol.worker.notices import JobFailed
+from bullmq_protocol.worker.options import WorkerSettings
+
+
+class ReportKind(Enum):
+    """Which command reports the outcome."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRY = "retry"
+    DELAY = "delay"
+    RATE_LIMIT = "rate-limit"
+
+
+class Report:
+    """One outcome to be stored. Its command is built when it is sent, because the time goes with it."""
+
+    __slots__ = ("delay", "exhausted", "fetch_next", "fields", "kind", "permanent", "value")
+
+    def __init__(
+        self,
+        kind: ReportKind,
+        *,
+        value: str = "",
+        fields: tuple[str, ...] = (),
+        delay: float = 0,
+        exhausted: bool = False,
+        permanent: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.value = value
+        self.fields = fields
+        self.delay = delay
+        self.exhausted = exhausted
+        self.permanent = permanent
+        self.fetch_next = False
+
+    @property
+    def may_fetch_next(self) -> bool:
+        """Only moveToFinished can bring the next job."""
+        return self.kind in (ReportKind.COMPLETED, ReportKind.FAILED)
+
+    def command(
+        self, keys: QueueKeys, job: JobRecord, token: str, settings: WorkerSettings, *, now: Millis
+    ) -> Command[Any]:
+        """Return the command that stores this outcome.
+
+        Source: specs/05-worker-runtime.md#sec-8-3
+        """
+        match self.kind:
+            case ReportKind.COMPLETED:
+                return move_to_finished(
+                    keys,
+                    job.id,
+                    outcome="completed",
+                    value=self.value,
+                    now=now,
+                    options=finish_options(job, token, settings, completed=True),
+                    fetch_next=self.fetch_next,
+                )
+            case ReportKind.FAILED:
+                return move_to_finished(
+                    keys,
+                    job.id,
+                    outcome="failed",
+                    value=self.value,
+                    now=now,
+                    options=finish_options(job, token, settings, completed=False),
+                    fetch_next=self.fetch_next,
+                    fields=self.fields,
+                )
+            case ReportKind.RETRY:
+                lifo = job.opts.lifo is True
+                return retry_job(keys, job.id, token=token, now=now, lifo=lifo, fields=self.fields)
+            case ReportKind.DELAY:
+                return move_to_delayed(
+                    keys, job.id, token=token, now=now, delay=self.delay, count_attempt=True, fields=self.fields
+                )
+            case ReportKind.RATE_LIMIT:
+                return move_job_from_active_to_wait(keys, job.id, token=token)
+
+    def notice(self, job: JobRecord, duration: Millis) -> JobFailed:
+        """Return the notice of a stored failure."""
+        retried = self.kind in (ReportKind.RETRY, ReportKind.DELAY)
+        return JobFailed(
+            job,
+            self.value,
+            job.attempts_made + 1,
+            self.delay if retried else None,
+            exhausted=self.exhausted,
+            permanent=self.permanent,
+            duration_ms=duration,
+        )
+
+
+def success_report(job: JobRecord, value: str) -> Report:
+    """Return the report of a returned value (JSON text)."""
+    return Report(ReportKind.COMPLETED, value=value)
+
+
+def failure_report(
+    job: JobRecord,
+    failure: Failure,
+    settings: WorkerSettings,
+    *,
+    roll: float,
+    strategy_delay: float | None = None,
+    strategy_error: str | None = None,
+) -> Report:
+    """Decide between retry, delayed retry and failing for good.
+
+    A backoff type without a strategy, or a strategy that failed, fails the job with that reason (BullMQ leaves it in
+    `active` until the stalled check finds it).
+
+    Source: specs/05-worker-runtime.md#sec-9
+    """
+    options = job.opts
+    reason = failure.message
+    try:
+        decision = decide(
+            job,
+            failure,
+            policy=settings.retry_policy,
+            roll=roll,
+            max_backoff_delay_ms=settings.max_backoff_ms,
+            extra_jitter=settings.extra_jitter,
+            strategy_delay_ms=strategy_delay,
+        )
+    except UnknownBackoff as error:
+        decision = Fail(exhausted=False)
+        reason = strategy_error or str(error)
+    limit = options.stack_trace_limit
+    trace = stacktrace_json(
+        job.stacktrace_text, failure.stack, None if isinstance(limit, UnsetType) else limit
+    )
+    fields = failure_fields(reason, trace)
+    text = "null" if reason is None else reason
+    if isinstance(decision, Retry):
+        kind = ReportKind.DELAY if decision.delay else ReportKind.RETRY
+        return Report(kind, value=text, fields=fields, delay=decision.delay)
+    permanent = failure.kind is FailureKind.UNRECOVERABLE or failure.category is Category.PERMANENT
+    return Report(ReportKind.FAILED, value=text, fields=fields, exhausted=decision.exhausted, permanent=permanent)
+
+
+def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, completed: bool) -> FinishOptions:
+    """Return the packed options of moveToFinished for this job and worker.
+
+    Source: specs/05-worker-runtime.md#sec-11
+    """
+    options = job.opts
+    own = options.remove_on_complete if completed else options.remove_on_fail
+    default = settings.remove_on_complete if completed else settings.remove_on_fail
+    attempts = options.attempts
+    return FinishOptions(
+        token=token,
+        keep_jobs=keep_jobs(own, default),
+        lock_ms=settings.lock_ms,
+        attempts=0 if isinstance(attempts, UnsetType) else attempts,
+        limiter=settings.limiter,
+        worker_name=settings.name,
+        max_metrics_size=settings.metrics_max_data_points,
+        fail_parent_on_failure=options.fail_parent_on_failure is True,
+        continue_parent_on_failure=options.continue_parent_on_failure is True,
+        ignore_dependency_on_failure=options.ignore_dependency_on_failure is True,
+        remove_dependency_on_failure=options.remove_dependency_on_failure is True,
+    )
+
+
+def keep_jobs(
+    own: bool | int | float | KeepJobs | UnsetType | None, default: KeepJobs | None
+) -> dict[str, int | float]:
+    """Return the retention map: the job's option wins, then the worker's; neither keeps everything.
+
+    Source: specs/02-worker-path.md#sec-2-3
+    """
+    if own is UNSET or own is None:
+        return KEEP_ALL if default is None else default.packed()
+    if own is True:
+        return {"count": 0}
+    if own is False:
+        return KEEP_ALL
+    if isinstance(own, KeepJobs):
+        return own.packed()
+    if isinstance(own, (int, float)):
+        return {"count": own}
+    return KEEP_ALL
