@@ -4,7 +4,7 @@
 --- include event_cap
 --- include place_delayed
 
--- specs/01-data-model-and-adding.md#7.3
+-- specs/01-data-model-and-adding.md#sec-7-3
 local delayed, completed, events = KEYS[4], KEYS[5], KEYS[6]
 if lacks_parent() then
   return -5

@@ -2,7 +2,7 @@
 --- args: id (not used), row, rows to keep or empty
 --- include call
 
--- specs/03-transitions-admin-getters.md#5.3
+-- specs/03-transitions-admin-getters.md#sec-5-3
 if call('EXISTS', KEYS[1]) == 0 then
   --@no-job
   return -1

@@ -3,7 +3,7 @@
 --- include add_job
 --- include event_cap
 
--- specs/01-data-model-and-adding.md#7.5
+-- specs/01-data-model-and-adding.md#sec-7-5
 local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then
   return -5

@@ -6,7 +6,7 @@
 --- include mark_ready
 --- include place_by_priority
 
--- specs/01-data-model-and-adding.md#7.4
+-- specs/01-data-model-and-adding.md#sec-7-4
 local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then

@@ -5,7 +5,7 @@
 --- include is_held
 --- include mark_ready
 
--- specs/01-data-model-and-adding.md#7.2
+-- specs/01-data-model-and-adding.md#sec-7-2
 local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then

@@ -2,7 +2,7 @@
 --- args: base prefix, tokens (MessagePack array), ids (MessagePack array), duration
 --- include renew_lock
 
--- specs/02-worker-path.md#7.2
+-- specs/02-worker-path.md#sec-7-2
 local tokens, ids = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local lost = {}
 for index = 1, #ids do

@@ -2,7 +2,7 @@
 --- args: state names ...
 --- include call
 
--- specs/03-transitions-admin-getters.md#9.1: an old marker element at the tail is dropped, so this read may write.
+-- specs/03-transitions-admin-getters.md#sec-9-1: an old marker element at the tail is dropped, so this read may write.
 local function count_list(key)
   local length = call('LLEN', key)
   local tail = call('LINDEX', key, -1)

@@ -3,7 +3,7 @@
 --- include call
 --- include find_state
 
--- specs/03-transitions-admin-getters.md#9.4: for servers without LPOS.
+-- specs/03-transitions-admin-getters.md#sec-9-4: for servers without LPOS.
 return find_state(ARGV[1], function(list, id)
   for _, other in ipairs(call('LRANGE', list, 0, -1)) do
     if other == id then

@@ -9,7 +9,7 @@
 --- include priority_of
 --- include surrender_lock
 
--- specs/03-transitions-admin-getters.md#3.3
+-- specs/03-transitions-admin-getters.md#sec-3-3
 local active, meta, id, job = KEYS[1], KEYS[5], ARGV[1], ARGV[3]
 if call('EXISTS', job) == 0 then
   --@no-job

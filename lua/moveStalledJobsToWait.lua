@@ -10,14 +10,14 @@ local limit, base = ARGV[1], ARGV[2]
 local stalled, active, events = KEYS[1], KEYS[3], KEYS[8]
 local recovered = {}
 
--- specs/02-worker-path.md#6, step 4.5
+-- specs/02-worker-path.md#sec-6, step 4.5
 local function is_exempt(job)
   local text = call('HGET', job, 'opts')
   local rule = text and cjson.decode(text)['repeat']
   return rule ~= nil and rule ~= false
 end
 
--- specs/02-worker-path.md#6, steps 4.2 to 4.9: a job with priority goes to the list too.
+-- specs/02-worker-path.md#sec-6, steps 4.2 to 4.9: a job with priority goes to the list too.
 local function recover(id)
   local job = base .. id
   if call('EXISTS', job .. ':lock') == 1 then
@@ -48,7 +48,7 @@ local function recover(id)
   recovered[#recovered + 1] = id
 end
 
--- specs/02-worker-path.md#6
+-- specs/02-worker-path.md#sec-6
 if call('EXISTS', KEYS[4]) == 1 then
   --@too-early
   return recovered

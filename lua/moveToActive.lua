@@ -18,6 +18,6 @@ local function take()
   return take_prioritized()
 end
 
--- specs/02-worker-path.md#4
+-- specs/02-worker-path.md#sec-4
 local options = cmsgpack.unpack(ARGV[3])
 return fetch_next(ARGV[1], ARGV[2], options, KEYS[11], take) or { 0, 0, 0, 0 }

@@ -8,7 +8,7 @@
 --- include surrender_lock
 --- include write_fields
 
--- specs/03-transitions-admin-getters.md#3.1
+-- specs/03-transitions-admin-getters.md#sec-3-1
 local delayed, job, id, delay = KEYS[4], KEYS[5], ARGV[3], ARGV[5]
 if call('EXISTS', job) == 0 then
   --@no-job

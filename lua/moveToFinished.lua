@@ -53,7 +53,7 @@ local function release_own_dedup(dedup_id)
   end
 end
 
--- specs/02-worker-path.md#5, steps 1 and 2
+-- specs/02-worker-path.md#sec-5, steps 1 and 2
 if call('EXISTS', job) == 0 then
   --@no-job
   return -1

@@ -38,7 +38,7 @@ local function empty_list(list, ids)
   return spend(#ids)
 end
 
--- specs/03-transitions-admin-getters.md#7.4
+-- specs/03-transitions-admin-getters.md#sec-7-4
 if call('HEXISTS', KEYS[1], 'paused') == 0 then
   --@not-paused
   return -1

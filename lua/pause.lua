@@ -4,7 +4,7 @@
 --- include emit
 --- include mark_later
 
--- specs/03-transitions-admin-getters.md#7.1
+-- specs/03-transitions-admin-getters.md#sec-7-1
 local meta, marker, change = KEYS[3], KEYS[7], ARGV[1]
 local moved = call('EXISTS', KEYS[1]) == 1
 if moved then

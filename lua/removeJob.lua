@@ -5,7 +5,7 @@
 --- include remove_tree
 --- include scheduler_current
 
--- specs/03-transitions-admin-getters.md#8.1, step 2: only pending children are looked at.
+-- specs/03-transitions-admin-getters.md#sec-8-1, step 2: only pending children are looked at.
 local with_children = ARGV[2] == '1'
 local function has_lock(base, id)
   local job = base .. id

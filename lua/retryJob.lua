@@ -11,7 +11,7 @@
 --- include surrender_lock
 --- include write_fields
 
--- specs/03-transitions-admin-getters.md#3.4
+-- specs/03-transitions-admin-getters.md#sec-3-4
 local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
 local target, held = queue_gate(meta, active, KEYS[2], KEYS[3])
 -- before any check, so also for a job that is missing or not locked

@@ -7,7 +7,7 @@
 --- include scheduler_slot
 --- include scheduler_iteration
 
--- specs/04-schedulers-flows-events.md#3.2
+-- specs/04-schedulers-flows-events.md#sec-3-2
 local schedulers, producer, scheduler, timestamp = KEYS[1], KEYS[11], ARGV[2], ARGV[5]
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
 if not previous then

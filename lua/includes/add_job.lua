@@ -4,13 +4,13 @@
 --- include deduplicate
 --- include store_job
 
--- specs/01-data-model-and-adding.md#7.1
+-- specs/01-data-model-and-adding.md#sec-7-1
 local packed = cmsgpack.unpack(ARGV[1])
 local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
 local parent, pending, link = packed[5], packed[6], packed[7]
 local scheduler, dedup_key = packed[8], packed[9]
 
--- specs/01-data-model-and-adding.md#6.2, step 2
+-- specs/01-data-model-and-adding.md#sec-6-2, step 2
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
     --@no-parent
@@ -19,7 +19,7 @@ local function lacks_parent()
   return false
 end
 
--- specs/01-data-model-and-adding.md#6.5, re-link
+-- specs/01-data-model-and-adding.md#sec-6-5, re-link
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     --@relink-completed
@@ -36,7 +36,7 @@ local function relink(id, job, completed)
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
 
--- specs/01-data-model-and-adding.md#6.5: gives the reply.
+-- specs/01-data-model-and-adding.md#sec-6-5: gives the reply.
 local function answer_duplicate(id, job, completed, events, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
@@ -54,7 +54,7 @@ local function answer_duplicate(id, job, completed, events, cap)
   return id .. ''
 end
 
--- specs/01-data-model-and-adding.md#6.2, steps 5 to 7.
+-- specs/01-data-model-and-adding.md#sec-6-2, steps 5 to 7.
 -- Gives id and key of the stored job, or the reply of the command in third place.
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
@@ -78,7 +78,7 @@ local function admit(sequence, options, completed, delayed, events, cap)
   return id, job, nil
 end
 
--- specs/01-data-model-and-adding.md#6.10, and the reply
+-- specs/01-data-model-and-adding.md#sec-6-10, and the reply
 local function finish_add(id, job)
   if pending ~= nil then
     --@linked

@@ -3,7 +3,7 @@
 --- include emit_capped
 --- include purge
 
--- specs/01-data-model-and-adding.md#6.4: the id that answers the call, or nil to add the job.
+-- specs/01-data-model-and-adding.md#sec-6-4: the id that answers the call, or nil to add the job.
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
   if not dedup_id then

@@ -1,6 +1,6 @@
 --- include call
 
--- specs/01-data-model-and-adding.md#2.8: the next free score, and the due time in ms.
+-- specs/01-data-model-and-adding.md#sec-2-8: the next free score, and the due time in ms.
 local function delay_slot(delayed, now, delay)
   local due = now
   if delay > 0 then

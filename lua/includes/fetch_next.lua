@@ -66,7 +66,7 @@ local function activate(base, id, now, maximum, duration, options, marker)
   return { call('HGETALL', job), id, 0, 0 }
 end
 
--- specs/02-worker-path.md#4, steps 2 to 7. take() moves an id to active and gives it.
+-- specs/02-worker-path.md#sec-4, steps 2 to 7. take() moves an id to active and gives it.
 -- Gives the reply, or nil when there is nothing to take and nothing delayed.
 local function fetch_next(base, now, options, marker, take)
   local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])

@@ -8,7 +8,7 @@
 
 -- KEYS 2 to 7, 9 and 10 are the same in the scheduler commands; the active list is not.
 
--- specs/04-schedulers-flows-events.md#1.5: deduplication is not looked at.
+-- specs/04-schedulers-flows-events.md#sec-1-5: deduplication is not looked at.
 local function create_iteration(job, id, name, data, options, now, delay, scheduler, active, cap)
   local delayed, wait, paused, meta, prioritized, marker = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
   local events, counter = KEYS[9], KEYS[10]

@@ -1,4 +1,4 @@
--- specs/04-schedulers-flows-events.md#1.3, with a previous slot: the next slot in ms, and the offset.
+-- specs/04-schedulers-flows-events.md#sec-1-3, with a previous slot: the next slot in ms, and the offset.
 local function slot_after(previous, every, now, offset)
   local slot = previous + every
   if slot < now then

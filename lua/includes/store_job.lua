@@ -1,7 +1,7 @@
 --- include call
 --- include emit
 
--- specs/01-data-model-and-adding.md#6.3
+-- specs/01-data-model-and-adding.md#sec-6-3
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
