@@ -1,7 +1,8 @@
 """What every test shares: servers, hypothesis profiles, and no silent skip where `CI` is set."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError("CI is set and Node or npm is missing")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     if item.get_closest_marker("node") is not None and not node.node_available():
         pytest.skip(f"{_room(item)}: Node and npm are not installed")
+    with _skipping_without_tls():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    with _skipping_without_tls():
+        yield
+
+
+@contextmanager
+def _skipping_without_tls() -> Iterator[None]:
+    try:
+        yield
+    except servers.NoTls as error:
+        if _IN_CI:
+            raise
+        pytest.skip(str(error))
 
 
 def pytest_report_collectionfinish(items: Sequence[pytest.Item]) -> list[str]:

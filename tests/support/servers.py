@@ -42,6 +42,10 @@ class NoServer(RuntimeError):
     """The server that a test asked for cannot be had here."""
 
 
+class NoTls(NoServer):
+    """No server here knows TLS: tests that need one are skipped by name, and fail in CI."""
+
+
 class Source(NamedTuple):
     """Where one kind comes from: `docker` (origin is the image), `path` or `wheel` (origin is the program)."""
 
@@ -81,7 +85,7 @@ def start(kind: str | None = None, *, config: Sequence[str] = (), tls: bool = Fa
     if source is None:
         raise NoServer(f"{kind} cannot be started here; known: {', '.join(known) or 'none'}")
     if tls and source.name == "wheel":
-        raise NoServer(f"{kind} comes from a wheel, whose program knows no TLS; install redis-server")
+        raise NoTls(f"TLS: {kind} comes from a wheel, whose program knows no TLS; install redis-server")
     return Server(kind, source, tuple(config), tls)
 
 
