@@ -1,0 +1,375 @@
+"""The native connection for asyncio and trio: one socket that any number of tasks share, made and remade at need.
+
+It owns no task and no task group, so it can be built anywhere, also before an event loop runs. `link` moves the bytes;
+here is what a connection means: address, handshake, scripts, the repeat rule, closing.
+
+Source: specs/05-worker-runtime.md#sec-1
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import anyio
+import hiredis
+from anyio.lowlevel import cancel_shielded_checkpoint, current_token
+
+from bullmq_anyio.link import Link
+from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.command import Arg, Batch, Command, Repeat
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
+from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
+from bullmq_protocol.units import Millis
+
+_log = logging.getLogger("bullmq_anyio")
+
+_BLOCK_MARGIN_MS: Millis = 2000
+_LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
+# hiredis declares it for tuples of one item, without a result.
+_pack_command = cast(
+    "Callable[[tuple[Arg, ...]], bytes]",
+    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+)
+
+
+class Connection:
+    """A connection to one server. It connects at the first call, and again at the next call after a loss.
+
+    Each call makes at most one attempt to connect; callers that come meanwhile share it. A call that cannot know
+    whether its command ran raises with `maybe_applied=True`; only commands of the class SAFE are sent once more by
+    themselves, and not after a time-out.
+    """
+
+    def __init__(self, server: ConnectionOptions | str = "redis://") -> None:
+        self._options = parse_url(server) if isinstance(server, str) else server
+        self._client_name = self._options.client_name
+        self._parent: Connection | None = None
+        self._children: set[Connection] = set()
+        self._link: Link | None = None
+        self._loop: object = None
+        self._attempt: _Attempt | None = None
+        self._closed = False
+        self._info: ServerInfo | None = None
+        self._warned = False
+        self._context: ssl.SSLContext | None = None
+
+    @property
+    def options(self) -> ConnectionOptions:
+        """The options it was made with."""
+        return self._options
+
+    async def server_info(self) -> ServerInfo:
+        """Return what the server said of itself; connects if that has not happened yet."""
+        if self._info is None:
+            await self._connected()
+        assert self._info is not None
+        return self._info
+
+    def dedicated(self, *, client_name: str | None = None) -> Connection:
+        """Return a connection of its own for blocking commands; cancelling a call on it drops it."""
+        child = Connection(self._options)
+        child._client_name = client_name if client_name is not None else self._options.client_name
+        child._parent = self
+        child._closed = self._closed
+        child._warned = True
+        self._children.add(child)
+        return child
+
+    async def aclose(self) -> None:
+        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
+        self._closed = True
+        for child in tuple(self._children):
+            await child.aclose()
+        if self._parent is not None:
+            self._parent._children.discard(self)
+        if self._attempt is not None:
+            self._attempt.scope.cancel()
+        if self._link is not None:
+            self._link.die(Closed, "the client is closed")
+            await cancel_shielded_checkpoint()
+
+    async def perform(self, step: Command[Any] | Batch, /) -> Any:
+        """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
+
+        Raises `ServerError`, `TransportError`; while connecting also `AuthenticationFailed` and `ServerTooOld`;
+        `UsageError` in another event loop than the one it was connected in, and for a blocking command without
+        `dedicated`.
+        """
+        link = await self._connected()
+        try:
+            return await self._run(link, step)
+        except (ConnectionLost, TransportTimeout) as error:
+            if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
+                raise
+        return await self._run(await self._connected(), step)
+
+    async def _run(self, link: Link, step: Command[Any] | Batch) -> Any:
+        if isinstance(step, Batch):
+            return await self._run_batch(link, step)
+        return await self._run_command(link, step)
+
+    async def _run_command(self, link: Link, command: Command[Any]) -> Any:
+        limit = self._options.command_timeout_ms
+        if command.block_ms is not None:
+            if self._parent is None:
+                raise UsageError(
+                    "command", command.name, "blocks its connection: perform it on one made by dedicated()"
+                )
+            limit = command.block_ms + _BLOCK_MARGIN_MS if command.block_ms else None
+        script = command.script
+        whole = script is not None and script.sha1 not in link.sourced
+        if whole and script is not None:
+            link.sourced.add(script.sha1)
+        (reply,) = await link.exchange(_pack(command.wire(full_source=whole)), 1, limit)
+        if isinstance(reply, ServerError):
+            if script is None or reply.code != "NOSCRIPT":
+                raise reply
+            # It did not run, so sending it again is safe in every repeat class.
+            (reply,) = await link.exchange(_pack(command.wire(full_source=True)), 1, limit)
+            if isinstance(reply, ServerError):
+                raise reply
+        return reply
+
+    async def _run_batch(self, link: Link, batch: Batch) -> list[Any]:
+        commands = batch.commands
+        if not commands:
+            return []
+        limit = self._options.command_timeout_ms
+        if batch.atomic:
+            # The source goes into the transaction itself: nothing can take the script away between its parts.
+            body = _pack_all(commands, set())
+            replies = await link.exchange(_pack(("MULTI",)) + body + _pack(("EXEC",)), len(commands) + 2, limit)
+            begun, *queued, outcome = replies
+            if isinstance(begun, ServerError):
+                return queued
+            if isinstance(outcome, ServerError):
+                return [each if isinstance(each, ServerError) else outcome for each in queued]
+            results: list[Any] = outcome
+            return results
+        replies = await link.exchange(_pack_all(commands, link.sourced), len(commands), limit)
+        again = [
+            index
+            for index, reply in enumerate(replies)
+            if isinstance(reply, ServerError) and reply.code == "NOSCRIPT" and commands[index].script is not None
+        ]
+        if again:
+            payload = _pack_all([commands[index] for index in again], set())
+            try:
+                late = await link.exchange(payload, len(again), limit)
+            except TransportError as error:
+                # The other commands of the batch did run.
+                raise type(error)(error.args[0], maybe_applied=True) from error
+            for index, reply in zip(again, late, strict=True):
+                replies[index] = reply
+        return replies
+
+    async def _connected(self) -> Link:
+        while True:
+            if self._closed:
+                raise Closed
+            link = self._link
+            if link is not None and not link.dead:
+                if current_token().native_token is not self._loop:
+                    raise UsageError(
+                        "connection",
+                        self._options.address,
+                        "belongs to another event loop: make one in each event loop",
+                    )
+                return link
+            attempt = self._attempt
+            if attempt is None:
+                return await self._connect()
+            await attempt.over.wait()
+            if attempt.failure is not None:
+                raise _copy(attempt.failure)
+
+    async def _connect(self) -> Link:
+        limit_s = self._options.connect_timeout_ms / 1000
+        attempt = self._attempt = _Attempt()
+        try:
+            with anyio.move_on_after(limit_s) as attempt.scope:
+                link = await self._open()
+                if self._closed:
+                    link.die(Closed, "the client is closed")
+                    raise Closed
+                self._loop = current_token().native_token
+                self._link = link
+                return link
+            if self._closed:
+                raise Closed
+            raise TransportTimeout(f"no connection to {self._options.address} in time", maybe_applied=False)
+        except BullMQError as error:
+            attempt.failure = error
+            raise
+        finally:
+            self._attempt = None
+            attempt.over.set()
+
+    async def _open(self) -> Link:
+        options = self._options
+        try:
+            sock = await _open_socket(options)
+            if options.tls:
+                sock = await _start_tls(sock, self._tls_context(), options.host)
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectionLost(f"cannot connect to {options.address}: {error}", maybe_applied=False) from error
+        link = Link(sock, options.command_timeout_ms, exclusive=self._parent is not None)
+        try:
+            await self._shake_hands(link)
+        except BaseException:
+            link.die(ConnectionLost, "the handshake failed")
+            raise
+        return link
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            given = self._options.tls
+            self._context = given if isinstance(given, ssl.SSLContext) else ssl.create_default_context()
+        return self._context
+
+    async def _shake_hands(self, link: Link) -> None:
+        options = self._options
+        user, password = options.login()
+        greeting: list[tuple[Arg, ...]] = []
+        if user is not None:
+            greeting.append(("AUTH", user, password or ""))
+        elif password is not None:
+            greeting.append(("AUTH", password))
+        if options.db:
+            greeting.append(("SELECT", options.db))
+        if self._client_name is not None:
+            greeting.append(("CLIENT", "SETNAME", self._client_name))
+        greeting += [("INFO", section) for section in INFO_SECTIONS]
+        try:
+            replies = await link.exchange(b"".join(map(_pack, greeting)), len(greeting), None)
+        except TransportError as error:
+            raise ConnectionLost(f"{options.address}: {error.args[0]}", maybe_applied=False) from error
+        texts: list[str] = []
+        for (name, *_), reply in zip(greeting, replies, strict=True):
+            if not isinstance(reply, ServerError):
+                if name == "INFO":
+                    texts.append(bytes(reply).decode("utf-8", "replace"))
+            elif name == "CLIENT":
+                _log.debug("the server refused the connection name %r: %s", self._client_name, reply)
+            elif name == "INFO" and reply.code == "NOPERM":
+                _log.warning("%s: cannot check version and eviction policy: %s", options.address, reply)
+            elif name == "AUTH" or reply.code in _LOGIN_CODES:
+                raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} at {options.address})")
+            elif name == "SELECT" and reply.code == "ERR":
+                raise UsageError("db", options.db, f"the server refuses this database: {reply}")
+            else:
+                raise ConnectionLost(f"{options.address} is not ready: {reply}", maybe_applied=False)
+        info = read_server_info("\n".join(texts))
+        info.require_supported()
+        if info.eviction_warning is not None and not self._warned:
+            self._warned = True
+            _log.warning("%s: %s", options.address, info.eviction_warning)
+        self._info = info
+
+
+class _Attempt:
+    """One attempt to connect, shared by the callers that came while it was under way."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.scope = anyio.CancelScope()
+        self.failure: BullMQError | None = None
+
+
+async def _open_socket(options: ConnectionOptions) -> socket.socket:
+    if options.unix_path is not None:
+        return await _connect_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, options.unix_path)
+    failure: OSError | None = None
+    for family, kind, protocol, _, place in await anyio.getaddrinfo(
+        options.host, options.port, type=socket.SOCK_STREAM
+    ):
+        try:
+            sock = await _connect_socket(family, kind, protocol, place)
+            break
+        except OSError as error:
+            failure = failure or error
+    else:
+        raise failure or OSError("the host has no address")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return sock
+
+
+async def _connect_socket(family: int, kind: int, protocol: int, place: Any) -> socket.socket:
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        try:
+            sock.connect(place)
+        except BlockingIOError:
+            await anyio.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code)) from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+    wrapped: ssl.SSLSocket | None = None
+    try:
+        wrapped = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        while True:
+            try:
+                wrapped.do_handshake()
+                return wrapped
+            except ssl.SSLWantReadError:
+                await anyio.wait_readable(wrapped)
+            except ssl.SSLWantWriteError:
+                await anyio.wait_writable(wrapped)
+    except BaseException:
+        (wrapped or sock).close()
+        raise
+
+
+def _pack(args: Sequence[Arg]) -> bytes:
+    try:
+        return _pack_command(tuple(args))
+    except UnicodeEncodeError:
+        pass
+    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
+    try:
+        return _pack_command(
+            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
+        )
+    except UnicodeEncodeError as error:
+        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None
+
+
+def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:
+    parts: list[bytes] = []
+    for command in commands:
+        script = command.script
+        whole = script is not None and script.sha1 not in sourced
+        if whole and script is not None:
+            sourced.add(script.sha1)
+        parts.append(_pack(command.wire(full_source=whole)))
+    return b"".join(parts)
+
+
+def _copy(error: BullMQError) -> BullMQError:
+    """Return an equal exception to be raised by another task, with a traceback of its own."""
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(error.__dict__)
+    return twin

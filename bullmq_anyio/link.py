@@ -1,0 +1,247 @@
+"""One socket: bytes out, replies in, for any number of callers at once. It has no task of its own.
+
+Writing: a caller puts its bytes into the out-buffer; the first one there sends everything the buffer holds in one
+write, after letting the tasks that are ready run once if other replies are outstanding. Reading: one of the waiting
+callers holds the read role; it feeds the parser and resolves everybody's replies, and when its own is there it wakes
+another waiter to take the role. Replies are matched by order alone: those of a cancelled caller are counted and dropped.
+
+Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
+link died; (2) while somebody waits, somebody reads, or a waiter is on its way to; (3) bytes taken from the socket are
+parsed before the next await; (4) a dead link stays dead.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import anyio
+import hiredis
+from anyio.lowlevel import checkpoint
+
+from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout
+
+_READ_SIZE = 1 << 16
+_NOTHING = object()
+_WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Call:
+    """What one caller wrote, and what it waits for."""
+
+    __slots__ = ("deadline", "done", "dropped", "failure", "missing", "payload", "replies", "sent", "wake")
+
+    def __init__(self, payload: bytes, missing: int, deadline: float) -> None:
+        self.payload = payload
+        self.missing = missing
+        self.deadline = deadline
+        self.replies: list[Any] = []
+        self.sent = False
+        self.done = False
+        self.dropped = False
+        self.wake: anyio.Event | None = None
+        self.failure: TransportError | None = None
+
+
+class Link:
+    """A connected socket. `exclusive`: cancelling a call kills the link, which ends a blocking command."""
+
+    def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
+        self._sock = sock
+        self._write_limit_s = math.inf if write_limit_ms is None else write_limit_ms / 1000
+        self._exclusive = exclusive
+        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+        # The class behind `anyio.Event()` in this event loop: making one directly costs a third.
+        self._make_event: Callable[[], anyio.Event] = type(anyio.Event())
+        self._out: list[Call] = []
+        self._pending: deque[Call] = deque()
+        self._writing = False
+        self._reading = False
+        self._death: tuple[type[TransportError], str] | None = None
+        self.sourced: set[str] = set()
+        """SHA-1 of the scripts whose source was sent over this link."""
+
+    @property
+    def dead(self) -> bool:
+        return self._death is not None
+
+    def die(self, kind: type[TransportError], message: str) -> None:
+        """Close the socket and fail every call with `kind`; only the first death counts."""
+        if self._death is not None:
+            return
+        self._death = (kind, message)
+        anyio.notify_closing(self._sock)
+        self._sock.close()
+        pending, self._pending = self._pending, deque()
+        self._out.clear()
+        for call in pending:
+            call.failure = kind(message, maybe_applied=call.sent)
+            call.done = True
+            if call.wake is not None:
+                call.wake.set()
+
+    async def exchange(self, payload: bytes, count: int, limit_ms: int | None) -> list[Any]:
+        """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
+
+        Raises `TransportError`. Cancelling withdraws what was not sent yet, and drops the replies of what was.
+        """
+        if not self._reading and not self._writing and self._death is None:
+            # Between calls nobody watches the socket: see now whether the server has closed it.
+            self._receive(timed_out=False)
+        if self._death is not None:
+            kind, message = self._death
+            raise kind(message, maybe_applied=False)
+        call = Call(payload, count, math.inf if limit_ms is None else monotonic() + limit_ms / 1000)
+        self._out.append(call)
+        self._pending.append(call)
+        try:
+            if not self._writing:
+                await self._write()
+            while not call.done:
+                if self._reading:
+                    call.wake = self._make_event()
+                    await call.wake.wait()
+                    call.wake = None
+                else:
+                    await self._read(call)
+        except BaseException:
+            self._abandon(call)
+            raise
+        finally:
+            if self._pending and not self._reading:
+                self._pass_on()
+        if call.failure is not None:
+            raise call.failure
+        return call.replies
+
+    def _abandon(self, call: Call) -> None:
+        call.wake = None
+        if call in self._out:
+            self._out.remove(call)
+            self._pending.remove(call)
+            call.done = True
+        elif not call.done:
+            call.dropped = True
+            if self._exclusive:
+                self.die(ConnectionLost, "the call was cancelled")
+
+    def _pass_on(self) -> None:
+        # The newest waiter reads longest before the role has to change again.
+        for call in reversed(self._pending):
+            if call.wake is not None:
+                call.wake.set()
+                return
+
+    async def _write(self) -> None:
+        self._writing = True
+        mine = self._out[-1]
+        try:
+            if len(self._pending) > 1:
+                await checkpoint()
+        except BaseException:
+            self._abandon(mine)
+            raise
+        finally:
+            try:
+                while self._out:
+                    calls, self._out = self._out, []
+                    await self._send(calls)
+            finally:
+                self._writing = False
+
+    async def _send(self, calls: list[Call]) -> None:
+        data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
+        position = 0
+        try:
+            position = self._sock.send(data)
+        except _WOULD_BLOCK:
+            pass
+        except OSError as error:
+            self.die(ConnectionLost, f"writing failed: {error}")
+            return
+        if position:
+            for call in calls:
+                call.sent = True
+        if position < len(data):
+            # A half-written command would spoil the stream for everybody, so this is not cancelled.
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._write_limit_s) as scope:
+                await self._send_rest(memoryview(data)[position:], calls)
+            if scope.cancelled_caught:
+                self.die(TransportTimeout, "writing took longer than the time limit of a command")
+
+    async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
+        while rest and self._death is None:
+            try:
+                await anyio.wait_writable(self._sock)
+                position = self._sock.send(rest)
+            except _WOULD_BLOCK:
+                continue
+            except anyio.ClosedResourceError:
+                return
+            except OSError as error:
+                self.die(ConnectionLost, f"writing failed: {error}")
+                return
+            for call in calls:
+                call.sent = True
+            rest = rest[position:]
+
+    async def _read(self, call: Call) -> None:
+        self._reading = True
+        try:
+            while not call.done:
+                deadline = next(each.deadline for each in self._pending if not each.dropped)
+                timed_out = False
+                try:
+                    if deadline == math.inf:
+                        await anyio.wait_readable(self._sock)
+                    else:
+                        with anyio.move_on_after(deadline - monotonic()) as scope:
+                            await anyio.wait_readable(self._sock)
+                        timed_out = scope.cancelled_caught
+                except anyio.ClosedResourceError:
+                    continue
+                self._receive(timed_out=timed_out)
+        finally:
+            self._reading = False
+
+    def _receive(self, *, timed_out: bool) -> None:
+        sock = self._sock
+        try:
+            data = sock.recv(_READ_SIZE)
+            while isinstance(sock, ssl.SSLSocket) and data and sock.pending():
+                data += sock.recv(_READ_SIZE)
+        except _WOULD_BLOCK:
+            if timed_out:
+                self.die(TransportTimeout, "no reply within the time limit")
+            return
+        except OSError as error:
+            self.die(ConnectionLost, f"reading failed: {error}")
+            return
+        if not data:
+            self.die(ConnectionLost, "the server closed the connection")
+            return
+        try:
+            self._resolve(data)
+        except hiredis.ProtocolError as error:
+            self.die(ConnectionLost, f"the server sent no RESP: {error}")
+
+    def _resolve(self, data: bytes) -> None:
+        reader = self._reader
+        pending = self._pending
+        reader.feed(data)
+        while (reply := reader.gets()) is not _NOTHING:
+            if not pending:
+                self.die(ConnectionLost, "the server sent a reply that nobody asked for")
+                return
+            call = pending[0]
+            call.replies.append(reply)
+            if len(call.replies) == call.missing:
+                pending.popleft()
+                call.done = True
+                if call.wake is not None:
+                    call.wake.set()
