@@ -1,0 +1,1 @@
+"""The directed cases of every section, and the branches they must reach."""
