@@ -1,6 +1,7 @@
 """What every test shares: servers, hypothesis profiles, and no silent skip where `CI` is set."""
 
 import os
+import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI el
 
 def _room(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+
+
+def pytest_configure() -> None:
+    # SIGTERM ends a run as Ctrl-C does, so that the servers it started end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
