@@ -46,19 +46,20 @@ from bullmq_protocol.address import ConnectionOptions, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
     AuthenticationFailed,
+    BullMQError,
     Closed,
     ConnectionLost,
     ServerError,
-    ServerTooOld,
     TransportError,
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.reply import as_text
+from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.units import Millis
 
 _log = logging.getLogger("bullmq_sync")
 
-_MINIMUM = (6, 2, 0)
 _BLOCK_MARGIN_MS: Millis = 2000
 _CLOSE_WAIT_S = 1.0
 # redis-py cuts the first word off these error replies.
@@ -80,7 +81,7 @@ _CODES: dict[type[RedisError], str] = {
 _LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
 _MULTI = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
-_INFO = b"*1\r\n$4\r\nINFO\r\n"
+_INFO = b"".join(b"*2\r\n$4\r\nINFO\r\n$%d\r\n%b\r\n" % (len(name), name.encode()) for name in INFO_SECTIONS)
 _DEFAULTS = ConnectionOptions()
 # What a connection of ours has whatever the user's client has: plain bytes of RESP 2, no PING before a command.
 _OURS: dict[str, Any] = {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
@@ -109,7 +110,7 @@ _Connect = Callable[["str | None"], _Connection]
 class _Call:
     """One `perform` under way. `turn` is released when the call is answered, or when it is to lead."""
 
-    __slots__ = ("done", "error", "leads", "open", "parts", "repeated", "replies", "step", "turn")
+    __slots__ = ("begun", "done", "error", "leads", "open", "parts", "repeated", "replies", "step", "turn")
 
     def __init__(self, step: Command[Any] | Batch, pack: Callable[[Command[Any]], bytes]) -> None:
         self.step = step
@@ -121,6 +122,8 @@ class _Call:
         self.error: BaseException | None = None
         self.leads = False
         self.repeated = False
+        # Whether a part of it has run, while the rest is still to be sent.
+        self.begun = False
         self.done = False
         self.turn = threading.Lock()
         self.turn.acquire()
@@ -151,13 +154,16 @@ class RedisPyTransport:
             connect, limit_s = _from_client(server)
         else:
             raise UsageError("connection", server, "must be a URL, a ConnectionOptions or a redis.Redis")
-        self._begin(connect, limit_s, None, blocking=False)
+        self._begin(connect, limit_s, None, None)
 
-    def _begin(self, connect: _Connect, limit_s: float | None, client_name: str | None, *, blocking: bool) -> None:
+    def _begin(
+        self, connect: _Connect, limit_s: float | None, client_name: str | None, parent: RedisPyTransport | None
+    ) -> None:
         self._connect = connect
         self._limit_s = limit_s
         self._client_name = client_name
-        self._blocking = blocking
+        self._parent = parent
+        self._children: set[RedisPyTransport] = set()
         # Never connected: it turns commands into bytes.
         self._packer = connect(None)
         self._lock = threading.Lock()
@@ -167,15 +173,25 @@ class RedisPyTransport:
         self._connection: _Connection | None = None
         self._pid = 0
         self._loaded: set[str] = set()
-        self._closed = False
+        self._closed: bool = parent is not None and parent._closed
         self._interrupted = False
-        self._eviction_warned = blocking
+        self._info: ServerInfo | None = None
+        self._warned = parent is not None
 
     def dedicated(self, *, client_name: str | None = None) -> RedisPyTransport:
         """Return a transport with a connection of its own, for blocking commands; made and named at first use."""
         other = object.__new__(RedisPyTransport)
-        other._begin(self._connect, self._limit_s, client_name, blocking=True)
+        other._begin(self._connect, self._limit_s, client_name, self)
+        with self._lock:
+            self._children.add(other)
         return other
+
+    def server_info(self) -> ServerInfo:
+        """Return what the server said of itself; connects if that has not happened yet. Raises as `perform` does."""
+        if self._info is None:
+            self.perform(Batch(()))
+        assert self._info is not None
+        return self._info
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
@@ -184,7 +200,7 @@ class RedisPyTransport:
         while connecting `AuthenticationFailed` or `ServerTooOld`; `UsageError` for a blocking command that is not on a
         dedicated transport.
         """
-        if isinstance(step, Command) and step.block_ms is not None and not self._blocking:
+        if isinstance(step, Command) and step.block_ms is not None and self._parent is None:
             raise UsageError("command", step.name, "blocks: it needs a transport of its own, see dedicated()")
         call = _Call(step, self._pack)
         with self._lock:
@@ -215,9 +231,16 @@ class RedisPyTransport:
                 self._shut()
 
     def close(self) -> None:
-        """Close the connections this transport opened. Waiting calls raise `Closed`. May be called twice."""
-        with self._idle:
+        """Close its connection and those made by `dedicated`. Waiting calls raise `Closed`. May be called twice."""
+        with self._lock:
             self._closed = True
+            children, self._children = self._children, set()
+        for child in children:
+            child.close()
+        if self._parent is not None:
+            with self._parent._lock:
+                self._parent._children.discard(self)
+        with self._idle:
             if self._led_by is None:
                 self._drop()
             elif self._led_by != threading.get_ident():
@@ -294,27 +317,19 @@ class RedisPyTransport:
                     again.append(call)
                 else:
                     call.finish()
-        except (RedisError, OSError, TransportError, ServerError, ServerTooOld) as caught:
+        except (BullMQError, RedisError, OSError) as caught:
             self._drop()
-            error = self._ours(caught, sent)
             for call in calls:
-                if self._may_repeat(call, error, sent):
+                error = self._ours(caught, sent or call.begun)
+                # Where nothing was sent a fresh connection was just tried; a time limit that is used up is not begun
+                # anew.
+                lost = sent and type(error) is ConnectionLost and not self._interrupted
+                if lost and not call.repeated and call.step.repeat is Repeat.SAFE:
                     call.repeated = True
                     again.append(call)
                 else:
                     call.finish(error)
         return again
-
-    def _may_repeat(self, call: _Call, error: Exception, sent: bool) -> bool:
-        # Where nothing was sent, no connection could be made: a fresh one was just tried. A time limit that is used up
-        # is not begun anew.
-        return (
-            sent
-            and type(error) is ConnectionLost
-            and not self._interrupted
-            and not call.repeated
-            and call.step.repeat is Repeat.SAFE
-        )
 
     # --- bytes --------------------------------------------------------------------------------------------------------
 
@@ -356,6 +371,7 @@ class RedisPyTransport:
                 self._loaded.discard(command.script.sha1)
                 missing.append(number)
             call.replies[number] = reply
+        call.begun = len(missing) < len(call.open)
         call.open = missing
 
     def _read_transaction(self, connection: _Connection, call: _Call) -> None:
@@ -387,30 +403,34 @@ class RedisPyTransport:
         try:
             connection.connect()
             connection.send_packed_command((_INFO,), False)
-            info = _read(connection)
+            replies = [_read(connection) for _ in INFO_SECTIONS]
         except RedisError as error:
-            code = _server_error(error).code
-            if isinstance(error, (AuthenticationError, AuthorizationError)) or code in _LOGIN_CODES:
-                raise AuthenticationFailed(str(_server_error(error))) from error
+            answer = _server_error(error)
+            if isinstance(error, (AuthenticationError, AuthorizationError)) or answer.code in _LOGIN_CODES:
+                raise AuthenticationFailed(str(answer)) from error
+            if isinstance(error, ResponseError):
+                raise UsageError("connection", self._packer, f"is refused by the server: {answer}") from error
             raise
-        self._check_server(info)
+        self._check_server(replies)
         return connection
 
-    def _check_server(self, info: object) -> None:
-        if isinstance(info, ServerError):
-            if info.code in _LOGIN_CODES:
-                raise AuthenticationFailed(str(info))
-            raise ConnectionLost(f"the server is not ready: {info}", maybe_applied=False)
-        fields = _info_fields(info)
-        version = fields.get("redis_version", "")
-        if _version(version) < _MINIMUM:
-            raise ServerTooOld(f"the server must be Redis {'.'.join(map(str, _MINIMUM))} or later, it is {version!r}")
-        policy = fields.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction" and not self._eviction_warned:
-            self._eviction_warned = True
-            _log.warning(
-                'the server evicts keys (maxmemory-policy is %s): it should be "noeviction", or jobs are lost', policy
-            )
+    def _check_server(self, replies: list[Any]) -> None:
+        texts: list[str] = []
+        for reply in replies:
+            if not isinstance(reply, ServerError):
+                texts.append(as_text(reply))
+            elif reply.code == "NOPERM":
+                _log.warning("cannot check version and eviction policy: %s", reply)
+            elif reply.code in _LOGIN_CODES:
+                raise AuthenticationFailed(str(reply))
+            else:
+                raise ConnectionLost(f"the server is not ready: {reply}", maybe_applied=False)
+        info = read_server_info("\n".join(texts))
+        info.require_supported()
+        if info.eviction_warning is not None and not self._warned:
+            self._warned = True
+            _log.warning(info.eviction_warning)
+        self._info = info
 
     def _check_open(self) -> None:
         if self._closed:
@@ -437,16 +457,18 @@ class RedisPyTransport:
             connection.disconnect()
 
     def _ours(self, error: Exception, sent: bool) -> Exception:
-        """Map what redis-py or a socket raised to our errors."""
-        if not isinstance(error, (RedisError, OSError)):
-            return error
+        """Return our own error for one call; each thread raises an exception of its own."""
         ours: Exception
+        if isinstance(error, BullMQError):
+            ours = type(error).__new__(type(error), *error.args)
+            ours.__dict__.update(error.__dict__)
+            if isinstance(ours, TransportError):
+                ours.maybe_applied = sent
+            return ours
         if self._closed:
             ours = Closed(maybe_applied=sent)
         elif self._interrupted:
             ours = ConnectionLost("interrupted", maybe_applied=sent)
-        elif isinstance(error, ResponseError):
-            ours = _server_error(error)
         elif isinstance(error, (RedisTimeoutError, TimeoutError)):
             ours = TransportTimeout(str(error), maybe_applied=sent)
         else:
@@ -539,9 +561,13 @@ def _packed(connection: _Connection, args: Sequence[Arg]) -> bytes:
     try:
         return b"".join(connection.pack_command(*args))
     except UnicodeEncodeError:
-        # Text read as bytes that are not UTF-8 goes back as it came.
+        pass
+    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
+    try:
         raw = [arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args]
-        return b"".join(connection.pack_command(*raw))
+    except UnicodeEncodeError as error:
+        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None
+    return b"".join(connection.pack_command(*raw))
 
 
 def _read(connection: _Connection) -> Any:
@@ -568,15 +594,6 @@ def _has_ended(connection: _Connection) -> bool:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     return bool(poller.poll(0))
-
-
-def _info_fields(info: object) -> dict[str, str]:
-    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else str(info)
-    return {name: value for name, colon, value in (line.partition(":") for line in text.splitlines()) if colon}
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in text.partition("-")[0].split("."))
 
 
 def _seconds(limit_ms: Millis | None) -> float | None:
