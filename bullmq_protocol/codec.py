@@ -1,0 +1,334 @@
+"""JSON and MessagePack as the JavaScript side writes and reads them.
+
+A value is carried exactly, or refused with a `UsageError`; it is never silently changed.
+
+Source: specs/01-data-model-and-adding.md#sec-3-6
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeVar, cast, overload
+
+import msgspec
+from msgspec import UNSET
+
+from bullmq_protocol.errors import UsageError
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""The largest integer that JavaScript and the server's scripts (both use doubles) hold exactly."""
+
+_RULE_INTEGER: Final = "JavaScript and the server hold integers exactly only within +-(2**53 - 1); send it as text"
+_RULE_NUMBER: Final = "must be a finite number"
+_RULE_KEY: Final = "keys of objects must be strings"
+_RULE_DEPTH: Final = "must not be cyclic or nested too deeply"
+_RULE_UTF8: Final = "must be text that UTF-8 can hold (no lone surrogates)"
+
+_EASY: Final = frozenset((str, bool, type(None)))
+_INDEX_KEY: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_MAX_INDEX: Final = 2**32 - 2
+_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
+_SHORT_ESCAPES: Final = MappingProxyType(
+    {
+        '"': '\\"',
+        "\\": "\\\\",
+        "\b": "\\b",
+        "\t": "\\t",
+        "\n": "\\n",
+        "\f": "\\f",
+        "\r": "\\r",
+    }
+)
+
+T = TypeVar("T")
+
+_encode_json = msgspec.json.Encoder().encode
+_encode_msgpack = msgspec.msgpack.Encoder().encode
+_decode_json = msgspec.json.Decoder().decode
+
+
+def check_text(field: str, value: object) -> str:
+    """Return a string that UTF-8 can hold, or raise `UsageError`. It may be empty."""
+    if not isinstance(value, str):
+        raise UsageError(field, value, "must be a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(field, value, _RULE_UTF8) from None
+    return value
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def number_text(value: float) -> str:
+    """Return a number as JavaScript prints it: the text of a plain script argument.
+
+    Infinities give `Infinity` and `-Infinity`, not-a-number `NaN`, negative zero `0`. Raises `UsageError` for booleans,
+    other types, and integers beyond +-(2**53 - 1).
+
+    Source: specs/03-transitions-admin-getters.md#sec-1-2
+    """
+    if type(value) is int:
+        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            raise UsageError("number", value, _RULE_INTEGER)
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("number", value, "must be a number")
+    if isinstance(value, int):
+        return number_text(int(value))
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    return _float_text(value)
+
+
+def _float_text(value: float) -> str:
+    # Python and JavaScript print the same shortest digits; they differ in where the exponent begins and how it looks.
+    text = float.__repr__(value)
+    if "e" not in text:
+        if text.endswith(".0"):
+            return text[:-2] if value else "0"
+        return text
+    mantissa, _, exponent_text = text.partition("e")
+    exponent = int(exponent_text)
+    sign = "-" if mantissa[0] == "-" else ""
+    digits = mantissa.lstrip("-").replace(".", "")
+    if 0 < exponent < 21:
+        return sign + digits.ljust(exponent + 1, "0")
+    if -7 < exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    return f"{mantissa}e{exponent:+d}"
+
+
+# --- JSON, writing --------------------------------------------------------------------------------------------------
+
+
+def json_text(value: object, *, field: str = "data") -> str:
+    """Return what JavaScript's `JSON.stringify` writes for this value.
+
+    Beside JSON values it takes tuples (arrays), datetimes with a time zone (ISO 8601 in UTC, milliseconds; microseconds
+    only where the value has them), and what msgspec turns into builtins: structs, dataclasses, attrs classes, enums,
+    UUIDs, dates, decimals. `msgspec.UNSET` is JavaScript's undefined: left out of objects, `null` in arrays. Inside
+    structs and dataclasses msgspec's own rules hold (bytes become base64 text, sets become arrays).
+
+    Raises `UsageError` (with `field`) for NaN and infinities, integers beyond +-(2**53 - 1), keys that are not strings,
+    naive datetimes, bytes, sets, cyclic values, and anything else.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-6
+    """
+    try:
+        if _is_plain(value):
+            return _encode_json(value).decode()
+    except (UnicodeEncodeError, RecursionError):
+        pass  # a lone surrogate is written as an escape below; a cycle is refused there
+    parts: list[str] = []
+    try:
+        _write(field, value, parts)
+    except RecursionError:
+        raise UsageError(field, type(value).__name__, _RULE_DEPTH) from None
+    return "".join(parts)
+
+
+def _is_plain(value: object) -> bool:
+    # Whether msgspec's encoder gives JavaScript's bytes. A key that starts with a digit may be reordered by JavaScript.
+    kind = type(value)
+    if kind is dict:
+        for key, item in cast("dict[Any, Any]", value).items():
+            if type(key) is not str or "0" <= key < ":":
+                return False
+            if type(item) not in _EASY and not _is_plain(item):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(type(item) in _EASY or _is_plain(item) for item in cast("list[Any]", value))
+    if kind is int:
+        return -MAX_SAFE_INTEGER <= cast("int", value) <= MAX_SAFE_INTEGER
+    if kind is float:
+        number = cast("float", value)
+        return 1e-4 < abs(number) < 1e15 and number % 1 != 0
+    return kind in _EASY
+
+
+def _write(field: str, value: object, parts: list[str]) -> None:
+    if value is None or value is UNSET:
+        parts.append("null")
+    elif value is True:
+        parts.append("true")
+    elif value is False:
+        parts.append("false")
+    elif type(value) is str:
+        parts.append(_string_text(value))
+    elif type(value) is int:
+        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            raise UsageError(field, value, _RULE_INTEGER)
+        parts.append(str(value))
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise UsageError(field, value, f"{_RULE_NUMBER} (JSON has no NaN and no infinities)")
+        parts.append(_float_text(value))
+    elif isinstance(value, dict):
+        _write_object(field, cast("dict[object, object]", value), parts)
+    elif isinstance(value, (list, tuple)):
+        separator = "["
+        for item in cast("list[object]", value):
+            parts.append(separator)
+            _write(field, item, parts)
+            separator = ","
+        parts.append("[]" if separator == "[" else "]")
+    elif isinstance(value, datetime):
+        parts.append(f'"{_datetime_text(field, value)}"')
+    else:
+        _write(field, _to_builtins(field, value), parts)
+
+
+def _write_object(field: str, value: dict[object, object], parts: list[str]) -> None:
+    first: list[tuple[int, str, object]] = []
+    rest: list[tuple[str, object]] = []
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise UsageError(field, key, _RULE_KEY)
+        if item is UNSET:
+            continue
+        if _INDEX_KEY.fullmatch(key) and int(key) <= _MAX_INDEX:
+            first.append((int(key), str.__str__(key), item))
+        else:
+            rest.append((str.__str__(key), item))
+    first.sort(key=lambda entry: entry[0])
+    separator = "{"
+    for name, item in [*((name, item) for _, name, item in first), *rest]:
+        parts.append(f"{separator}{_string_text(name)}:")
+        _write(field, item, parts)
+        separator = ","
+    parts.append("{}" if separator == "{" else "}")
+
+
+def _string_text(value: str) -> str:
+    if not value.isascii():
+        # Two surrogates side by side are one character to JavaScript.
+        value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return f'"{_ESCAPED.sub(_escape, value)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04x}"
+
+
+def _datetime_text(field: str, value: datetime) -> str:
+    if value.tzinfo is None:
+        raise UsageError(field, value, "a datetime needs a time zone")
+    utc = value.astimezone(UTC).replace(tzinfo=None)
+    return utc.isoformat(timespec="microseconds" if utc.microsecond % 1000 else "milliseconds") + "Z"
+
+
+def _to_builtins(field: str, value: object) -> object:
+    if isinstance(value, (bytes, bytearray, memoryview, set, frozenset)):
+        kind = type(cast("object", value)).__name__
+        raise UsageError(field, cast("object", value), f"JSON has no {kind}; send text or a list")
+    if isinstance(value, str):
+        return str.__str__(value)  # also the value of an enum that is a string
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    try:
+        plain: object = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise UsageError(field, value, f"has no JSON form: {error}") from error
+    return plain
+
+
+# --- JSON, reading --------------------------------------------------------------------------------------------------
+
+
+@overload
+def parse_json(text: str | bytes) -> Any: ...
+@overload
+def parse_json(text: str | bytes, type: type[T]) -> T: ...
+@overload
+def parse_json(text: str | bytes, type: Any) -> Any: ...
+def parse_json(text: str | bytes, type: Any = Any) -> Any:
+    """Read any valid JSON: blanks, escapes, lone surrogates, big integers (kept exactly); the last of equal keys wins.
+
+    `type` is anything msgspec can decode. Raises `msgspec.DecodeError`, or `msgspec.ValidationError` (a kind of it)
+    when valid JSON does not fit the type. Both are `ValueError`s.
+    """
+    try:
+        if type is Any:
+            return _decode_json(text)
+        return msgspec.json.decode(text, type=type)
+    except msgspec.ValidationError:
+        if type is not Any:
+            raise
+    except (msgspec.DecodeError, UnicodeError):
+        pass
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deeply") from None
+    # msgspec refuses escapes of lone surrogates and numbers beyond the doubles; JavaScript reads both.
+    value = _parse_leniently(text)
+    return value if type is Any else msgspec.convert(value, type, strict=True, str_keys=True)
+
+
+def _parse_leniently(text: str | bytes) -> Any:
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogatepass")
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deeply") from None
+    except ValueError as error:
+        raise msgspec.DecodeError(f"invalid JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+# --- MessagePack ----------------------------------------------------------------------------------------------------
+
+
+def pack(value: object, *, field: str = "options") -> bytes:
+    """Return MessagePack that the server's decoder accepts: text as `str`, never `bin`; no extension types.
+
+    Takes None, booleans, integers within +-(2**53 - 1), finite floats, strings, lists, tuples, and dicts with string
+    keys. Raises `UsageError` (with `field`) for everything else.
+
+    Source: specs/01-data-model-and-adding.md#sec-4-2
+    """
+    try:
+        _check_packable(field, value)
+        return _encode_msgpack(value)
+    except UnicodeEncodeError:
+        raise UsageError(field, value, _RULE_UTF8) from None
+    except RecursionError:
+        raise UsageError(field, type(value).__name__, _RULE_DEPTH) from None
+
+
+def _check_packable(field: str, value: object) -> None:
+    kind = type(value)
+    if kind is dict:
+        for key, item in cast("dict[Any, Any]", value).items():
+            if type(key) is not str:
+                raise UsageError(field, key, _RULE_KEY)
+            if type(item) not in _EASY:
+                _check_packable(f"{field}.{key}", item)
+    elif kind is list or kind is tuple:
+        for item in cast("list[Any]", value):
+            if type(item) not in _EASY:
+                _check_packable(field, item)
+    elif kind is int:
+        if not -MAX_SAFE_INTEGER <= cast("int", value) <= MAX_SAFE_INTEGER:
+            raise UsageError(field, value, _RULE_INTEGER)
+    elif kind is float:
+        if not math.isfinite(cast("float", value)):
+            raise UsageError(field, value, _RULE_NUMBER)
+    elif kind not in _EASY:
+        raise UsageError(field, value, "must be text, a number, a boolean, None, a list or a dict")

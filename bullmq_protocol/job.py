@@ -1,0 +1,445 @@
+"""A job: as read from its hash, and as prepared for adding.
+
+Source: specs/01-data-model-and-adding.md#sec-3-1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from bullmq_protocol.codec import json_text, pack, parse_json
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.keys import QueueKeys, check_name
+from bullmq_protocol.options import (
+    DEFAULT_LIMITS,
+    JobOptions,
+    Limits,
+    ParentRef,
+    merged,
+    stored_of,
+    stored_options_from,
+    validate_of,
+)
+from bullmq_protocol.units import Millis
+
+T = TypeVar("T")
+
+AddCommand: TypeAlias = Literal["addStandardJob", "addDelayedJob", "addPrioritizedJob", "addParentJob"]
+
+_JS_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)")
+_KNOWN_FIELDS: Final = frozenset(
+    (
+        "id",
+        "name",
+        "data",
+        "opts",
+        "timestamp",
+        "delay",
+        "priority",
+        "parentKey",
+        "parent",
+        "rjk",
+        "deid",
+        "nrjid",
+        "progress",
+        "processedOn",
+        "pb",
+        "ats",
+        "atm",
+        "stc",
+        "defa",
+        "failedReason",
+        "stacktrace",
+        "returnvalue",
+        "finishedOn",
+        "tm",
+        "attemptsMade",
+    )
+)
+
+
+class ParentInfo(Struct, frozen=True, kw_only=True):
+    """A job's link to its parent: the parent's id, its qualified queue name, and what this job's failure means to it.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-7
+    """
+
+    id: str
+    queue_key: str
+    fail_parent_on_failure: bool = False
+    remove_dependency_on_failure: bool = False
+    ignore_dependency_on_failure: bool = False
+    continue_parent_on_failure: bool = False
+
+
+class JobRecord(Struct, frozen=True, dict=True):
+    """One job as read from its hash. Fields are decoded when they are looked at; unknown ones are kept.
+
+    Moments and durations are milliseconds. A field that is missing, or no number where one belongs, reads as None (the
+    counters as 0).
+
+    Source: specs/01-data-model-and-adding.md#sec-3-10
+    """
+
+    id: str
+    fields: dict[str, bytes]
+
+    @classmethod
+    def from_fields(cls, job_id: str, fields: Mapping[str, bytes]) -> JobRecord:
+        """Take the fields of a job's hash as they were read; `job_id` counts unless the hash has a field `id`."""
+        taken = cast("dict[str, bytes]", fields) if type(fields) is dict else dict(fields)
+        own_id = taken.get("id")
+        return cls(job_id if own_id is None else own_id.decode("utf-8", "surrogateescape"), taken)
+
+    @property
+    def name(self) -> str:
+        return self._text("name") or ""
+
+    @property
+    def data_text(self) -> str:
+        """The data's JSON text; `{}` if there is none."""
+        return self._text("data") or "{}"
+
+    @cached_property
+    def data(self) -> Any:
+        """The data as JSON values. Raises `msgspec.DecodeError` if it is not JSON."""
+        return self.data_as(Any)
+
+    @overload
+    def data_as(self, type: type[T]) -> T: ...
+    @overload
+    def data_as(self, type: Any) -> Any: ...
+    def data_as(self, type: Any) -> Any:
+        """Return the data decoded into a type. Raises `msgspec.ValidationError` if it does not fit."""
+        return parse_json(self.fields.get("data") or b"{}", type)
+
+    @cached_property
+    def opts(self) -> JobOptions:
+        """The options, with `attempts` 0 where none are stored. Raises `msgspec.DecodeError` if they are not JSON."""
+        raw = self.fields.get("opts")
+        mapping: Any = parse_json(raw) if raw else {}
+        if not isinstance(mapping, dict):
+            return JobOptions(attempts=0)
+        return stored_options_from({"attempts": 0, **cast("dict[str, Any]", mapping)})
+
+    @property
+    def attempts(self) -> float:
+        """Tries in all, as stored: 0 and 1 both mean a single one."""
+        attempts = self.opts.attempts
+        return 0 if attempts is UNSET else attempts
+
+    @property
+    def timestamp(self) -> Millis | None:
+        return self._int("timestamp")
+
+    @property
+    def delay(self) -> Millis | None:
+        return self._int("delay")
+
+    @property
+    def priority(self) -> int | None:
+        return self._int("priority")
+
+    @property
+    def attempts_made(self) -> int:
+        """Finished attempts; the field of old versions counts if both are there."""
+        return self._int("attemptsMade" if self.fields.get("attemptsMade") else "atm") or 0
+
+    @property
+    def attempts_started(self) -> int:
+        return self._int("ats") or 0
+
+    @property
+    def stalled_counter(self) -> int:
+        return self._int("stc") or 0
+
+    @property
+    def processed_on(self) -> Millis | None:
+        return self._int("processedOn")
+
+    @property
+    def finished_on(self) -> Millis | None:
+        return self._int("finishedOn")
+
+    @property
+    def progress(self) -> Any:
+        """The progress as JSON values; 0 if none was reported."""
+        raw = self.fields.get("progress")
+        return parse_json(raw) if raw else 0
+
+    @property
+    def returnvalue(self) -> Any:
+        """The return value as JSON values; None if there is none, or if it is not JSON."""
+        return self.returnvalue_as(Any)
+
+    @overload
+    def returnvalue_as(self, type: type[T]) -> T | None: ...
+    @overload
+    def returnvalue_as(self, type: Any) -> Any: ...
+    def returnvalue_as(self, type: Any) -> Any:
+        """Return the return value decoded into a type; None if there is none, or if it is not JSON.
+
+        Raises `msgspec.ValidationError` if it does not fit.
+        """
+        raw = self.fields.get("returnvalue")
+        if not raw:
+            return None
+        try:
+            return parse_json(raw, type)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return None
+
+    @property
+    def failed_reason(self) -> str | None:
+        return self._text("failedReason")
+
+    @property
+    def stacktrace(self) -> list[Any]:
+        """One text per failed attempt, oldest first."""
+        raw = self.fields.get("stacktrace")
+        if not raw:
+            return []
+        try:
+            found = parse_json(raw, list[Any])
+        except msgspec.DecodeError:
+            return []
+        return found
+
+    @property
+    def stacktrace_text(self) -> str | None:
+        """The stack traces' JSON text as stored."""
+        return self._text("stacktrace")
+
+    @property
+    def deferred_failure(self) -> str | None:
+        """The reason with which this activation must fail."""
+        return self._text("defa")
+
+    @property
+    def parent_key(self) -> str | None:
+        """The parent's job key; taken from the options if the field is gone, as BullMQ does."""
+        own = self._text("parentKey")
+        if own is not None:
+            return own
+        parent = self.opts.parent
+        return None if parent is UNSET else f"{parent.queue}:{parent.id}"
+
+    @property
+    def parent(self) -> ParentInfo | None:
+        """The link to the parent; built from the options if the field is gone, as BullMQ does."""
+        raw = self.fields.get("parent")
+        if raw:
+            found = parse_json(raw)
+            return _parent_info(cast("dict[str, Any]", found)) if isinstance(found, dict) else None
+        parent = self.opts.parent
+        return None if parent is UNSET else _parent_info(_parent_object(parent, self.opts))
+
+    @property
+    def repeat_job_key(self) -> str | None:
+        """The job scheduler that made this job."""
+        return self._text("rjk")
+
+    @property
+    def deduplication_id(self) -> str | None:
+        own = self._text("deid")
+        if own is not None:
+            return own
+        deduplication = self.opts.deduplication
+        return None if deduplication is UNSET else deduplication.id
+
+    @property
+    def processed_by(self) -> str | None:
+        """The name of the worker that took the job, if it has one."""
+        return self._text("pb")
+
+    @property
+    def next_repeatable_job_id(self) -> str | None:
+        return self._text("nrjid")
+
+    @property
+    def telemetry_metadata(self) -> str | None:
+        """Trace context of the last failed attempt. The job's own is `opts.telemetry`."""
+        return self._text("tm")
+
+    @property
+    def unknown(self) -> dict[str, bytes]:
+        """Fields of other clients."""
+        return {name: value for name, value in self.fields.items() if name not in _KNOWN_FIELDS}
+
+    def _text(self, field: str) -> str | None:
+        raw = self.fields.get(field)
+        return raw.decode("utf-8", "surrogateescape") if raw else None
+
+    def _int(self, field: str) -> int | None:
+        raw = self.fields.get(field)
+        if not raw:
+            return None
+        if raw.isdigit():
+            return int(raw)
+        match = _JS_INTEGER.match(raw)
+        return int(match[1]) if match else None
+
+
+def _parent_object(parent: ParentRef, options: JobOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": parent.id, "queueKey": parent.queue}
+    for name, flag in (
+        ("fpof", options.fail_parent_on_failure),
+        ("rdof", options.remove_dependency_on_failure),
+        ("idof", options.ignore_dependency_on_failure),
+        ("cpof", options.continue_parent_on_failure),
+    ):
+        if flag is True:
+            found[name] = True
+    return found
+
+
+def _parent_info(found: dict[str, Any]) -> ParentInfo:
+    return ParentInfo(
+        id=str(found.get("id", "")),
+        queue_key=str(found.get("queueKey", "")),
+        fail_parent_on_failure=bool(found.get("fpof")),
+        remove_dependency_on_failure=bool(found.get("rdof")),
+        ignore_dependency_on_failure=bool(found.get("idof")),
+        continue_parent_on_failure=bool(found.get("cpof")),
+    )
+
+
+class NewJob(Struct, frozen=True):
+    """A job to be added: name, data (any value with a JSON form; not given: `{}`), options."""
+
+    name: str
+    data: Any = UNSET
+    options: JobOptions = JobOptions()
+
+
+class PreparedJob(Struct, frozen=True, kw_only=True):
+    """A checked and serialised job: what the add commands put on the wire.
+
+    `job_id` is the id argument, empty for one from the counter. `head` is ARGV[1], `packed_options` ARGV[3].
+
+    Source: specs/01-data-model-and-adding.md#sec-7-1
+    """
+
+    command: AddCommand
+    name: str
+    job_id: str
+    timestamp: Millis
+    options: JobOptions
+    data_text: str
+    head: bytes
+    packed_options: bytes
+    parent_key: str | None = None
+    parent_dependencies_key: str | None = None
+    parent: dict[str, Any] | None = None
+    repeat_job_key: str | None = None
+    deduplication_key: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def prepare(
+    keys: QueueKeys,
+    new_job: NewJob,
+    *,
+    defaults: JobOptions = JobOptions(),  # noqa: B008
+    limits: Limits = DEFAULT_LIMITS,
+    now_ms: Millis,
+    data_type: Any = Any,
+    generated_id: str | None = None,
+    has_children: bool = False,
+) -> PreparedJob:
+    """Merge, check and serialise a job to be added, and choose its command.
+
+    `data_type`, when given, must be able to decode the data's JSON again. `generated_id` is an id of the caller's
+    making that is not stored in the options (flows); `has_children` makes it a parent that waits for them.
+
+    Raises `UsageError`, naming field, value and rule.
+
+    Source: specs/01-data-model-and-adding.md#sec-8-1
+    """
+    name = check_name("name", new_job.name, max_length=limits.max_name_length)
+    found = merged(defaults, new_job.options)
+    warnings = validate_of(found, limits=limits)
+    data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
+    if data_type is not Any:
+        _check_data_type(new_job.data, data_text, data_type)
+    packed_options = pack(stored_of(found))
+    size = len(data_text) if data_text.isascii() else len(data_text.encode())
+    _check_size(name, size, len(packed_options), found, limits)
+
+    options = JobOptions(**found)
+    job_id = found.get("job_id") or generated_id or ""
+    timestamp = found.get("timestamp") or now_ms
+    parent_key = dependencies_key = parent = deduplication_key = None
+    if "parent" in found:
+        ref: ParentRef = found["parent"]
+        parent_key = f"{ref.queue}:{ref.id}"
+        dependencies_key = f"{parent_key}:dependencies"
+        parent = _parent_object(ref, options)
+    if "deduplication" in found:
+        deduplication_key = keys.deduplication(found["deduplication"].id)
+    repeat_job_key = found.get("repeat_job_key")
+    head = pack(
+        (
+            keys.base,
+            job_id,
+            name,
+            timestamp,
+            parent_key,
+            dependencies_key,
+            parent,
+            repeat_job_key,
+            deduplication_key,
+        )
+    )
+    return PreparedJob(
+        command=_choose(found, has_children),
+        name=name,
+        job_id=job_id,
+        timestamp=timestamp,
+        options=options,
+        data_text=data_text,
+        head=head,
+        packed_options=packed_options,
+        parent_key=parent_key,
+        parent_dependencies_key=dependencies_key,
+        parent=parent,
+        repeat_job_key=repeat_job_key,
+        deduplication_key=deduplication_key,
+        warnings=tuple(warnings),
+    )
+
+
+def _choose(found: Mapping[str, Any], has_children: bool) -> AddCommand:
+    if has_children:
+        return "addParentJob"
+    if found.get("delay"):
+        return "addDelayedJob"
+    if found.get("priority"):
+        return "addPrioritizedJob"
+    return "addStandardJob"
+
+
+def _check_data_type(data: object, data_text: str, data_type: Any) -> None:
+    try:
+        parse_json(data_text, data_type)
+    except msgspec.ValidationError as error:
+        raise UsageError("data", data, f"does not fit the queue's data type: {error}") from None
+
+
+def _check_size(name: str, data_bytes: int, option_bytes: int, found: Mapping[str, Any], limits: Limits) -> None:
+    size_limit = found.get("size_limit")
+    if size_limit is not None and data_bytes > size_limit:
+        raise UsageError("data", name, f"the size of job {name} exceeds the limit {size_limit} bytes, has {data_bytes}")
+    most = limits.max_payload_bytes
+    if most is not None and data_bytes + option_bytes > most:
+        raise UsageError(
+            "data", name, f"data and options exceed the limit {most} bytes, have {data_bytes + option_bytes}"
+        )
