@@ -12,14 +12,16 @@ import logging
 import os
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import anyio
 import hiredis
+import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
-from bullmq_anyio.link import Link
+from bullmq_anyio.link import Link, SocketLink
 from bullmq_protocol.address import ConnectionOptions, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
@@ -32,13 +34,14 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.units import Millis
 
 _log = logging.getLogger("bullmq_anyio")
 
 _BLOCK_MARGIN_MS: Millis = 2000
-_LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
+LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
 # hiredis declares it for tuples of one item, without a result.
 _pack_command = cast(
     "Callable[[tuple[Arg, ...]], bytes]",
@@ -46,31 +49,37 @@ _pack_command = cast(
 )
 
 
-class Connection:
-    """A connection to one server. It connects at the first call, and again at the next call after a loss.
+class SharedConnection(ABC):
+    """One connection for any number of tasks. It connects at the first call, and again at the next call after a loss.
 
     Each call makes at most one attempt to connect; callers that come meanwhile share it. A call that cannot know
     whether its command ran raises with `maybe_applied=True`; only commands of the class SAFE are sent once more by
     themselves, and not after a time-out.
     """
 
-    def __init__(self, server: ConnectionOptions | str = "redis://") -> None:
-        self._options = parse_url(server) if isinstance(server, str) else server
-        self._client_name = self._options.client_name
-        self._parent: Connection | None = None
-        self._children: set[Connection] = set()
+    def __init__(
+        self, address: str, *, connect_timeout_ms: Millis, command_timeout_ms: Millis | None, client_name: str | None
+    ) -> None:
+        self._address = address
+        self._connect_timeout_ms = connect_timeout_ms
+        self._command_timeout_ms = command_timeout_ms
+        self._client_name = client_name
+        self._parent: SharedConnection | None = None
+        self._children: set[SharedConnection] = set()
         self._link: Link | None = None
         self._loop: object = None
         self._attempt: _Attempt | None = None
         self._closed = False
         self._info: ServerInfo | None = None
         self._warned = False
-        self._context: ssl.SSLContext | None = None
 
-    @property
-    def options(self) -> ConnectionOptions:
-        """The options it was made with."""
-        return self._options
+    @abstractmethod
+    async def _open(self) -> Link:
+        """Connect, log in, check the server. Raises our errors, or `OSError`."""
+
+    @abstractmethod
+    def _twin(self, client_name: str | None) -> SharedConnection:
+        """Return a connection to the same server."""
 
     async def server_info(self) -> ServerInfo:
         """Return what the server said of itself; connects if that has not happened yet."""
@@ -79,10 +88,9 @@ class Connection:
         assert self._info is not None
         return self._info
 
-    def dedicated(self, *, client_name: str | None = None) -> Connection:
+    def dedicated(self, *, client_name: str | None = None) -> SharedConnection:
         """Return a connection of its own for blocking commands; cancelling a call on it drops it."""
-        child = Connection(self._options)
-        child._client_name = client_name if client_name is not None else self._options.client_name
+        child = self._twin(client_name if client_name is not None else self._client_name)
         child._parent = self
         child._closed = self._closed
         child._warned = True
@@ -123,7 +131,7 @@ class Connection:
         return await self._run_command(link, step)
 
     async def _run_command(self, link: Link, command: Command[Any]) -> Any:
-        limit = self._options.command_timeout_ms
+        limit = self._command_timeout_ms
         if command.block_ms is not None:
             if self._parent is None:
                 raise UsageError(
@@ -148,7 +156,7 @@ class Connection:
         commands = batch.commands
         if not commands:
             return []
-        limit = self._options.command_timeout_ms
+        limit = self._command_timeout_ms
         if batch.atomic:
             # The source goes into the transaction itself: nothing can take the script away between its parts.
             body = _pack_all(commands, set())
@@ -184,11 +192,7 @@ class Connection:
             link = self._link
             if link is not None and not link.dead:
                 if current_token().native_token is not self._loop:
-                    raise UsageError(
-                        "connection",
-                        self._options.address,
-                        "belongs to another event loop: make one in each event loop",
-                    )
+                    raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
                 return link
             attempt = self._attempt
             if attempt is None:
@@ -198,7 +202,7 @@ class Connection:
                 raise _copy(attempt.failure)
 
     async def _connect(self) -> Link:
-        limit_s = self._options.connect_timeout_ms / 1000
+        limit_s = self._connect_timeout_ms / 1000
         attempt = self._attempt = _Attempt()
         try:
             with anyio.move_on_after(limit_s) as attempt.scope:
@@ -211,37 +215,72 @@ class Connection:
                 return link
             if self._closed:
                 raise Closed
-            raise TransportTimeout(f"no connection to {self._options.address} in time", maybe_applied=False)
+            raise TransportTimeout(f"no connection to {self._address} in time", maybe_applied=False)
         except BullMQError as error:
             attempt.failure = error
             raise
+        except OSError as error:
+            attempt.failure = ConnectionLost(f"cannot connect to {self._address}: {error}", maybe_applied=False)
+            raise attempt.failure from error
         finally:
             self._attempt = None
             attempt.over.set()
 
+    async def _greet(self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None) -> None:
+        """Send the first commands of a connection and INFO after them; check what the server says."""
+        commands = (*greeting, *(("INFO", section) for section in INFO_SECTIONS))
+        try:
+            replies = await link.exchange(b"".join(map(_pack, commands)), len(commands), None)
+        except TransportError as error:
+            raise ConnectionLost(f"{self._address}: {error.args[0]}", maybe_applied=False) from error
+        texts: list[str] = []
+        for (name, *args), reply in zip(commands, replies, strict=True):
+            if not isinstance(reply, ServerError):
+                if name == "INFO":
+                    texts.append(as_text(reply))
+            elif name == "CLIENT":
+                _log.debug("the server refused the connection name %r: %s", self._client_name, reply)
+            elif name == "AUTH" or reply.code in LOGIN_CODES:
+                raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} at {self._address})")
+            elif name == "SELECT" and reply.code == "ERR":
+                raise UsageError("db", args[0], f"the server refuses this database: {reply}")
+            else:
+                raise ConnectionLost(f"{self._address} is not ready: {reply}", maybe_applied=False)
+        info = read_server_info("\n".join(texts))
+        info.require_supported()
+        if info.eviction_warning is not None and not self._warned:
+            self._warned = True
+            _log.warning("%s: %s", self._address, info.eviction_warning)
+        self._info = info
+
+
+class Connection(SharedConnection):
+    """The native connection: `Connection("redis://localhost")`, or with `ConnectionOptions`."""
+
+    def __init__(self, server: ConnectionOptions | str = "redis://") -> None:
+        options = parse_url(server) if isinstance(server, str) else server
+        if not isinstance(options, ConnectionOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("connection", server, "must be a URL or ConnectionOptions")
+        if not isinstance(options.tls, (bool, ssl.SSLContext)):
+            raise UsageError("tls", options.tls, "must be True, False or an ssl.SSLContext")
+        super().__init__(
+            options.address,
+            connect_timeout_ms=options.connect_timeout_ms,
+            command_timeout_ms=options.command_timeout_ms,
+            client_name=options.client_name,
+        )
+        self._options = options
+        self._context: ssl.SSLContext | None = options.tls if isinstance(options.tls, ssl.SSLContext) else None
+
+    @property
+    def options(self) -> ConnectionOptions:
+        """The options it was made with."""
+        return self._options
+
+    def _twin(self, client_name: str | None) -> Connection:
+        return Connection(msgspec.structs.replace(self._options, client_name=client_name))
+
     async def _open(self) -> Link:
-        options = self._options
-        try:
-            sock = await _open_socket(options)
-            if options.tls:
-                sock = await _start_tls(sock, self._tls_context(), options.host)
-        except (OSError, ssl.SSLError) as error:
-            raise ConnectionLost(f"cannot connect to {options.address}: {error}", maybe_applied=False) from error
-        link = Link(sock, options.command_timeout_ms, exclusive=self._parent is not None)
-        try:
-            await self._shake_hands(link)
-        except BaseException:
-            link.die(ConnectionLost, "the handshake failed")
-            raise
-        return link
-
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._context is None:
-            given = self._options.tls
-            self._context = given if isinstance(given, ssl.SSLContext) else ssl.create_default_context()
-        return self._context
-
-    async def _shake_hands(self, link: Link) -> None:
         options = self._options
         user, password = options.login()
         greeting: list[tuple[Arg, ...]] = []
@@ -253,32 +292,18 @@ class Connection:
             greeting.append(("SELECT", options.db))
         if self._client_name is not None:
             greeting.append(("CLIENT", "SETNAME", self._client_name))
-        greeting += [("INFO", section) for section in INFO_SECTIONS]
+        sock = await _open_socket(options)
+        if options.tls:
+            if self._context is None:
+                self._context = ssl.create_default_context()
+            sock = await _start_tls(sock, self._context, options.host)
+        link = SocketLink(sock, options.command_timeout_ms, exclusive=self._parent is not None)
         try:
-            replies = await link.exchange(b"".join(map(_pack, greeting)), len(greeting), None)
-        except TransportError as error:
-            raise ConnectionLost(f"{options.address}: {error.args[0]}", maybe_applied=False) from error
-        texts: list[str] = []
-        for (name, *_), reply in zip(greeting, replies, strict=True):
-            if not isinstance(reply, ServerError):
-                if name == "INFO":
-                    texts.append(bytes(reply).decode("utf-8", "replace"))
-            elif name == "CLIENT":
-                _log.debug("the server refused the connection name %r: %s", self._client_name, reply)
-            elif name == "INFO" and reply.code == "NOPERM":
-                _log.warning("%s: cannot check version and eviction policy: %s", options.address, reply)
-            elif name == "AUTH" or reply.code in _LOGIN_CODES:
-                raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} at {options.address})")
-            elif name == "SELECT" and reply.code == "ERR":
-                raise UsageError("db", options.db, f"the server refuses this database: {reply}")
-            else:
-                raise ConnectionLost(f"{options.address} is not ready: {reply}", maybe_applied=False)
-        info = read_server_info("\n".join(texts))
-        info.require_supported()
-        if info.eviction_warning is not None and not self._warned:
-            self._warned = True
-            _log.warning("%s: %s", options.address, info.eviction_warning)
-        self._info = info
+            await self._greet(link, greeting, user)
+        except BaseException:
+            link.die(ConnectionLost, "the handshake failed")
+            raise
+        return link
 
 
 class _Attempt:

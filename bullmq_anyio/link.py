@@ -3,7 +3,7 @@
 Writing: a caller puts its bytes into the out-buffer; the first one there sends everything the buffer holds in one
 write, after letting the tasks that are ready run once if other replies are outstanding. Reading: one of the waiting
 callers holds the read role; it feeds the parser and resolves everybody's replies, and when its own is there it wakes
-another waiter to take the role. Replies are matched by order alone: those of a cancelled caller are counted and dropped.
+another waiter to take the role. Replies are matched by order alone: a cancelled caller's are counted and dropped.
 
 Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
 link died; (2) while somebody waits, somebody reads, or a waiter is on its way to; (3) bytes taken from the socket are
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -48,14 +49,15 @@ class Call:
         self.failure: TransportError | None = None
 
 
-class Link:
-    """A connected socket. `exclusive`: cancelling a call kills the link, which ends a blocking command."""
+class Link(ABC):
+    """Who writes, who reads, and whose reply it is; a subclass moves the bytes.
 
-    def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
-        self._sock = sock
+    `exclusive`: cancelling a call kills the link, which ends a blocking command.
+    """
+
+    def __init__(self, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         self._write_limit_s = math.inf if write_limit_ms is None else write_limit_ms / 1000
         self._exclusive = exclusive
-        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
         # The class behind `anyio.Event()` in this event loop: making one directly costs a third.
         self._make_event: Callable[[], anyio.Event] = type(anyio.Event())
         self._out: list[Call] = []
@@ -75,8 +77,7 @@ class Link:
         if self._death is not None:
             return
         self._death = (kind, message)
-        anyio.notify_closing(self._sock)
-        self._sock.close()
+        self._close()
         pending, self._pending = self._pending, deque()
         self._out.clear()
         for call in pending:
@@ -92,7 +93,7 @@ class Link:
         """
         if not self._reading and not self._writing and self._death is None:
             # Between calls nobody watches the socket: see now whether the server has closed it.
-            self._receive(timed_out=False)
+            self._look()
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
@@ -156,26 +157,82 @@ class Link:
 
     async def _send(self, calls: list[Call]) -> None:
         data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
-        position = 0
-        try:
-            position = self._sock.send(data)
-        except _WOULD_BLOCK:
-            pass
-        except OSError as error:
-            self.die(ConnectionLost, f"writing failed: {error}")
-            return
+        position = self._send_now(data)
         if position:
-            for call in calls:
-                call.sent = True
-        if position < len(data):
+            mark_sent(calls)
+        if position < len(data) and not self.dead:
             # A half-written command would spoil the stream for everybody, so this is not cancelled.
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._write_limit_s) as scope:
                 await self._send_rest(memoryview(data)[position:], calls)
             if scope.cancelled_caught:
                 self.die(TransportTimeout, "writing took longer than the time limit of a command")
 
+    async def _read(self, call: Call) -> None:
+        self._reading = True
+        try:
+            while not call.done:
+                await self._receive(next(each.deadline for each in self._pending if not each.dropped))
+        finally:
+            self._reading = False
+
+    def _resolve(self, reply: Any) -> None:
+        """Give one reply to the call whose turn it is."""
+        pending = self._pending
+        if not pending:
+            self.die(ConnectionLost, "the server sent a reply that nobody asked for")
+            return
+        call = pending[0]
+        call.replies.append(reply)
+        if len(call.replies) == call.missing:
+            pending.popleft()
+            call.done = True
+            if call.wake is not None:
+                call.wake.set()
+
+    @abstractmethod
+    def _send_now(self, data: bytes) -> int:
+        """Hand over what can be handed over without waiting; return how many bytes that were."""
+
+    @abstractmethod
     async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
-        while rest and self._death is None:
+        """Hand over the rest, marking the calls as sent; shielded from cancellation."""
+
+    @abstractmethod
+    async def _receive(self, deadline: float) -> None:
+        """Wait for bytes and resolve the replies in them, or die at the deadline (`monotonic`). Keeps all it read."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Notice, without waiting, that the server has closed an idle connection."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close the connection at once and wake who waits for it."""
+
+
+class SocketLink(Link):
+    """A link over a connected, non-blocking socket, plain or TLS."""
+
+    def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
+        super().__init__(write_limit_ms, exclusive=exclusive)
+        self._sock = sock
+        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+
+    def _close(self) -> None:
+        anyio.notify_closing(self._sock)
+        self._sock.close()
+
+    def _send_now(self, data: bytes) -> int:
+        try:
+            return self._sock.send(data)
+        except _WOULD_BLOCK:
+            pass
+        except OSError as error:
+            self.die(ConnectionLost, f"writing failed: {error}")
+        return 0
+
+    async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
+        while rest and not self.dead:
             try:
                 await anyio.wait_writable(self._sock)
                 position = self._sock.send(rest)
@@ -186,62 +243,53 @@ class Link:
             except OSError as error:
                 self.die(ConnectionLost, f"writing failed: {error}")
                 return
-            for call in calls:
-                call.sent = True
+            mark_sent(calls)
             rest = rest[position:]
 
-    async def _read(self, call: Call) -> None:
-        self._reading = True
+    async def _receive(self, deadline: float) -> None:
+        timed_out = False
         try:
-            while not call.done:
-                deadline = next(each.deadline for each in self._pending if not each.dropped)
-                timed_out = False
-                try:
-                    if deadline == math.inf:
-                        await anyio.wait_readable(self._sock)
-                    else:
-                        with anyio.move_on_after(deadline - monotonic()) as scope:
-                            await anyio.wait_readable(self._sock)
-                        timed_out = scope.cancelled_caught
-                except anyio.ClosedResourceError:
-                    continue
-                self._receive(timed_out=timed_out)
-        finally:
-            self._reading = False
+            if deadline == math.inf:
+                await anyio.wait_readable(self._sock)
+            else:
+                with anyio.move_on_after(deadline - monotonic()) as scope:
+                    await anyio.wait_readable(self._sock)
+                timed_out = scope.cancelled_caught
+        except anyio.ClosedResourceError:
+            return
+        # After a time-out too: an event loop that was busy for long finds the reply there.
+        if not self._take() and timed_out:
+            self.die(TransportTimeout, "no reply within the time limit")
 
-    def _receive(self, *, timed_out: bool) -> None:
+    def _look(self) -> None:
+        self._take()
+
+    def _take(self) -> bool:
+        """Read what is there; return False if nothing is."""
         sock = self._sock
         try:
             data = sock.recv(_READ_SIZE)
             while isinstance(sock, ssl.SSLSocket) and data and sock.pending():
                 data += sock.recv(_READ_SIZE)
         except _WOULD_BLOCK:
-            if timed_out:
-                self.die(TransportTimeout, "no reply within the time limit")
-            return
+            return False
         except OSError as error:
             self.die(ConnectionLost, f"reading failed: {error}")
-            return
+            return True
         if not data:
             self.die(ConnectionLost, "the server closed the connection")
-            return
+            return True
+        reader = self._reader
         try:
-            self._resolve(data)
+            reader.feed(data)
+            while (reply := reader.gets()) is not _NOTHING:
+                self._resolve(reply)
         except hiredis.ProtocolError as error:
             self.die(ConnectionLost, f"the server sent no RESP: {error}")
+        return True
 
-    def _resolve(self, data: bytes) -> None:
-        reader = self._reader
-        pending = self._pending
-        reader.feed(data)
-        while (reply := reader.gets()) is not _NOTHING:
-            if not pending:
-                self.die(ConnectionLost, "the server sent a reply that nobody asked for")
-                return
-            call = pending[0]
-            call.replies.append(reply)
-            if len(call.replies) == call.missing:
-                pending.popleft()
-                call.done = True
-                if call.wake is not None:
-                    call.wake.set()
+
+def mark_sent(calls: list[Call]) -> None:
+    """Note that bytes of these calls were handed to the operating system."""
+    for call in calls:
+        call.sent = True
