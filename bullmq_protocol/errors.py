@@ -1,13 +1,14 @@
 """The error tree, and the exception of each script error code.
 
 `BullMQError` is the root. Below it: what the caller did wrong (`UsageError`), what the server said (`ServerError`,
-`UnexpectedReply`, `ScriptError`), what happened to the connection (`TransportError`), and the signals a processor raises
+`UnexpectedReply`, `ScriptError`), what happened to the connection (`TransportError`), and the signals a processor
+raises
 (`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 
@@ -63,7 +64,8 @@ class ServerTooOld(BullMQError):
 class TransportError(BullMQError):
     """The connection failed before a reply came.
 
-    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating system and
+    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating
+    system and
     no reply came. False means it certainly did not run.
     """
 
@@ -92,11 +94,24 @@ class AuthenticationFailed(ServerError):
     """The server refused user and password (WRONGPASS, NOAUTH, NOPERM on connect)."""
 
 
-# --- signals of a processor --------------------------------------------------------------------------------------------
+class BulkAddError(BullMQError):
+    """Some jobs of a bulk were refused. `results` says per job what happened: the added job, or the error."""
+
+    def __init__(self, results: Sequence[object]) -> None:
+        errors = [result for result in results if isinstance(result, BullMQError)]
+        super().__init__(f"{len(errors)} of {len(results)} jobs were not added; the first error: {errors[0]}")
+        self.results = list(results)
+
+
+# --- signals of a processor
+# --------------------------------------------------------------------------------------------
 
 
 class JobSignal(BullMQError):
-    """What a processor raises to say how its job ends. The default message is BullMQ's own (specs/05 section 8.2)."""
+    """What a processor raises to say how its job ends. The default message is BullMQ's own.
+
+    Source: specs/05-worker-runtime.md#sec-8-2
+    """
 
     default_message = ""
 
@@ -153,7 +168,8 @@ class PermanentError(JobSignal):
     default_message = "permanent error"
 
 
-# --- script error codes ------------------------------------------------------------------------------------------------
+# --- script error codes
+# ------------------------------------------------------------------------------------------------
 
 
 class ScriptError(BullMQError):

@@ -1,0 +1,63 @@
+"""Add prepared jobs, one or many, and say what was added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from bullmq_protocol.codec import json_text
+from bullmq_protocol.command import Batch, Operation
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.job import JobRecord, PreparedJob
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import stored
+
+
+def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
+    """Add one job.
+
+    Steps:   one round trip
+    Raises:  ParentNotFound, ParentNotReplaceable
+    Source:  specs/01-data-model-and-adding.md#sec-8-1
+    """
+    job_id = yield from add_job(keys, job)
+    return added_record(job, job_id)
+
+
+def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
+    """Add several jobs in their order; each gets its record, or the error that refused it.
+
+    Steps:   one round trip; none for no jobs
+    Atomic:  no: when the connection breaks, the first of them may have been added and the last not
+    Source:  specs/01-data-model-and-adding.md#sec-8-4
+    """
+    if not jobs:
+        return []
+    replies = yield from Batch(tuple(add_job(keys, job) for job in jobs))
+    return [
+        reply if isinstance(reply, BullMQError) else added_record(job, cast("str", reply))
+        for job, reply in zip(jobs, replies, strict=True)
+    ]
+
+
+def added_record(job: PreparedJob, job_id: str) -> JobRecord:
+    """Return the job as the caller gave it, with the id of the reply. It is not read back.
+
+    After a duplicate or a deduplication the id is that of the existing job, all else that of the refused one.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-11
+    """
+    fields = {
+        "name": job.name.encode(),
+        "data": job.data_text.encode(),
+        "opts": json_text(stored(job.options)).encode(),
+        "timestamp": b"%d" % job.timestamp,
+    }
+    for name, value in (("delay", job.options.delay), ("priority", job.options.priority)):
+        if isinstance(value, (int, float)):
+            fields[name] = b"%d" % value
+    for name, text in (("parentKey", job.parent_key), ("rjk", job.repeat_job_key)):
+        if text is not None:
+            fields[name] = text.encode()
+    return JobRecord.from_fields(job_id, fields)
