@@ -48,7 +48,8 @@ class Script(msgspec.Struct, frozen=True):
 class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One Redis command or script call. Equal commands have equal wire bytes.
 
-    `block_ms` set means: the server may hold the reply back for so long (0 = for ever); it needs a connection of its own.
+    `block_ms` set means: the server may hold the reply back for so long (0 = for ever); it needs a connection of its
+    own.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Batch(msgspec.Struct, frozen=True):
                 results.append(error)
         return results
 
-    def __iter__(self) -> Generator[Batch, Any, list[Any]]:  # type: ignore[override]
+    def __iter__(self) -> Generator[Batch, Any, list[Any]]:
         replies = yield self
         return self.decode(replies)
 
@@ -110,7 +111,7 @@ class Batch(msgspec.Struct, frozen=True):
 class Now(msgspec.Struct, frozen=True):
     """Ask the driver for the time; answered with an `Instant`."""
 
-    def __iter__(self) -> Generator[Now, Any, Instant]:  # type: ignore[override]
+    def __iter__(self) -> Generator[Now, Any, Instant]:
         instant: Instant = yield self
         return instant
 

@@ -22,7 +22,8 @@ class KeyLayout(Enum):
     PLAIN = "plain"
     """`bull:mail:wait`. The default; meets an unconfigured Node client: `new Queue("mail")`. Not for a cluster."""
     TAGGED_QUEUE = "tagged-queue"
-    """`bull:{mail}:wait`. The equal Node configuration is `new Queue("{mail}")`. Parents and children in one queue only."""
+    """`bull:{mail}:wait`. The equal Node configuration is `new Queue("{mail}")`. Parents and children in one queue
+    only."""
     TAGGED_PREFIX = "tagged-prefix"
     """`{bull}:mail:wait`. The equal Node configuration is `new Queue("mail", {prefix: "{bull}"})`."""
 

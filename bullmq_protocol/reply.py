@@ -1,4 +1,5 @@
-"""Read raw replies. Each reader takes RESP2 and RESP3 shapes, bytes or text, and returns a value or `UnexpectedReply`."""
+"""Read raw replies. Each reader takes RESP2 and RESP3 shapes, bytes or text, and returns a value or
+`UnexpectedReply`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from bullmq_protocol.errors import UnexpectedReply
 Reply: TypeAlias = Union[
     None, bool, int, float, bytes, str, Sequence["Reply"], "dict[bytes | str, Reply]"  # noqa: UP007
 ]
-"""What a transport hands over. Error replies are not among them: they are raised, or stand as `ServerError` in a batch."""
+"""What a transport hands over. Error replies are not among them: they are raised, or stand as `ServerError` in a
+batch."""
 
 
 def as_int(reply: Reply) -> int:

@@ -1,7 +1,8 @@
 """What an adapter needs from a connection, in both colours. Any object of this shape will do.
 
 A transport raises only `TransportError` (the connection), `ServerError` (an error reply to a single command) and, while
-connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command by itself only when nothing was sent, or when the
+connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command by itself only when nothing was sent, or
+when the
 command's repeat class is SAFE; then once.
 """
 
@@ -19,13 +20,15 @@ class AsyncTransport(Protocol):
     async def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
 
-        Cancelling the caller never corrupts the connection: the reply, when it comes, is dropped. On a dedicated transport
+        Cancelling the caller never corrupts the connection: the reply, when it comes, is dropped. On a dedicated
+        transport
         it drops the connection, which interrupts a blocking command.
         """
         ...
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
-        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each time."""
+        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each
+        time."""
         ...
 
     async def aclose(self) -> None:
@@ -37,11 +40,13 @@ class Transport(Protocol):
     """A blocking connection. Safe to share between threads."""
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
-        """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors."""
+        """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of
+        errors."""
         ...
 
     def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
-        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each time."""
+        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each
+        time."""
         ...
 
     def close(self) -> None:

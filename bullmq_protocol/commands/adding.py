@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bullmq_protocol._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._decode import AddedId
+from bullmq_protocol.commands._shared import AddedId
 from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
 

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from bullmq_protocol._lua import MOVE_TO_ACTIVE
 from bullmq_protocol.codec import number_text, pack
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._decode import NOTHING, Fetched, as_fetched
+from bullmq_protocol.commands._shared import NOTHING, Fetched, Limiter, as_fetched
 from bullmq_protocol.errors import UnexpectedReply
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_int, as_list, as_none, as_optional_float
 from bullmq_protocol.units import Millis
 
-__all__ = ["NOTHING", "Fetched", "Limiter", "move_to_active", "put_marker", "wait_for_marker"]
-
-
-class Limiter(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's rate limit: at most `max` jobs per `duration` milliseconds, counted for the whole queue.
-
-    Source: specs/02-worker-path.md#sec-10
-    """
-
-    max: int
-    duration: Millis
-
-    def packed(self) -> dict[str, int]:
-        """Return the map that goes into the packed options."""
-        return {"max": self.max, "duration": self.duration}
+__all__ = [
+    "NOTHING",
+    "Fetched",
+    "Limiter",
+    "move_to_active",
+    "put_marker",
+    "rate_limit",
+    "stalled_check_ttl",
+    "wait_for_marker",
+]
 
 
 def move_to_active(

@@ -10,18 +10,16 @@ import msgspec
 from bullmq_protocol._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_DELAYED, MOVE_TO_FINISHED, RETRY_JOB
 from bullmq_protocol.codec import number_text, pack
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._decode import Fetched, FinishedReply, JobCode
-from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.commands._shared import Fetched, FinishedReply, JobCode, Limiter
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Millis
-
-KEEP_ALL: dict[str, int | float] = {"count": -1}
 
 
 class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What goes into the packed options of moveToFinished.
 
-    `keep_jobs` is the retention map (`count`, `age` in seconds); `limiter`, `lock_ms` and `worker_name` serve the next job
+    `keep_jobs` is the retention map (`count`, `age` in seconds); `limiter`, `lock_ms` and `worker_name` serve the
+    next job
     only; `max_metrics_size` 0 switches metrics off.
 
     Source: specs/02-worker-path.md#sec-2-2
@@ -30,7 +28,7 @@ class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     keep_jobs: dict[str, int | float]
     lock_ms: Millis | None = None
-    attempts: int = 0
+    attempts: float = 0
     limiter: Limiter | None = None
     worker_name: str | None = None
     max_metrics_size: int = 0
@@ -86,7 +84,8 @@ def move_to_finished(
 
     Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, completed or failed, job,
              metrics, marker
-    Args:    id, now (ms), property name, value, outcome, fetch next, base prefix, packed options, packed fields or empty
+    Args:    id, now (ms), property name, value, outcome, fetch next, base prefix, packed options, packed fields or
+    empty
     Reply:   0, or [fields, id, limit delay, next due time] -> Fetched
     Raises:  JobNotFound, LockMissing, WrongState, PendingChildren, LockMismatch, ChildFailed
     Repeat:  guarded by the token

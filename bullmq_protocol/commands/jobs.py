@@ -15,7 +15,7 @@ from bullmq_protocol._lua import (
     UPDATE_PROGRESS,
 )
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._decode import JobCode
+from bullmq_protocol.commands._shared import JobCode
 from bullmq_protocol.errors import JobNotFound, UnexpectedReply
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
@@ -46,7 +46,8 @@ def get_job(keys: QueueKeys, job_id: str) -> Command[JobRecord | None]:
 
 
 def get_state(keys: QueueKeys, job_id: str) -> Command[str]:
-    """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`, `waiting-children`
+    """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`,
+    `waiting-children`
     or `unknown`.
 
     Keys:    completed, failed, delayed, active, wait, paused, waiting-children, prioritized
@@ -75,7 +76,8 @@ def get_state_v1(keys: QueueKeys, job_id: str) -> Command[str]:
 
 
 class FinishedState(msgspec.Struct, frozen=True):
-    """Whether a job is finished. `status` is `completed`, `failed` or `pending`; `value` the JSON of the return value, or
+    """Whether a job is finished. `status` is `completed`, `failed` or `pending`; `value` the JSON of the return
+    value, or
     the failure's text, as stored."""
 
     status: str

@@ -22,7 +22,8 @@ def update_job_scheduler(
     """Create the next job of a scheduler; `next_at` is None for an interval (`every`), the slot for a pattern.
 
     Keys:    repeat, delayed, wait, paused, meta, prioritized, marker, id, events, pc, producing job, active
-    Args:    next slot (ms) or empty, scheduler id, fallback data JSON, packed options, now (ms), base prefix, producer id
+    Args:    next slot (ms) or empty, scheduler id, fallback data JSON, packed options, now (ms), base prefix,
+    producer id
     Reply:   the next job's id, nil when the scheduler is gone or has moved on -> str or None
     Raises:  UnexpectedReply
     Repeat:  guarded: a second run finds that the scheduler has moved on

@@ -1,6 +1,7 @@
 """What the machine wants done. Actions of one list are not ordered among themselves.
 
-Answers owed to the machine: exactly one for each `Call` (`Replied` or `CallFailed`), `Listen` (those, or `Unlistened`) and
+Answers owed to the machine: exactly one for each `Call` (`Replied` or `CallFailed`), `Listen` (those, or
+`Unlistened`) and
 `RunJob` (`JobReturned` or `JobRaised`, also when cancelled). `CancelJob`, `Unlisten`, `Notify` and `Stopped` have none.
 """
 

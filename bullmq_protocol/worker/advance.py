@@ -62,7 +62,8 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis)
     rule = cast("dict[str, Any]", repeat)
     if rule.get("pattern"):
         raise Unschedulable(
-            f"job scheduler {scheduler_id!r}: cron patterns are not supported yet ({rule['pattern']!r}); the job was put back"
+            f"job scheduler {scheduler_id!r}: cron patterns are not supported yet ({rule['pattern']!r}); "
+            "the job was put back"
         )
     if not rule.get("every"):
         raise Unschedulable(f"job scheduler {scheduler_id!r}: neither pattern nor every; the job was put back")
@@ -87,7 +88,10 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis)
 def _next_options(
     stored: Mapping[str, Any], rule: Mapping[str, Any], scheduler_id: str, iteration: int, now: Millis
 ) -> dict[str, Any]:
-    """Return the option map of the next run, its members in the order of specs/04 section 4.4."""
+    """Return the option map of the next run, its members in their order.
+
+    Source: specs/04-schedulers-flows-events.md#sec-4-4
+    """
     backoff = stored.get("backoff")
     options: dict[str, Any] = {"attempts": stored.get("attempts", 0)}
     options.update((name, value) for name, value in stored.items() if name not in ("attempts", "repeatJobKey"))

@@ -48,7 +48,8 @@ class JobReturned(msgspec.Struct, frozen=True, tag="job-returned"):
 class JobRaised(msgspec.Struct, frozen=True, tag="job-raised"):
     """The handler of a `RunJob` raised, was cancelled, or its value has no JSON form.
 
-    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy returned, where
+    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy
+    returned, where
     the job's backoff type is a custom one; `strategy_error` its failure.
     """
 

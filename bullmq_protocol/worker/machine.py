@@ -18,15 +18,20 @@ Invariants (tested by name)
 Theory
 ------
 A *run* is one started job. It holds a *lease* (the lock) from the moment its fetch was answered. Phases of a run:
-`SCHEDULING` (its job scheduler is advanced first) -> `RUNNING` -> `REPORTING` (a finishing call is under way, or waits for
-the connection), and `GIVING_BACK` at shutdown. A finishing call that succeeded may bring the next job, which continues with
+`SCHEDULING` (its job scheduler is advanced first) -> `RUNNING` -> `REPORTING` (a finishing call is under way, or
+waits for
+the connection), and `GIVING_BACK` at shutdown. A finishing call that succeeded may bring the next job, which
+continues with
 the token of the one before.
 
-Fetching is sequential: one fetch at a time, until an answer holds no job; from then on one `Listen` waits for the queue's
+Fetching is sequential: one fetch at a time, until an answer holds no job; from then on one `Listen` waits for the
+queue's
 marker. The time of the next delayed job, as far as it is known, is a timer of its own.
 
-When a call is lost the machine is *disconnected*: it starts nothing, probes with doubling delays, and on the first answer
-sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not as failed.
+When a call is lost the machine is *disconnected*: it starts nothing, probes with doubling delays, and on the first
+answer
+sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not as
+failed.
 """
 
 from __future__ import annotations
@@ -36,8 +41,8 @@ from enum import Enum
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from bullmq_protocol.backoff import UnknownBackoff
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.fetching import (
     NOTHING,
@@ -60,7 +65,7 @@ from bullmq_protocol.errors import (
     ScriptError,
     WrongState,
 )
-from bullmq_protocol.failure import Fail, Failure, FailureKind, failed_by, is_transient_code
+from bullmq_protocol.failure import Failure, FailureKind, is_transient_code
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -85,14 +90,13 @@ from bullmq_protocol.worker.notices import (
     HandlerAbandoned,
     JobActive,
     JobCompleted,
-    JobFailed,
     JobMoved,
     JobStalled,
     LockLost,
     Notice,
     Paused,
-    ReconnectFailed,
     Reconnected,
+    ReconnectFailed,
     RenewalFailed,
     Renewed,
     ReportRefused,
@@ -101,14 +105,14 @@ from bullmq_protocol.worker.notices import (
     WorkerProblem,
 )
 from bullmq_protocol.worker.options import WorkerSettings, check_concurrency
-from bullmq_protocol.worker.outcome import Report, ReportKind, failure_report, success_report
+from bullmq_protocol.worker.outcome import Report, ReportKind, failed_by, failure_report, success_report
 from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
 
 FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
 MAX_SCHEDULE_DELAY_MS = 300_000
-STALL_LIMIT_REASON = "job started more than allowable limit"
+START_LIMIT_REASON = "job started more than allowable limit"
 
 
 class WorkerState(Enum):
@@ -122,7 +126,8 @@ class WorkerState(Enum):
 
 
 class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker holds and waits for. `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting down`."""
+    """What a worker holds and waits for. `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting
+    down`."""
 
     state: str
     jobs: tuple[str, ...]
@@ -393,12 +398,15 @@ class WorkerMachine:
                     self._notify(JobStalled(job_id))
                 if value:
                     self._empty = False
-                self._call(stalled_check_ttl(self._keys), Pending(PendingKind.STALLED_TTL, stalled_check_ttl(self._keys)))
+                if self._state is WorkerState.DRAINING:
+                    self._checking = False
+                else:
+                    command = stalled_check_ttl(self._keys)
+                    self._call(command, Pending(PendingKind.STALLED_TTL, command))
             case PendingKind.STALLED_TTL:
                 self._checking = False
                 # a key without TTL is not ours: fall back to the interval
-                wait = self._settings.stalled_ms if value == -1 else max(value, 0) + 1
-                self._stalled_at = self._at.mono + wait
+                self._plan_check(self._settings.stalled_ms if value == -1 else max(value, 0) + 1)
             case PendingKind.SCHEDULE:
                 self._run(self._run_of(pending))
             case PendingKind.PUT_BACK:
@@ -444,7 +452,11 @@ class WorkerMachine:
         self._runs[run.number] = run
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
-        schedule = schedule_of(job)
+        try:
+            schedule = None if job.opts.repeat is UNSET and "rjk" not in job.fields else schedule_of(job)
+        except msgspec.DecodeError as error:
+            self._put_back(run, f"the options of job {job.id} are not JSON: {error}")
+            return
         if schedule is None:
             self._run(run)
         else:
@@ -462,7 +474,7 @@ class WorkerMachine:
         limit = self._settings.max_started_attempts
         reason = job.deferred_failure
         if not reason and limit and job.attempts_started > limit:
-            reason = STALL_LIMIT_REASON
+            reason = START_LIMIT_REASON
         if reason:
             self._report_failure(run, failed_by(reason, FailureKind.UNRECOVERABLE), roll=0.0)
             return
@@ -500,7 +512,7 @@ class WorkerMachine:
         run = self._handler_ended(event.run)
         if run is None:
             return
-        run.report = success_report(run.job, event.value)
+        run.report = success_report(event.value)
         self._send_report(run)
 
     def _on_raised(self, event: JobRaised) -> None:
@@ -534,6 +546,8 @@ class WorkerMachine:
         if run is None or not run.handler_alive:
             return None
         run.handler_alive = False
+        if run.phase is Phase.GIVING_BACK:
+            return None
         if run.lost:
             self._drop_run(run)
             self._empty = False
@@ -635,9 +649,7 @@ class WorkerMachine:
                 self._fetching = False
                 self._empty = False
                 if event.maybe_applied:
-                    self._notify(
-                        WorkerProblem("a fetch got no answer; if it took a job, the stalled check returns it")
-                    )
+                    self._notify(WorkerProblem("a fetch got no answer; if it took a job, the stalled check returns it"))
             case PendingKind.LISTEN:
                 self._listen = None
                 self._empty = False
@@ -645,7 +657,7 @@ class WorkerMachine:
                 self._renewal_failed(pending, event.message)
             case PendingKind.STALLED | PendingKind.STALLED_TTL:
                 self._checking = False
-                self._stalled_at = self._at.mono
+                self._plan_check(0)
             case PendingKind.PROBE:
                 self._probing = False
                 self._probe_failed(event.message, event.roll)
@@ -669,7 +681,7 @@ class WorkerMachine:
                 self._renewal_failed(pending, message)
             case PendingKind.STALLED | PendingKind.STALLED_TTL:
                 self._checking = False
-                self._stalled_at = self._at.mono + STALLED_RETRY_MS
+                self._plan_check(STALLED_RETRY_MS)
                 self._notify(WorkerProblem(f"stalled check: {message}"))
             case PendingKind.SCHEDULE:
                 run = self._run_of(pending)
@@ -709,8 +721,10 @@ class WorkerMachine:
             self._empty = False
             self._notify(ReportRefused(run.job, message, uncertain=run.uncertain))
             return
-        if report is not None and report.kind is ReportKind.COMPLETED and (
-            not isinstance(error, ScriptError) or isinstance(error, (PendingChildren, ChildFailed))
+        if (
+            report is not None
+            and report.kind is ReportKind.COMPLETED
+            and (not isinstance(error, ScriptError) or isinstance(error, (PendingChildren, ChildFailed)))
         ):
             self._notify(WorkerProblem(message, run.job.id))
             kind = FailureKind.UNRECOVERABLE if isinstance(error, ChildFailed) else FailureKind.ERROR
@@ -719,7 +733,9 @@ class WorkerMachine:
         self._drop_run(run)
         self._empty = False
         self._notify(
-            WorkerProblem(f"the outcome of job {run.job.id} could not be stored: {message}; it will be found stalled", run.job.id)
+            WorkerProblem(
+                f"the outcome of job {run.job.id} could not be stored: {message}; it will be found stalled", run.job.id
+            )
         )
 
     def _pause_fetching(self, message: str) -> None:
@@ -766,7 +782,7 @@ class WorkerMachine:
         self._fetch_pause_until = None
         for run in list(self._runs.values()):
             self._resume_run(run)
-        self._renew(due_only=True)
+        self._renew()
 
     def _resume_run(self, run: Run) -> None:
         """Send again what this run still owes."""
@@ -789,7 +805,7 @@ class WorkerMachine:
                 self._call(ping(), Pending(PendingKind.PROBE, ping()))
             return
         if self._renew_at is not None and now >= self._renew_at and not self._renewing:
-            self._renew(due_only=True)
+            self._renew()
         if self._stalled_at is not None and now >= self._stalled_at:
             self._check_stalled()
         for run in list(self._runs.values()):
@@ -799,7 +815,7 @@ class WorkerMachine:
     def _renewal_period(self) -> Millis:
         return max(1, self._settings.renew_ms // 2)
 
-    def _renew(self, *, due_only: bool) -> None:
+    def _renew(self) -> None:
         if self._settings.skip_lock_renewal or self._renewing or not self._runs:
             return
         now = self._at.mono
@@ -808,9 +824,7 @@ class WorkerMachine:
         due = [
             run
             for run in self._runs.values()
-            if run.phase in (Phase.SCHEDULING, Phase.RUNNING)
-            and not run.lost
-            and (not due_only or now - run.renewed_at >= period)
+            if run.phase in (Phase.SCHEDULING, Phase.RUNNING) and not run.lost and now - run.renewed_at >= period
         ]
         if not due:
             return
@@ -821,9 +835,7 @@ class WorkerMachine:
             tokens=[run.token for run in due],
             lock_ms=self._settings.lock_ms,
         )
-        self._call(
-            command, Pending(PendingKind.RENEW, command, runs=tuple(run.number for run in due), sent_at=now)
-        )
+        self._call(command, Pending(PendingKind.RENEW, command, runs=tuple(run.number for run in due), sent_at=now))
 
     def _on_renewed(self, pending: Pending, lost_ids: list[str]) -> None:
         self._renewing = False
@@ -855,13 +867,16 @@ class WorkerMachine:
         self._renew_at = self._at.mono + max(1, self._renewal_period() // 10)
         self._notify(RenewalFailed(ids, message))
 
+    def _plan_check(self, wait: Millis) -> None:
+        self._stalled_at = None if self._state is WorkerState.DRAINING else self._at.mono + wait
+
     def _check_stalled(self) -> None:
         if self._checking:
-            self._stalled_at = self._at.mono + self._settings.stalled_ms
+            self._plan_check(self._settings.stalled_ms)
             self._notify(StalledCheckSkipped())
             return
         self._checking = True
-        self._stalled_at = self._at.mono + self._settings.stalled_ms
+        self._plan_check(self._settings.stalled_ms)
         command = move_stalled_jobs_to_wait(
             self._keys,
             max_stalled_count=self._settings.max_stalled_count,
@@ -922,7 +937,9 @@ class WorkerMachine:
     def _drop_undelivered(self, run: Run) -> None:
         self._drop_run(run)
         self._notify(
-            WorkerProblem(f"job {run.job.id} could not be settled before shutdown; it will be found stalled", run.job.id)
+            WorkerProblem(
+                f"job {run.job.id} could not be settled before shutdown; it will be found stalled", run.job.id
+            )
         )
 
     def _on_given_back(self, run: Run) -> None:

@@ -6,8 +6,9 @@ import math
 from datetime import timedelta
 
 import msgspec
+from msgspec import UNSET
 
-from bullmq_protocol.backoff import ExtraJitter
+from bullmq_protocol.backoff import DEFAULT_MAX_BACKOFF_DELAY_MS
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.failure import RetryPolicy
@@ -19,7 +20,8 @@ SHORT_LOCK_MS = 1_000
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker may be told. Durations are milliseconds or a `timedelta`, but for `drain_delay` (seconds, as BullMQ).
+    """What a worker may be told. Durations are milliseconds or a `timedelta`, but for `drain_delay` (seconds, as
+    BullMQ).
 
     Source: specs/05-worker-runtime.md#sec-2-1
     """
@@ -50,10 +52,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Stored in every job this worker takes, and part of the connection's name."""
     retry_policy: RetryPolicy = RetryPolicy.BULLMQ
     """Who is retried: everybody (BullMQ's way), or transient errors only."""
-    max_backoff_delay: Duration | None = 3_600_000
+    max_backoff_delay: Duration | None = DEFAULT_MAX_BACKOFF_DELAY_MS
     """Cap of a computed backoff delay; None: none."""
-    extra_jitter: ExtraJitter | None = None
-    """Jitter on top of the job's own."""
+    extra_jitter: float | None = None
+    """Jitter on top of the job's own: 0.2 (`backoff.PLUS_MINUS_20`) spreads a delay by 20 % either way."""
     cancel_on_lost_lock: bool = False
     """Cancel a handler whose lock is lost."""
     max_reconnect_attempts: int = 0
@@ -84,8 +86,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             _check_limiter(self.limiter)
         for field in ("remove_on_complete", "remove_on_fail"):
             value = getattr(self, field)
-            if value is not None and not isinstance(value, KeepJobs):
-                raise UsageError(field, value, "must be a KeepJobs(count=..., age=...) on a worker")
+            if value is not None:
+                _check_keep(field, value)
         if self.name is not None:
             check_name("name", self.name, max_length=MAX_NAME_LENGTH)
         if not isinstance(self.retry_policy, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -108,7 +110,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             max_backoff_ms=None
             if self.max_backoff_delay is None
             else _positive("max_backoff_delay", self.max_backoff_delay),
-            extra_jitter=self.extra_jitter,
+            extra_jitter=None if self.extra_jitter is None else _jitter(self.extra_jitter),
             cancel_on_lost_lock=_flag("cancel_on_lost_lock", self.cancel_on_lost_lock),
             max_reconnect_attempts=_at_least("max_reconnect_attempts", self.max_reconnect_attempts, 0),
             max_reconnect_ms=_positive("max_reconnect_delay", self.max_reconnect_delay),
@@ -136,7 +138,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     retry_policy: RetryPolicy
     max_backoff_ms: Millis | None
-    extra_jitter: ExtraJitter | None
+    extra_jitter: float | None
     cancel_on_lost_lock: bool
     max_reconnect_attempts: int
     max_reconnect_ms: Millis
@@ -185,6 +187,25 @@ def _drain_ms(value: object) -> Millis:
     if not (math.isfinite(seconds) and seconds > 0):
         raise UsageError("drain_delay", value, "must be greater than 0")
     return max(1, round(seconds * 1000))
+
+
+def _jitter(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UsageError("extra_jitter", value, "must be a number from 0 to 1")
+    return float(value)
+
+
+def _check_keep(field: str, keep: object) -> None:
+    if not isinstance(keep, KeepJobs):
+        raise UsageError(field, keep, "must be a KeepJobs(count=..., age=...) on a worker")
+    count, age = keep.count, keep.age
+    if count is not UNSET:
+        _at_least(f"{field}.count", count, -1)
+    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    if seconds is not UNSET and (
+        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf
+    ):
+        raise UsageError(f"{field}.age", age, "must be a number of seconds, at least 0, or a timedelta")
 
 
 def _check_limiter(limiter: object) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from bullmq_protocol.backoff import UnknownBackoff
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.finishing import (
-    KEEP_ALL,
     FinishOptions,
     failure_fields,
     move_job_from_active_to_wait,
@@ -18,10 +16,10 @@ from bullmq_protocol.commands.finishing import (
     move_to_finished,
     retry_job,
 )
-from bullmq_protocol.failure import Category, Fail, Failure, FailureKind, Retry, decide, stacktrace_json
+from bullmq_protocol.failure import Category, Failure, FailureKind, Retry, decide, stacktrace_json
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.options import KeepJobs, Retention, retention_map
 from bullmq_protocol.units import Millis
 from bullmq_protocol.worker.notices import JobFailed
 from bullmq_protocol.worker.options import WorkerSettings
@@ -118,7 +116,7 @@ class Report:
         )
 
 
-def success_report(job: JobRecord, value: str) -> Report:
+def success_report(value: str) -> Report:
     """Return the report of a returned value (JSON text)."""
     return Report(ReportKind.COMPLETED, value=value)
 
@@ -139,32 +137,42 @@ def failure_report(
 
     Source: specs/05-worker-runtime.md#sec-9
     """
-    options = job.opts
-    reason = failure.message
-    try:
-        decision = decide(
-            job,
-            failure,
-            policy=settings.retry_policy,
-            roll=roll,
-            max_backoff_delay_ms=settings.max_backoff_ms,
-            extra_jitter=settings.extra_jitter,
-            strategy_delay_ms=strategy_delay,
-        )
-    except UnknownBackoff as error:
-        decision = Fail(exhausted=False)
-        reason = strategy_error or str(error)
-    limit = options.stack_trace_limit
-    trace = stacktrace_json(
-        job.stacktrace_text, failure.stack, None if isinstance(limit, UnsetType) else limit
+    decision = decide(
+        job,
+        failure,
+        policy=settings.retry_policy,
+        roll=roll,
+        max_backoff_delay_ms=settings.max_backoff_ms,
+        extra_jitter=settings.extra_jitter,
+        strategy_delay_ms=strategy_delay,
     )
-    fields = failure_fields(reason, trace)
-    text = "null" if reason is None else reason
+    trace = stacktrace_json(job.stacktrace_text, failure.stack, stack_trace_limit(job))
     if isinstance(decision, Retry):
-        kind = ReportKind.DELAY if decision.delay else ReportKind.RETRY
-        return Report(kind, value=text, fields=fields, delay=decision.delay)
-    permanent = failure.kind is FailureKind.UNRECOVERABLE or failure.category is Category.PERMANENT
-    return Report(ReportKind.FAILED, value=text, fields=fields, exhausted=decision.exhausted, permanent=permanent)
+        kind = ReportKind.DELAY if decision.delay_ms else ReportKind.RETRY
+        fields = failure_fields(failure.message, trace)
+        return Report(kind, value=failure.message or "", fields=fields, delay=decision.delay_ms)
+    reason = decision.reason
+    if strategy_error is not None and not decision.exhausted and failure.kind is FailureKind.ERROR:
+        reason = strategy_error
+    return Report(
+        ReportKind.FAILED,
+        value=reason,
+        fields=failure_fields(reason, trace),
+        exhausted=decision.exhausted,
+        permanent=decision.permanent,
+    )
+
+
+def failed_by(reason: str, kind: FailureKind) -> Failure:
+    """Return a failure that no handler raised: a deferred one, or a refused report."""
+    name = "UnrecoverableError" if kind is FailureKind.UNRECOVERABLE else "Error"
+    return Failure(kind=kind, name=name, message=reason, stack=f"{name}: {reason}", category=Category.TRANSIENT)
+
+
+def stack_trace_limit(job: JobRecord) -> float | None:
+    """Return the job's option, or None."""
+    limit = job.opts.stack_trace_limit
+    return None if isinstance(limit, UnsetType) else limit
 
 
 def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, completed: bool) -> FinishOptions:
@@ -175,12 +183,11 @@ def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, comp
     options = job.opts
     own = options.remove_on_complete if completed else options.remove_on_fail
     default = settings.remove_on_complete if completed else settings.remove_on_fail
-    attempts = options.attempts
     return FinishOptions(
         token=token,
         keep_jobs=keep_jobs(own, default),
         lock_ms=settings.lock_ms,
-        attempts=0 if isinstance(attempts, UnsetType) else attempts,
+        attempts=job.attempts,
         limiter=settings.limiter,
         worker_name=settings.name,
         max_metrics_size=settings.metrics_max_data_points,
@@ -191,21 +198,16 @@ def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, comp
     )
 
 
-def keep_jobs(
-    own: bool | int | float | KeepJobs | UnsetType | None, default: KeepJobs | None
-) -> dict[str, int | float]:
+def keep_jobs(own: Retention | UnsetType | None, default: KeepJobs | None) -> dict[str, int | float]:
     """Return the retention map: the job's option wins, then the worker's; neither keeps everything.
 
     Source: specs/02-worker-path.md#sec-2-3
     """
     if own is UNSET or own is None:
-        return KEEP_ALL if default is None else default.packed()
+        return {"count": -1} if default is None else retention_map(default)
     if own is True:
         return {"count": 0}
     if own is False:
-        return KEEP_ALL
-    if isinstance(own, KeepJobs):
-        return own.packed()
-    if isinstance(own, (int, float)):
-        return {"count": own}
-    return KEEP_ALL
+        return {"count": -1}
+    kept: dict[str, int | float] = retention_map(own) if isinstance(own, KeepJobs) else {"count": own}
+    return kept

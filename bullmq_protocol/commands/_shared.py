@@ -1,4 +1,5 @@
-"""Decoders that know which call they belong to, so that an error code becomes a full message. Frozen: commands compare."""
+"""What several command modules share: decoders that know which call they belong to, so that an error code becomes a
+full message. Frozen: commands compare."""
 
 from __future__ import annotations
 
@@ -27,6 +28,20 @@ class Fetched(msgspec.Struct, frozen=True):
 NOTHING = Fetched()
 
 
+class Limiter(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's rate limit: at most `max` jobs per `duration` milliseconds, counted for the whole queue.
+
+    Source: specs/02-worker-path.md#sec-10
+    """
+
+    max: int
+    duration: Millis
+
+    def packed(self) -> dict[str, int]:
+        """Return the map that goes into the packed options."""
+        return {"max": self.max, "duration": self.duration}
+
+
 def as_fetched(reply: Reply) -> Fetched:
     """Return the four-element answer of moveToActive; nil and 0 mean "no job"."""
     if reply is None or reply == 0:
@@ -53,9 +68,7 @@ class JobCode(msgspec.Struct, frozen=True):
     def __call__(self, reply: Reply) -> int:
         code = as_int(reply)
         if code < 0:
-            raise script_error(
-                code, self.command, job_id=self.job_id, parent_key=self.parent_key, state=self.state
-            )
+            raise script_error(code, self.command, job_id=self.job_id, parent_key=self.parent_key, state=self.state)
         return code
 
 

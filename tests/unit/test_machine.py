@@ -1,0 +1,994 @@
+"""The worker machine: every rule at the top of machine.py, and every branch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.errors import (
+    DelayedError,
+    RateLimitError,
+    UnrecoverableError,
+    UsageError,
+    WaitingChildrenError,
+)
+from bullmq_protocol.failure import RetryPolicy
+from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.worker.events import CallFailed, JobReturned, Replied, Tick, Unlistened
+from bullmq_protocol.worker.machine import WorkerState
+from bullmq_protocol.worker.notices import (
+    ClosedNotice,
+    Disconnected,
+    Drained,
+    HandlerAbandoned,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    JobMoved,
+    JobStalled,
+    LockLost,
+    Reconnected,
+    ReconnectFailed,
+    RenewalFailed,
+    Renewed,
+    ReportRefused,
+    StalledCheckSkipped,
+    WorkerProblem,
+)
+from tests.support.machine_bench import NO_JOB, START, Bench, job_reply
+
+
+def packed(call: Any, at: int) -> Any:
+    return msgspec.msgpack.decode(call.command.args[at])
+
+
+def idle(**options: Any) -> Bench:
+    """A worker that has looked for work, found none, and listens."""
+    bench = Bench(**options)
+    if not bench.settings.skip_stalled_check:
+        bench.settle_stalled()
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is not None
+    return bench
+
+
+def busy(job_id: str = "1", fields: dict[str, str] | None = None, **options: Any) -> Bench:
+    """A worker of concurrency 1 (unless said) that runs one job."""
+    bench = Bench(**options)
+    if not bench.settings.skip_stalled_check:
+        bench.settle_stalled()
+    bench.reply("moveToActive", job_reply(job_id, **(fields or {})))
+    return bench
+
+
+# --- fetching
+
+
+def test_start_checks_for_stalled_jobs_and_fetches() -> None:
+    bench = Bench()
+    assert bench.sent == ["moveStalledJobsToWait", "moveToActive"]
+    assert bench.machine.start(bench.at()) == []
+
+
+def test_fetch_carries_the_options() -> None:
+    bench = Bench(name="w1", limiter=Limiter(max=3, duration=1000), lock_duration=20_000)
+    assert packed(bench.call("moveToActive"), 2) == {
+        "token": "w:0",
+        "lockDuration": 20_000,
+        "limiter": {"max": 3, "duration": 1000},
+        "name": "w1",
+    }
+
+
+def test_slots_are_filled_one_fetch_after_the_other() -> None:
+    bench = Bench(concurrency=3)
+    for number in range(3):
+        assert packed(bench.call("moveToActive"), 2)["token"] == f"w:{number}"
+        bench.reply("moveToActive", job_reply(str(number)))
+    assert not bench.has("moveToActive")
+    assert [run.job.id for run in bench.handlers.values()] == ["0", "1", "2"]
+
+
+def test_an_empty_answer_leads_to_a_listen() -> None:
+    bench = idle()
+    assert bench.listen is not None
+    assert bench.listen.command.block_ms == 5000
+    assert bench.listen.command.wire() == ("BZPOPMIN", "bull:q:marker", "5")
+    assert bench.said(Drained)
+
+
+@pytest.mark.parametrize("marker", [None, [b"bull:q:marker", b"0", b"0"]])
+def test_a_marker_or_its_absence_leads_to_a_fetch(marker: Any) -> None:
+    bench = idle()
+    bench.marker(marker)
+    assert bench.has("moveToActive")
+
+
+def test_a_delay_marker_sets_a_timer_and_listens_again() -> None:
+    bench = idle()
+    bench.marker([b"bull:q:marker", b"1", f"{START + 700}.5".encode()])
+    assert not bench.has("moveToActive")
+    assert bench.listen is not None
+    assert bench.machine.deadline() == bench.mono + 700
+    bench.tick()
+    assert bench.has("moveToActive")
+
+
+def test_the_next_due_time_of_an_answer_sets_a_timer() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", [0, 0, 0, START + 300])
+    assert bench.machine.snapshot().next_due_at == START + 300
+    bench.tick()
+    assert bench.wall == START + 300
+    assert bench.has("moveToActive")
+
+
+def test_the_earlier_of_two_due_times_counts() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", [0, 0, 0, START + 300])
+    bench.marker([b"k", b"1", str(START + 100).encode()])
+    assert bench.machine.snapshot().next_due_at == START + 100
+    bench.marker([b"k", b"1", str(START + 200).encode()])
+    assert bench.machine.snapshot().next_due_at == START + 100
+
+
+def test_a_rate_limit_suspends_fetching() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", [0, 0, 250, 0])
+    assert bench.listen is None
+    assert bench.machine.snapshot().limited_for_ms == 250
+    bench.tell(Tick())
+    assert not bench.has("moveToActive")
+    bench.tick()
+    assert bench.has("moveToActive")
+
+
+def test_a_job_that_ends_brings_the_next_with_the_same_token() -> None:
+    bench = busy()
+    bench.returned("1", '"value"')
+    call = bench.call("moveToFinished")
+    assert call.shielded
+    assert call.command.args[:6] == ("1", bench.wall, "returnvalue", '"value"', "completed", "1")
+    assert packed(call, 7)["token"] == "w:0"
+    bench.reply("moveToFinished", job_reply("2"))
+    assert bench.said(JobCompleted)[0].value == '"value"'
+    assert bench.handlers[bench.run_of("2")].token == "w:0"
+    bench.returned("2")
+    bench.reply("moveToFinished", 0)
+    assert bench.listen is not None
+
+
+def test_drained_is_said_once_per_change() -> None:
+    bench = idle()
+    bench.marker(None)
+    bench.reply("moveToActive", NO_JOB)
+    assert len(bench.said(Drained)) == 1
+
+
+def test_a_lowered_concurrency_asks_for_no_next_job() -> None:
+    bench = Bench(concurrency=2, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.reply("moveToActive", job_reply("2"))
+    bench.machine.concurrency = 1
+    bench.returned("1")
+    assert bench.call("moveToFinished").command.args[5] == "0"
+    bench.reply("moveToFinished", 0)
+    assert not bench.has("moveToActive")
+    assert bench.machine.concurrency == 1
+    with pytest.raises(UsageError, match="concurrency"):
+        bench.machine.concurrency = 0
+
+
+def test_a_refused_fetch_backs_off_and_tells() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.refuse("moveToActive", "WRONGTYPE nope")
+    assert not bench.has("moveToActive")
+    assert bench.said(WorkerProblem)[0].message == "WRONGTYPE nope"
+    assert bench.machine.deadline() == bench.mono + 100
+    bench.tell(Tick())
+    assert not bench.has("moveToActive")
+    bench.tick()
+    bench.refuse("moveToActive", "WRONGTYPE nope")
+    assert bench.machine.deadline() == bench.mono + 200
+    bench.tick()
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is not None
+
+
+def test_an_undecodable_answer_backs_off() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", [1, 2])
+    assert "expected" in bench.said(WorkerProblem)[0].message
+    bench.tick()
+    assert bench.has("moveToActive")
+
+
+def test_a_refused_listen_backs_off() -> None:
+    bench = idle(skip_stalled_check=True)
+    listen = bench.listen
+    assert listen is not None
+    bench.listen = None
+    bench.tell(CallFailed(listen.ticket, "WRONGTYPE x", lost=False, code="WRONGTYPE"))
+    assert bench.listen is None
+    bench.tick()
+    assert bench.has("moveToActive")
+
+
+# --- outcomes
+
+
+def test_a_failure_with_attempts_left_is_retried_at_once() -> None:
+    bench = busy(fields={"opts": '{"attempts":3,"lifo":true}', "stacktrace": '["old"]'})
+    bench.raised("1", RuntimeError("boom"))
+    call = bench.call("retryJob")
+    assert call.command.args[2:5] == ("RPUSH", "1", "w:0")
+    assert packed(call, 5) == ["failedReason", "boom", "stacktrace", '["old","stack"]']
+    bench.reply("retryJob", 0)
+    (failed,) = bench.said(JobFailed)
+    assert (failed.reason, failed.attempts_made, failed.retry_delay_ms) == ("boom", 1, 0)
+    assert bench.has("moveToActive")
+
+
+def test_a_failure_with_backoff_is_delayed() -> None:
+    bench = busy(fields={"opts": '{"attempts":3,"backoff":{"type":"exponential","delay":1000}}', "atm": "1"})
+    bench.raised("1", RuntimeError("boom"))
+    call = bench.call("moveToDelayed")
+    assert call.command.args[1:6] == (bench.wall, "1", "w:0", "2000", "0")
+    bench.reply("moveToDelayed", 0)
+    assert bench.said(JobFailed)[0].retry_delay_ms == 2000
+
+
+def test_the_last_attempt_fails_for_good() -> None:
+    bench = busy(fields={"opts": '{"attempts":2,"removeOnFail":5}', "atm": "1"})
+    bench.raised("1", RuntimeError("boom"))
+    call = bench.call("moveToFinished")
+    assert call.command.args[2:6] == ("failedReason", "boom", "failed", "1")
+    options = packed(call, 7)
+    assert (options["attempts"], options["keepJobs"], options["maxMetricsSize"]) == (2, {"count": 5}, "")
+    bench.reply("moveToFinished", job_reply("2"))
+    (failed,) = bench.said(JobFailed)
+    assert failed.retry_delay_ms is None and failed.exhausted and not failed.permanent
+    assert bench.run_of("2") is not None
+
+
+def test_an_unrecoverable_error_fails_at_once() -> None:
+    bench = busy(fields={"opts": '{"attempts":5}'})
+    bench.raised("1", UnrecoverableError("no"))
+    assert bench.call("moveToFinished").command.args[3] == "no"
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobFailed)[0].permanent
+
+
+def test_the_categorising_policy_fails_a_permanent_error() -> None:
+    bench = busy(fields={"opts": '{"attempts":5}'}, retry_policy=RetryPolicy.CATEGORISING)
+    bench.raised("1", ValueError("bad"))
+    assert bench.has("moveToFinished")
+
+
+def test_a_custom_backoff_takes_the_strategys_delay() -> None:
+    bench = busy(fields={"opts": '{"attempts":5,"backoff":{"type":"mine","delay":1}}'})
+    bench.raised("1", RuntimeError("x"), strategy_delay_ms=123.0)
+    assert bench.call("moveToDelayed").command.args[4] == "123"
+
+
+def test_an_unknown_backoff_fails_with_a_clear_reason() -> None:
+    bench = busy(fields={"opts": '{"attempts":5,"backoff":{"type":"mine","delay":1}}'})
+    bench.raised("1", RuntimeError("x"))
+    assert "mine" in bench.call("moveToFinished").command.args[3]
+
+
+def test_a_broken_strategy_fails_with_its_error() -> None:
+    bench = busy(fields={"opts": '{"attempts":5,"backoff":{"type":"mine","delay":1}}'})
+    bench.raised("1", RuntimeError("x"), strategy_error="strategy broke")
+    assert bench.call("moveToFinished").command.args[3] == "strategy broke"
+
+
+@pytest.mark.parametrize(("error", "how"), [(DelayedError(), "delayed"), (WaitingChildrenError(), "waiting-children")])
+def test_a_moved_job_sends_nothing(error: Exception, how: str) -> None:
+    bench = busy()
+    sent = len(bench.sent)
+    bench.raised("1", error)
+    assert bench.said(JobMoved)[0].how == how
+    assert bench.sent[sent:] == ["moveToActive"]
+
+
+def test_a_rate_limit_error_gives_the_job_back_and_waits() -> None:
+    bench = busy()
+    bench.raised("1", RateLimitError())
+    assert bench.call("moveJobFromActiveToWait").command.args == ("1", "w:0", "bull:q:1")
+    bench.reply("moveJobFromActiveToWait", 400)
+    assert bench.machine.snapshot().limited_for_ms == 400
+    bench.tick()
+    assert bench.has("moveToActive")
+
+
+def test_a_rate_limit_error_without_a_limit_fetches_at_once() -> None:
+    bench = busy()
+    bench.raised("1", RateLimitError())
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.has("moveToActive")
+
+
+def test_a_deferred_failure_is_reported_without_running() -> None:
+    bench = busy(fields={"defa": "child x failed", "opts": '{"attempts":3}'})
+    assert not bench.handlers
+    assert bench.said(JobActive)
+    assert bench.call("moveToFinished").command.args[3] == "child x failed"
+
+
+def test_a_job_started_too_often_fails() -> None:
+    bench = busy(fields={"ats": "3", "opts": '{"attempts":9}'}, max_started_attempts=2)
+    assert bench.call("moveToFinished").command.args[3] == "job started more than allowable limit"
+
+
+def test_flags_retention_and_metrics_go_along() -> None:
+    bench = busy(
+        fields={"opts": '{"fpof":true}'},
+        remove_on_complete=KeepJobs(count=7, age=60),
+        metrics_max_data_points=15,
+    )
+    bench.returned("1")
+    options = packed(bench.call("moveToFinished"), 7)
+    assert options["fpof"] is True and options["cpof"] is False
+    assert options["keepJobs"] == {"count": 7, "age": 60}
+    assert options["maxMetricsSize"] == 15
+
+
+@pytest.mark.parametrize(
+    ("option", "sent"),
+    [
+        ("true", {"count": 0}),
+        ("false", {"count": -1}),
+        ("3", {"count": 3}),
+        ('{"age":5}', {"age": 5}),
+        ("null", {"count": -1}),
+    ],
+)
+def test_the_jobs_retention_wins(option: str, sent: dict[str, int]) -> None:
+    bench = busy(fields={"opts": f'{{"removeOnComplete":{option}}}'})
+    bench.returned("1")
+    assert packed(bench.call("moveToFinished"), 7)["keepJobs"] == sent
+
+
+# --- refused reports
+
+
+@pytest.mark.parametrize("code", [-1, -2, -3, -6])
+def test_a_refused_report_is_dropped(code: int) -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.reply("moveToFinished", code)
+    (refused,) = bench.said(ReportRefused)
+    assert not refused.uncertain
+    assert bench.has("moveToActive")
+
+
+def test_pending_children_make_the_job_fail_and_retry() -> None:
+    bench = busy(fields={"opts": '{"attempts":2}'})
+    bench.returned("1")
+    bench.reply("moveToFinished", -4)
+    assert packed(bench.call("retryJob"), 5)[1] == "Job 1 has pending dependencies. moveToFinished"
+
+
+def test_a_failed_child_makes_the_job_fail_for_good() -> None:
+    bench = busy(fields={"opts": '{"attempts":2}'})
+    bench.returned("1")
+    bench.reply("moveToFinished", -9)
+    call = bench.call("moveToFinished")
+    assert call.command.args[4] == "failed"
+    assert "at least one failed child" in call.command.args[3]
+
+
+def test_a_script_failure_of_the_report_fails_the_job_once() -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.refuse("moveToFinished", "ERR user_script broke")
+    assert bench.call("moveToFinished").command.args[4] == "failed"
+    bench.refuse("moveToFinished", "ERR user_script broke")
+    assert not bench.has("moveToFinished")
+    assert "found stalled" in bench.said(WorkerProblem)[-1].message
+    assert bench.has("moveToActive")
+
+
+def test_a_transient_refusal_of_the_report_is_repeated() -> None:
+    bench = busy()
+    bench.returned("1", "5")
+    bench.refuse("moveToFinished", "OOM command not allowed")
+    assert not bench.has("moveToFinished")
+    bench.tick()
+    assert bench.call("moveToFinished").command.args[3] == "5"
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+
+
+# --- locks
+
+
+def test_locks_are_renewed_before_half_their_time() -> None:
+    bench = busy(lock_duration=1000)
+    started = bench.mono
+    bench.tick()
+    call = bench.call("extendLocks")
+    assert bench.mono - started <= 500
+    assert packed(call, 1) == ["w:0"] and packed(call, 2) == ["1"]
+    assert call.command.args[3] == 1000
+    bench.reply("extendLocks", [])
+    assert bench.said(Renewed)[0].job_ids == ("1",)
+    bench.tick()
+    assert bench.has("extendLocks")
+
+
+def test_a_young_lock_waits_for_the_next_round() -> None:
+    bench = Bench(concurrency=2, lock_duration=1000, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.advance(200)
+    bench.reply("moveToActive", job_reply("2"))
+    bench.tick()
+    assert packed(bench.call("extendLocks"), 2) == ["1"]
+    bench.reply("extendLocks", [])
+    bench.tick()
+    assert packed(bench.call("extendLocks"), 2) == ["1", "2"]
+
+
+def test_a_lost_lock_lets_the_handler_run_and_drops_the_report() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.reply("extendLocks", [b"1"])
+    assert bench.said(LockLost)[0].job.id == "1"
+    assert not bench.cancelled
+    bench.returned("1")
+    assert not bench.has("moveToFinished")
+    assert bench.said(ReportRefused)[0].reason == "the lock was lost"
+    assert bench.has("moveToActive")
+
+
+def test_a_lost_lock_cancels_when_asked_to() -> None:
+    bench = busy(lock_duration=1000, cancel_on_lost_lock=True)
+    bench.tick()
+    bench.reply("extendLocks", [b"1"])
+    assert list(bench.cancelled.values()) == ["lock lost"]
+
+
+def test_no_renewal_once_the_report_is_under_way() -> None:
+    bench = busy(lock_duration=1000)
+    bench.returned("1")
+    bench.advance(600)
+    bench.tell(Tick())
+    assert not bench.has("extendLocks")
+
+
+def test_a_renewal_answered_after_the_report_changes_nothing() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.returned("1")
+    bench.reply("extendLocks", [b"1"])
+    assert not bench.said(LockLost)
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+
+
+def test_a_renewal_answered_after_the_end_changes_nothing() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.returned("1")
+    bench.reply("moveToFinished", 0)
+    bench.reply("extendLocks", [])
+    assert not bench.said(Renewed)
+
+
+def test_heartbeat_failure_and_the_job_completes() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.refuse("extendLocks", "ERR broken")
+    assert bench.said(RenewalFailed)[0].job_ids == ("1",)
+    bench.tick()
+    bench.reply("extendLocks", [])
+    bench.returned("1")
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+
+
+def test_renewal_can_be_switched_off() -> None:
+    bench = busy(skip_lock_renewal=True, skip_stalled_check=True)
+    assert bench.machine.deadline() is None
+
+
+# --- stalled check
+
+
+def test_the_stalled_check_is_aimed_at_the_end_of_the_throttle() -> None:
+    bench = Bench()
+    bench.reply("moveStalledJobsToWait", [b"7"])
+    assert bench.said(JobStalled)[0].job_id == "7"
+    bench.reply("PTTL", 1234)
+    assert bench.machine.deadline() == bench.mono + 1235
+
+
+@pytest.mark.parametrize(("ttl", "wait"), [(-2, 1), (-1, 30_000)])
+def test_a_throttle_without_a_ttl_or_without_a_key(ttl: int, wait: int) -> None:
+    bench = Bench()
+    bench.reply("moveStalledJobsToWait", [])
+    bench.reply("PTTL", ttl)
+    assert bench.machine.deadline() == bench.mono + wait
+
+
+def test_a_check_is_skipped_while_the_previous_one_runs() -> None:
+    bench = Bench(stalled_interval=2000)
+    bench.reply("moveToActive", NO_JOB)
+    bench.tick()
+    assert bench.said(StalledCheckSkipped)
+    assert bench.sent.count("moveStalledJobsToWait") == 1
+
+
+def test_a_refused_check_is_repeated_later() -> None:
+    bench = Bench()
+    bench.refuse("moveStalledJobsToWait", "ERR x")
+    assert bench.machine.deadline() == bench.mono + 5000
+    bench.tick()
+    assert bench.has("moveStalledJobsToWait")
+
+
+def test_completion_races_the_stalled_check_and_one_wins() -> None:
+    bench = busy(lock_duration=1000)
+    bench.returned("1")
+    bench.reply("moveToFinished", -2)
+    assert bench.said(ReportRefused) and not bench.said(JobCompleted)
+    bench.reply("moveToActive", job_reply("1", stc="1"))
+    bench.returned("1")
+    bench.reply("moveToFinished", 0)
+    assert len(bench.said(JobCompleted)) == 1
+
+
+# --- schedulers
+
+
+def scheduled(repeat: dict[str, Any], **fields: str) -> Bench:
+    options = {"attempts": 2, "repeat": repeat, "jobId": "repeat:s:5", "backoff": 7, "prevMillis": 1, "kl": 3}
+    return busy("repeat:s:5", {"rjk": "s", "opts": json.dumps(options), **fields})
+
+
+def test_an_interval_scheduler_is_advanced_before_its_job_runs() -> None:
+    bench = scheduled({"every": 1000, "count": 4, "limit": 9})
+    assert not bench.handlers
+    call = bench.call("updateJobScheduler")
+    assert call.command.args[:3] == ("", "s", "{}")
+    assert call.command.args[4:] == (bench.wall, "bull:q:", "repeat:s:5")
+    options = packed(call, 3)
+    assert list(options) == ["attempts", "repeat", "jobId", "backoff", "kl", "delay", "timestamp", "repeatJobKey"]
+    assert list(options["repeat"].items()) == [
+        ("every", 1000),
+        ("count", 5),
+        ("limit", 9),
+        ("offset", None),
+        ("startDate", None),
+        ("endDate", None),
+    ]
+    assert options["backoff"] == {"type": "fixed", "delay": 7}
+    bench.reply("updateJobScheduler", b"repeat:s:6")
+    assert bench.run_of("repeat:s:5") is not None
+
+
+@pytest.mark.parametrize(
+    "repeat", [{"every": 1000, "count": 4, "limit": 4}, {"every": 1000, "count": 1, "endDate": START - 1}]
+)
+def test_an_ended_schedule_runs_its_last_job(repeat: dict[str, Any]) -> None:
+    bench = scheduled(repeat)
+    assert not bench.has("updateJobScheduler")
+    assert bench.run_of("repeat:s:5") is not None
+
+
+@pytest.mark.parametrize(
+    ("repeat", "word"),
+    [({"pattern": "* * * * *"}, "cron"), ({}, "no repeat options"), ({"limit": 3}, "neither")],
+)
+def test_what_cannot_be_scheduled_is_put_back(repeat: dict[str, Any], word: str) -> None:
+    options = {"repeat": repeat} if repeat else {}
+    bench = busy("repeat:s:5", {"rjk": "s", "opts": json.dumps(options), "ats": "3"})
+    assert word in bench.said(WorkerProblem)[0].message
+    assert bench.call("moveToDelayed").command.args[4:6] == ("8000", "1")
+    bench.reply("moveToDelayed", 0)
+    assert bench.said(JobMoved)[0].how == "delayed"
+    assert not bench.handlers
+
+
+def test_old_repeatable_jobs_are_put_back() -> None:
+    bench = busy("x", {"opts": '{"repeat":{"every":5}}', "ats": "20"})
+    assert "old clients" in bench.said(WorkerProblem)[0].message
+    assert bench.call("moveToDelayed").command.args[4] == "300000"
+
+
+def test_a_word_repeat_in_the_options_is_no_schedule() -> None:
+    bench = busy("x", {"opts": '{"repeat":false,"repeatJobKeyish":1}'})
+    assert bench.run_of("x") is not None
+
+
+def test_a_refused_schedule_puts_the_job_back() -> None:
+    bench = scheduled({"every": 1000})
+    bench.refuse("updateJobScheduler", "ERR broken")
+    assert bench.has("moveToDelayed")
+    bench.refuse("moveToDelayed", "ERR broken too")
+    assert "Job will become stalled" in bench.said(WorkerProblem)[-1].message
+    assert bench.machine.running_jobs == 0
+
+
+# --- loss of connection
+
+
+def test_a_lost_fetch_stops_fetching_and_probes_with_doubling_delays() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.lose("moveToActive")
+    assert bench.said(Disconnected)
+    assert "may" not in bench.said(Disconnected)[0].message
+    assert "took a job" in bench.said(WorkerProblem)[0].message
+    assert bench.machine.snapshot().state == "disconnected"
+    delays = []
+    for _ in range(4):
+        before = bench.mono
+        bench.tick()
+        delays.append(bench.mono - before)
+        bench.lose("PING", maybe_applied=False)
+    assert delays == [100, 200, 400, 800]
+    assert [notice.attempt for notice in bench.said(ReconnectFailed)] == [1, 2, 3, 4]
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    assert bench.said(Reconnected)[0].attempts == 5
+    assert bench.has("moveToActive")
+
+
+def test_the_jitter_of_the_reconnect_delay() -> None:
+    for roll, delay in ((0.0, 80), (0.999999, 120)):
+        bench = Bench(skip_stalled_check=True)
+        bench.lose("moveToActive", maybe_applied=False, roll=roll)
+        assert bench.machine.deadline() == bench.mono + delay
+        assert not bench.said(WorkerProblem)
+
+
+def test_the_reconnect_delay_has_a_maximum() -> None:
+    bench = Bench(skip_stalled_check=True, max_reconnect_delay=300)
+    bench.lose("moveToActive")
+    for _ in range(5):
+        bench.tick()
+        bench.lose("PING")
+    assert bench.machine.deadline() == bench.mono + 300
+
+
+def test_running_jobs_go_on_and_finish_after_the_reconnect() -> None:
+    bench = busy(lock_duration=30_000)
+    bench.returned("1", "9")
+    bench.lose("moveToFinished")
+    bench.advance(20_000)
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    call = bench.call("moveToFinished")
+    assert call.command.args[1] == bench.wall
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)[0].value == "9"
+
+
+def test_a_job_that_ends_while_disconnected_waits_for_the_connection() -> None:
+    bench = Bench(concurrency=2, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.lose("moveToActive")
+    bench.returned("1")
+    assert not bench.has("moveToFinished")
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+
+
+@pytest.mark.parametrize("code", [-1, -2, -6])
+def test_a_report_refused_after_a_lost_reply_is_uncertain(code: int) -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.lose("moveToFinished", maybe_applied=True)
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", code)
+    assert bench.said(ReportRefused)[0].uncertain
+    assert not bench.said(JobFailed)
+
+
+def test_everything_under_way_survives_a_loss() -> None:
+    bench = scheduled({"every": 1000})
+    bench.lose("updateJobScheduler")
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.lose("updateJobScheduler")
+    bench.tick()
+    bench.refuse("PING", "LOADING still")
+    bench.reply("updateJobScheduler", None)
+    assert bench.run_of("repeat:s:5") is not None
+
+
+def test_a_lost_renewal_is_repeated_after_the_reconnect() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.lose("extendLocks")
+    assert bench.said(RenewalFailed)
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    assert bench.has("extendLocks")
+
+
+def test_a_lost_check_and_a_lost_listen() -> None:
+    bench = Bench()
+    bench.lose("moveStalledJobsToWait")
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is None
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.tell(Tick())
+    assert bench.has("moveStalledJobsToWait")
+    bench.reply("moveToActive", NO_JOB)
+    bench.lose_listen()
+    assert len(bench.said(Disconnected)) == 2
+    bench.lose("moveStalledJobsToWait")
+    assert len(bench.said(Disconnected)) == 2
+
+
+def test_giving_up_after_the_maximum_of_attempts() -> None:
+    bench = busy(max_reconnect_attempts=2)
+    bench.tick()
+    bench.lose("extendLocks")
+    for _ in range(2):
+        bench.tick()
+        bench.lose("PING", maybe_applied=False)
+    assert bench.stopped is not None
+    assert "gave up after 2 attempts" in (bench.stopped.error or "")
+    assert list(bench.cancelled.values()) == ["worker closed"]
+    assert bench.said(HandlerAbandoned)
+
+
+# --- pause, resume, close
+
+
+def test_pause_and_resume() -> None:
+    bench = idle()
+    bench.pause()
+    assert bench.unlistened
+    bench.pause()
+    bench.end_listen()
+    assert bench.machine.snapshot().state == "paused"
+    bench.resume()
+    bench.resume()
+    assert bench.has("moveToActive")
+
+
+def test_a_job_that_ends_while_paused_asks_for_no_next() -> None:
+    bench = busy()
+    bench.pause()
+    bench.returned("1")
+    assert bench.call("moveToFinished").command.args[5] == "0"
+    bench.reply("moveToFinished", 0)
+    assert not bench.has("moveToActive") and bench.listen is None
+    bench.resume()
+    assert bench.has("moveToActive")
+
+
+def test_a_marker_taken_while_pausing_is_put_back() -> None:
+    bench = idle()
+    bench.pause()
+    bench.marker([b"k", b"0", b"0"])
+    assert bench.call("ZADD").command.wire() == ("ZADD", "bull:q:marker", 0, "0")
+    bench.refuse("ZADD", "ERR no")
+    assert "marker" in bench.said(WorkerProblem)[0].message
+
+
+def test_close_while_idle_stops_at_once() -> None:
+    bench = idle()
+    bench.close()
+    assert bench.unlistened and bench.stopped is None
+    bench.end_listen()
+    assert bench.stopped is not None and bench.stopped.error is None
+    assert bench.said(ClosedNotice)
+    bench.tell(Tick())
+    bench.tell(Replied(999, None))
+    assert bench.machine.snapshot().state == "stopped"
+
+
+def test_a_late_reply_to_an_ended_listen_is_taken() -> None:
+    bench = idle()
+    bench.close()
+    bench.marker(None)
+    assert bench.stopped is not None
+
+
+def test_a_lost_connection_while_closing_idle_stops() -> None:
+    bench = idle()
+    bench.close()
+    bench.lose_listen()
+    assert bench.stopped is not None
+
+
+def test_close_waits_for_running_jobs() -> None:
+    bench = busy()
+    bench.close()
+    assert bench.machine.snapshot().state == "shutting down"
+    bench.returned("1")
+    assert bench.call("moveToFinished").command.args[5] == "0"
+    bench.reply("moveToFinished", 0)
+    assert bench.stopped is not None
+
+
+def test_a_fetch_under_way_is_still_run_while_draining() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.close()
+    bench.reply("moveToActive", job_reply("1"))
+    assert bench.stopped is None
+    bench.returned("1")
+    bench.reply("moveToFinished", 0)
+    assert bench.stopped is not None
+
+
+def test_jobs_are_given_back_after_the_shutdown_timeout() -> None:
+    bench = busy(shutdown_timeout=2000, lock_duration=60_000)
+    bench.close()
+    before = bench.mono
+    bench.tick()
+    assert bench.mono == before + 2000
+    assert list(bench.cancelled.values()) == ["worker closed"]
+    assert bench.call("moveJobFromActiveToWait").command.args[1] == "w:0"
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.said(JobMoved)[0].how == "given-back"
+    assert bench.stopped is not None
+
+
+def test_a_forced_close_gives_back_at_once_and_announces_priorities() -> None:
+    bench = busy(fields={"priority": "3"})
+    bench.close(force=True)
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.stopped is None
+    bench.reply("ZADD", 0)
+    assert bench.stopped is not None
+
+
+def test_a_second_forced_close_overrides_a_graceful_one() -> None:
+    bench = busy()
+    bench.close()
+    bench.close(force=True)
+    bench.close(force=True)
+    assert len(bench.said(HandlerAbandoned)) == 1
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.stopped is not None
+
+
+def test_no_shutdown_time_gives_back_at_once() -> None:
+    bench = busy(shutdown_timeout=0)
+    bench.close()
+    assert bench.has("moveJobFromActiveToWait")
+
+
+def test_a_result_after_giving_back_is_ignored() -> None:
+    bench = busy()
+    run = bench.run_of("1")
+    bench.close(force=True)
+    bench.tell(JobReturned(run, "1"))
+    assert not bench.has("moveToFinished")
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.stopped is not None
+
+
+def test_a_late_result_of_an_abandoned_handler_is_ignored() -> None:
+    bench = Bench(concurrency=2, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.reply("moveToActive", job_reply("2"))
+    run = bench.run_of("1")
+    bench.close(force=True)
+    bench.reply("moveJobFromActiveToWait", 0)
+    bench.tell(JobReturned(run, "1"))
+    assert not bench.has("moveToFinished")
+
+
+def test_a_refused_give_back_is_told() -> None:
+    bench = busy()
+    bench.close(force=True)
+    bench.reply("moveJobFromActiveToWait", -2)
+    assert "could not give job 1 back" in bench.said(WorkerProblem)[0].message
+    assert bench.stopped is not None
+
+
+def test_a_lost_give_back_is_repeated_or_dropped() -> None:
+    bench = busy()
+    bench.close(force=True)
+    bench.lose("moveJobFromActiveToWait")
+    assert bench.stopped is not None
+    assert "could not be settled" in bench.said(WorkerProblem)[0].message
+
+
+def test_a_report_under_way_is_awaited_by_a_forced_close() -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.close(force=True)
+    assert not bench.has("moveJobFromActiveToWait")
+    bench.reply("moveToFinished", 0)
+    assert bench.stopped is not None
+
+
+def test_an_undelivered_report_is_dropped_at_the_end() -> None:
+    bench = busy(shutdown_timeout=3000)
+    bench.returned("1")
+    bench.lose("moveToFinished")
+    bench.close()
+    for _ in range(20):
+        if bench.stopped is not None:
+            break
+        bench.tick()
+        if bench.has("PING"):
+            bench.lose("PING")
+    assert bench.stopped is not None
+    assert "could not be settled" in bench.said(WorkerProblem)[-1].message
+
+
+def test_a_report_is_delivered_after_a_reconnect_while_closing() -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.lose("moveToFinished")
+    bench.close()
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted) and bench.stopped is not None
+
+
+def test_a_lost_job_is_not_given_back() -> None:
+    bench = busy(lock_duration=1000)
+    bench.tick()
+    bench.reply("extendLocks", [b"1"])
+    bench.close(force=True)
+    assert not bench.has("moveJobFromActiveToWait")
+    assert list(bench.cancelled.values()) == ["worker closed"]
+    assert bench.stopped is not None
+
+
+def test_a_schedule_under_way_at_a_forced_close_is_given_back_after_its_answer() -> None:
+    bench = scheduled({"every": 1000})
+    bench.close(force=True)
+    bench.reply("updateJobScheduler", None)
+    assert not bench.handlers
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.stopped is not None
+
+
+def test_a_close_before_the_start_of_work_and_unknown_tickets() -> None:
+    bench = Bench()
+    bench.tell(Replied(777, None))
+    bench.tell(CallFailed(778, "x", lost=True))
+    bench.tell(Unlistened(779))
+    bench.tell(JobReturned(780, "1"))
+    bench.close()
+    bench.reply("moveToActive", NO_JOB)
+    bench.reply("moveStalledJobsToWait", [])
+    assert bench.stopped is not None
+    assert bench.machine.state is WorkerState.STOPPED
+
+
+def test_a_check_under_way_at_close_plans_no_other() -> None:
+    bench = busy()
+    bench.tick()
+    assert bench.has("extendLocks")
+    bench.reply("extendLocks", [])
+    bench.tick()
+    bench.reply("extendLocks", [])
+    bench = Bench()
+    bench.reply("moveToActive", job_reply("1"))
+    bench.reply("moveStalledJobsToWait", [])
+    bench.close()
+    bench.reply("PTTL", 5)
+    assert bench.machine.deadline() == bench.mono + 7500
+
+
+def test_a_wall_clock_jump_changes_no_timer() -> None:
+    bench = busy(lock_duration=1000)
+    deadline = bench.machine.deadline()
+    bench.wall += 3_600_000
+    bench.tell(Tick())
+    assert bench.machine.deadline() == deadline
+    bench.wall -= 7_200_000
+    bench.tell(Tick())
+    assert bench.machine.deadline() == deadline
+    assert not bench.said(LockLost)
