@@ -1,0 +1,213 @@
+"""Hypothesis strategies for the values of the protocol. Needs the extra `testing`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, json_text
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.job import JobRecord, NewJob
+from bullmq_protocol.options import (
+    MAX_PRIORITY,
+    Backoff,
+    Deduplication,
+    JobOptions,
+    KeepJobs,
+    ParentRef,
+    Telemetry,
+    check_job_id,
+    stored,
+)
+from bullmq_protocol.reply import Reply
+
+Strategy: TypeAlias = st.SearchStrategy[Any]
+
+
+def texts(*, surrogates: bool = False, min_size: int = 0, max_size: int = 20) -> st.SearchStrategy[str]:
+    """Give text: NUL, controls, emoji and text of many scripts; lone surrogates only if asked for."""
+    characters = st.characters() if surrogates else st.characters(exclude_categories=["Cs"])
+    return st.text(characters, min_size=min_size, max_size=max_size)
+
+
+def safe_integers(least: int = -MAX_SAFE_INTEGER, most: int = MAX_SAFE_INTEGER) -> st.SearchStrategy[int]:
+    """Give integers that JavaScript holds exactly."""
+    return st.integers(least, most)
+
+
+def json_values(*, surrogates: bool = True, max_leaves: int = 20) -> Strategy:
+    """Give values that `json_text` takes and `parse_json` gives back equal."""
+    key = st.one_of(texts(surrogates=surrogates), st.integers(0, 2**33).map(str))
+    leaf = st.one_of(
+        st.none(),
+        st.booleans(),
+        safe_integers(),
+        st.floats(allow_nan=False, allow_infinity=False).filter(_reads_back),
+        texts(surrogates=surrogates).map(joined),
+    )
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(key.map(joined), inner, max_size=5)),
+        max_leaves=max_leaves,
+    )
+
+
+def _reads_back(number: float) -> bool:
+    # JavaScript writes these as integers of shortened digits, which Python reads as another integer.
+    return not MAX_SAFE_INTEGER < abs(number) < 1e21
+
+
+def joined(text: str) -> str:
+    """Join surrogates that stand side by side into the character that they are to JavaScript."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def job_ids() -> st.SearchStrategy[str]:
+    """Give ids that a caller may choose."""
+    plain = texts(min_size=1).filter(lambda text: ":" not in text)
+    three_parts = st.tuples(plain, plain, plain).map(":".join)
+    return st.one_of(plain, three_parts).filter(_is_job_id)
+
+
+def _is_job_id(text: str) -> bool:
+    try:
+        check_job_id("job_id", text)
+    except UsageError:
+        return False
+    return True
+
+
+def durations(least: int = 0) -> Strategy:
+    """Give durations as callers write them: milliseconds or a `timedelta`."""
+    ms = st.integers(least, 10**10)
+    return st.one_of(ms, ms.map(lambda value: timedelta(milliseconds=value)))
+
+
+def backoffs() -> Strategy:
+    """Give backoffs: built in ones, custom types, numbers."""
+    jitter = st.one_of(st.just(UNSET), st.floats(0, 1))
+    custom = texts(min_size=1).filter(lambda text: text not in ("fixed", "exponential"))
+    return st.one_of(
+        durations(1),
+        st.builds(Backoff, st.sampled_from(["fixed", "exponential"]), durations(1), jitter),
+        st.builds(Backoff, custom, st.one_of(st.just(UNSET), durations(1)), jitter),
+    )
+
+
+def retentions() -> Strategy:
+    """Give retentions: flags, counts, `KeepJobs`."""
+    count = st.integers(-1, 10**6)
+    age = st.one_of(st.integers(0, 10**6), st.floats(0, 10**6), st.timedeltas(timedelta(0), timedelta(days=30)))
+    absent = st.just(UNSET)
+    return st.one_of(st.booleans(), count, st.builds(KeepJobs, st.one_of(absent, count), st.one_of(absent, age)))
+
+
+def parents() -> st.SearchStrategy[ParentRef]:
+    """Give references to a parent in the queue `parents`."""
+    return job_ids().map(lambda job_id: ParentRef(job_id, "bull:parents"))
+
+
+def deduplications() -> st.SearchStrategy[Deduplication]:
+    """Give deduplication options of all modes."""
+    flag = st.one_of(st.just(UNSET), st.booleans())
+    ttl = st.one_of(st.just(UNSET), durations(1))
+    return st.builds(Deduplication, texts(min_size=1), ttl, flag, flag)
+
+
+@st.composite
+def job_options(draw: st.DrawFn, *, job_id: bool = True, parent: bool = True) -> JobOptions:
+    """Give options that `validate` accepts; without an id of the caller's, or without a parent, if asked."""
+    flags = (
+        "fail_parent_on_failure",
+        "continue_parent_on_failure",
+        "ignore_dependency_on_failure",
+        "remove_dependency_on_failure",
+    )
+    optional: dict[str, Strategy] = {
+        "attempts": st.integers(1, 100),
+        "backoff": backoffs(),
+        "delay": durations(),
+        "priority": st.integers(0, MAX_PRIORITY),
+        "lifo": st.booleans(),
+        "timestamp": st.integers(1, 2**41),
+        "remove_on_complete": retentions(),
+        "remove_on_fail": retentions(),
+        "keep_logs": st.integers(0, 1000),
+        "stack_trace_limit": st.integers(0, 100),
+        "size_limit": st.integers(10**6, MAX_SAFE_INTEGER),
+        "deduplication": deduplications(),
+        "telemetry": st.builds(Telemetry, st.one_of(st.just(UNSET), texts()), st.one_of(st.just(UNSET), st.booleans())),
+        draw(st.sampled_from(flags)): st.booleans(),
+    }
+    if job_id:
+        optional["job_id"] = job_ids()
+    if parent:
+        optional["parent"] = parents()
+    found: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=optional))
+    return JobOptions(**found)
+
+
+def new_jobs() -> st.SearchStrategy[NewJob]:
+    """Give jobs that `prepare` accepts."""
+    return st.builds(NewJob, texts(min_size=1), st.one_of(st.just(UNSET), json_values()), job_options())
+
+
+@st.composite
+def job_records(draw: st.DrawFn) -> JobRecord:
+    """Give jobs as read from a hash, with fields of other clients among them."""
+    moment = st.integers(0, 2**41).map(str)
+    count = st.integers(0, 1000).map(str)
+    name = texts(min_size=1)
+    optional: dict[str, st.SearchStrategy[str]] = {
+        "rjk": name,
+        "deid": name,
+        "nrjid": name,
+        "progress": json_values().map(json_text),
+        "processedOn": moment,
+        "pb": name,
+        "ats": count,
+        "atm": count,
+        "stc": count,
+        "defa": name,
+        "failedReason": texts(),
+        "stacktrace": st.lists(texts()).map(json_text),
+        "returnvalue": json_values().map(json_text),
+        "finishedOn": moment,
+        "tm": name,
+        "attemptsMade": count,
+        "x-other": texts(),
+    }
+    fields = draw(
+        st.fixed_dictionaries(
+            {
+                "name": name,
+                "data": json_values().map(json_text),
+                "opts": job_options().map(stored).map(json_text),
+                "timestamp": moment,
+                "delay": moment,
+                "priority": st.integers(0, MAX_PRIORITY).map(str),
+            },
+            optional=optional,
+        )
+    )
+    raw = {field: text.encode() for field, text in fields.items()}
+    return JobRecord.from_fields(draw(job_ids()), raw)
+
+
+def replies(*, max_leaves: int = 12) -> st.SearchStrategy[Reply]:
+    """Give raw replies of any shape, RESP2 and RESP3: what a decoder must answer with a value or a `BullMQError`."""
+    text = st.one_of(st.binary(max_size=12), texts(max_size=12), st.integers().map(lambda number: b"%d" % number))
+    leaf: Strategy = st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), text
+    )
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=6),
+            st.dictionaries(st.one_of(st.binary(max_size=8), texts(max_size=8)), inner, max_size=4),
+        ),
+        max_leaves=max_leaves,
+    )
