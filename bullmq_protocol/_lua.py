@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="e179a76530e7ea96be3e03a0bfef78d0fae52877",
+    sha1="221642527e38fb7249fc8bf0e00c352a033f969c",
     keys=6,
     source="""\
 local call = redis.call
@@ -35,10 +35,10 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -150,7 +150,7 @@ end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
@@ -208,6 +208,9 @@ local function admit(sequence, options, completed, delayed, events, cap)
   if id == '' then
     id = sequence
     job = base .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
@@ -228,8 +231,8 @@ local function finish_add(id, job)
   return id .. ''
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -244,7 +247,7 @@ local function delay_slot(delayed, now, delay)
     due = now + delay
   end
   local first, last = due * 4096, (due + 1) * 4096 - 1
-  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
   if not taken then
     return first, due
   end
@@ -277,7 +280,7 @@ return finish_add(id, job)
 
 ADD_LOG = Script(
     name="addLog",
-    sha1="46b6dc09304896ab86dc93e3bd277fad078d81b5",
+    sha1="984b3f2f4b751a5fac8671bd0af57dd0df6a0b9c",
     keys=2,
     source="""\
 local call = redis.call
@@ -289,14 +292,14 @@ if ARGV[3] == '' then
   return rows
 end
 local keep = tonumber(ARGV[3])
-call('LTRIM', KEYS[2], -keep, -1)
+call('LTRIM', KEYS[2], -keep, '-1')
 return math.min(keep, rows)
 """,
 )
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="45bc78cea2b9af56f15573f5fb6f9508e5d152cf",
+    sha1="fe68be1f4041f902952b4e3092c56d047a506083",
     keys=6,
     source="""\
 local call = redis.call
@@ -324,10 +327,10 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -439,7 +442,7 @@ end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
@@ -497,6 +500,9 @@ local function admit(sequence, options, completed, delayed, events, cap)
   if id == '' then
     id = sequence
     job = base .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
@@ -517,8 +523,8 @@ local function finish_add(id, job)
   return id .. ''
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -545,7 +551,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="404b1385d09350f9111835d8c2d4a7bbe61f071f",
+    sha1="674843dd057e0599ad4d1e249cea62f36046ac55",
     keys=9,
     source="""\
 local call = redis.call
@@ -573,10 +579,10 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -688,7 +694,7 @@ end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
@@ -746,6 +752,9 @@ local function admit(sequence, options, completed, delayed, events, cap)
   if id == '' then
     id = sequence
     job = base .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
@@ -766,8 +775,8 @@ local function finish_add(id, job)
   return id .. ''
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
@@ -791,7 +800,7 @@ return finish_add(id, job)
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="5c27db44a49d238e836e945ad9593b1a5bbbea17",
+    sha1="a248c056a0072f270427ce6a5f7c913b268b420e",
     keys=9,
     source="""\
 local call = redis.call
@@ -819,10 +828,10 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -934,7 +943,7 @@ end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
@@ -992,6 +1001,9 @@ local function admit(sequence, options, completed, delayed, events, cap)
   if id == '' then
     id = sequence
     job = base .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
@@ -1012,8 +1024,8 @@ local function finish_add(id, job)
   return id .. ''
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local options = cmsgpack.unpack(ARGV[3])
@@ -1088,13 +1100,13 @@ return lost
 
 GET_COUNTS = Script(
     name="getCounts",
-    sha1="6685708ab8905d99a4c02088391addc4175c69be",
+    sha1="84bd131f3bf9a1d75a06744876f6e1e87c6d0f95",
     keys=1,
     source="""\
 local call = redis.call
 local function count_list(key)
   local length = call('LLEN', key)
-  local tail = call('LINDEX', key, -1)
+  local tail = call('LINDEX', key, '-1')
   if not tail or string.sub(tail, 1, 2) ~= '0:' then
     return length
   end
@@ -1156,7 +1168,7 @@ return limited_for(KEYS[1], tonumber(maximum))
 
 GET_STATE = Script(
     name="getState",
-    sha1="320e94008c667910dd154771ada204b4fa300e6b",
+    sha1="7ed7457739ede473349111f6e0d21932ebd11cbb",
     keys=8,
     source="""\
 local call = redis.call
@@ -1198,7 +1210,7 @@ local function find_state(id, in_list)
   return state
 end
 return find_state(ARGV[1], function(list, id)
-  for _, other in ipairs(call('LRANGE', list, 0, -1)) do
+  for _, other in ipairs(call('LRANGE', list, '0', '-1')) do
     if other == id then
       return true
     end
@@ -1293,7 +1305,7 @@ return nil
 
 MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
     name="moveJobFromActiveToWait",
-    sha1="c7cc92f9c5e805d04d45f5707141941ab265bf15",
+    sha1="b4a7e6eecbf2568d58008a0e1a209a5f6e03c44c",
     keys=9,
     source="""\
 local call = redis.call
@@ -1301,8 +1313,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -1329,7 +1341,7 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
 local function priority_of(job)
@@ -1359,7 +1371,7 @@ local refusal = surrender_lock(job, KEYS[3], ARGV[2], id)
 if refusal then
   return refusal
 end
-if call('LREM', active, 1, id) > 0 then
+if call('LREM', active, '1', id) > 0 then
   local target, held = queue_gate(meta, active, KEYS[2], KEYS[4])
   local priority = priority_of(job)
   if priority > 0 then
@@ -1381,7 +1393,7 @@ return 0
 
 MOVE_STALLED_JOBS_TO_WAIT = Script(
     name="moveStalledJobsToWait",
-    sha1="ea0df6eeda1d055ec1c239dd5620bf7874783a66",
+    sha1="c38e7ec2e07a3f9cd4eb1701e67b679ff4b1a2c3",
     keys=8,
     source="""\
 local call = redis.call
@@ -1406,11 +1418,11 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -1435,10 +1447,10 @@ local function recover(id)
   if call('EXISTS', job .. ':lock') == 1 then
     return
   end
-  if call('LREM', active, 1, id) == 0 then
+  if call('LREM', active, '1', id) == 0 then
     return
   end
-  local count = call('HINCRBY', job, 'stc', 1)
+  local count = call('HINCRBY', job, 'stc', '1')
   local exempt = is_exempt(job)
   if count > tonumber(limit) then
     if exempt then
@@ -1465,12 +1477,12 @@ if suspects[1] then
 end
 for _, id in ipairs(suspects) do
   if string.sub(id, 1, 2) == '0:' then
-    call('LREM', active, 1, id)
+    call('LREM', active, '1', id)
   else
     recover(id)
   end
 end
-local running = call('LRANGE', active, 0, -1)
+local running = call('LRANGE', active, '0', '-1')
 for from = 1, #running, 7000 do
   call('SADD', stalled, unpack(running, from, math.min(from + 6999, #running)))
 end
@@ -1480,7 +1492,7 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="c96c451ff77023d3bfe48e0c84a13ae599121a93",
+    sha1="61789b264ee191b05e60ee0d2c8207f8222a0e0f",
     keys=11,
     source="""\
 local call = redis.call
@@ -1502,14 +1514,14 @@ local function queue_gate(meta, active, wait, paused)
   return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
@@ -1520,7 +1532,7 @@ local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
     return
   end
@@ -1535,7 +1547,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
       place_by_priority(prioritized, counter, priority, id)
     end
     emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', 0)
+    call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
 end
@@ -1593,8 +1605,8 @@ local function activate(base, id, now, maximum, duration, options, marker)
   else
     call('HMSET', job, 'processedOn', now)
   end
-  call('HINCRBY', job, 'ats', 1)
-  call('ZADD', marker, 0, '0')
+  call('HINCRBY', job, 'ats', '1')
+  call('ZADD', marker, '0', '0')
   return { call('HGETALL', job), id, 0, 0 }
 end
 local function fetch_next(base, now, options, marker, take)
@@ -1622,7 +1634,7 @@ end
 local function take()
   local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if id and is_old_marker(id) then
-    call('LREM', KEYS[2], 1, id)
+    call('LREM', KEYS[2], '1', id)
     id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   end
   if id then
@@ -1637,7 +1649,7 @@ return fetch_next(ARGV[1], ARGV[2], options, KEYS[11], take) or { 0, 0, 0, 0 }
 
 MOVE_TO_DELAYED = Script(
     name="moveToDelayed",
-    sha1="65c2314c8dd8e7a9670191ba6ae9912b156e5a78",
+    sha1="8eee0300f19866c18545ab3da8ad6ece230a7299",
     keys=8,
     source="""\
 local call = redis.call
@@ -1645,8 +1657,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -1661,7 +1673,7 @@ local function delay_slot(delayed, now, delay)
     due = now + delay
   end
   local first, last = due * 4096, (due + 1) * 4096 - 1
-  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
   if not taken then
     return first, due
   end
@@ -1671,7 +1683,7 @@ local function delay_slot(delayed, now, delay)
   return last, due
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -1711,12 +1723,12 @@ if refusal then
   return refusal
 end
 write_fields(job, ARGV[7])
-if call('LREM', KEYS[2], -1, id) == 0 then
+if call('LREM', KEYS[2], '-1', id) == 0 then
   return -3
 end
 local score, due = delay_slot(delayed, tonumber(ARGV[2]), tonumber(delay))
 if ARGV[6] == '0' then
-  call('HINCRBY', job, 'atm', 1)
+  call('HINCRBY', job, 'atm', '1')
 else
 end
 call('HSET', job, 'delay', delay)
@@ -1730,7 +1742,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="d4908176b7a62afea3483cdd3b914855a7d79cd2",
+    sha1="2e3b720967c6865c4ed8f4712dc3ef0b259721d1",
     keys=14,
     source="""\
 local call = redis.call
@@ -1767,8 +1779,8 @@ local function write_fields(job, packed)
   end
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -1798,10 +1810,10 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -1869,7 +1881,7 @@ local function defer_failure(queue, parent, id, child, now)
     home = base .. 'waiting-children'
   elseif call('ZSCORE', base .. 'delayed', id) then
     home = base .. 'delayed'
-    call('HSET', parent, 'delay', 0)
+    call('HSET', parent, 'delay', '0')
   end
   if home then
     call('ZREM', home, id)
@@ -1954,14 +1966,14 @@ local function keep_by_age(base, finished, now, age)
   call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
 end
 local function keep_by_count(base, finished, count)
-  forget(base, call('ZREVRANGE', finished, count, -1))
-  call('ZREMRANGEBYRANK', finished, 0, -(count + 1))
+  forget(base, call('ZREVRANGE', finished, count, '-1'))
+  call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
 end
 local function record_metric(hash, size, now)
-  local finished_before = call('HINCRBY', hash, 'count', 1) - 1
+  local finished_before = call('HINCRBY', hash, 'count', '1') - 1
   local previous = call('HGET', hash, 'prevTS')
   if not previous then
-    call('HSET', hash, 'prevTS', now, 'prevCount', 0)
+    call('HSET', hash, 'prevTS', now, 'prevCount', '0')
     return
   end
   local minutes = math.min(math.floor(now / 60000) - math.floor(previous / 60000), tonumber(size))
@@ -1978,14 +1990,14 @@ local function record_metric(hash, size, now)
     points[#points + 1] = 0
   end
   call('LPUSH', list, unpack(points))
-  call('LTRIM', list, 0, size - 1)
+  call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
     return
   end
@@ -2000,7 +2012,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
       place_by_priority(prioritized, counter, priority, id)
     end
     emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', 0)
+    call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
 end
@@ -2058,8 +2070,8 @@ local function activate(base, id, now, maximum, duration, options, marker)
   else
     call('HMSET', job, 'processedOn', now)
   end
-  call('HINCRBY', job, 'ats', 1)
-  call('ZADD', marker, 0, '0')
+  call('HINCRBY', job, 'ats', '1')
+  call('ZADD', marker, '0', '0')
   return { call('HGETALL', job), id, 0, 0 }
 end
 local function fetch_next(base, now, options, marker, take)
@@ -2096,7 +2108,7 @@ local function take()
   if not is_old_marker(next_id) then
     return next_id
   end
-  call('LREM', KEYS[2], 1, next_id)
+  call('LREM', KEYS[2], '1', next_id)
   if next_id ~= '0:0' then
     return nil
   end
@@ -2138,7 +2150,7 @@ if stored[2] then
   parent_queue, parent_id = link.queueKey, link.id
 end
 local has_parent = parent and parent ~= ''
-if call('LREM', active, -1, id) == 0 then
+if call('LREM', active, '-1', id) == 0 then
   return -3
 end
 trim_events(KEYS[9], events)
@@ -2160,7 +2172,7 @@ elseif parent then
   child_completed(parent, parent_queue, parent_id, job, result, now)
 else
 end
-local attempts_made = call('HINCRBY', job, 'atm', 1)
+local attempts_made = call('HINCRBY', job, 'atm', '1')
 if keep_count == 0 then
   purge(job)
   if has_parent then
@@ -2205,7 +2217,7 @@ return 0
 
 OBLITERATE = Script(
     name="obliterate",
-    sha1="300bbc34ae8baeb2e573ae5806995cd4d3a85e81",
+    sha1="9744a6550100323961cfee0d0c3010b9428613c9",
     keys=2,
     source="""\
 local call = redis.call
@@ -2248,7 +2260,7 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -2310,21 +2322,21 @@ local function remove_members(set, ids)
 end
 local function empty_set(name)
   local set = base .. name
-  local ids = call('ZRANGE', set, 0, budget - 1)
+  local ids = call('ZRANGE', set, '0', budget - 1)
   erase_all(ids)
   remove_members(set, ids)
   return spend(#ids)
 end
 local function empty_list(list, ids)
   erase_all(ids)
-  call('LTRIM', list, #ids, -1)
+  call('LTRIM', list, #ids, '-1')
   return spend(#ids)
 end
 if call('HEXISTS', KEYS[1], 'paused') == 0 then
   return -1
 end
 local active = base .. 'active'
-local running = call('LRANGE', active, 0, budget - 1)
+local running = call('LRANGE', active, '0', budget - 1)
 if running[1] and ARGV[2] == '' then
   return -2
 end
@@ -2337,7 +2349,7 @@ end
 if empty_set('delayed') then
   return 1
 end
-local schedulers = call('ZRANGE', base .. 'repeat', 0, budget - 1)
+local schedulers = call('ZRANGE', base .. 'repeat', '0', budget - 1)
 for _, scheduler in ipairs(schedulers) do
   call('DEL', base .. 'repeat:' .. scheduler)
 end
@@ -2349,7 +2361,7 @@ if empty_set('completed') then
   return 1
 end
 local paused = base .. 'paused'
-if empty_list(paused, call('LRANGE', paused, 0, budget - 1)) then
+if empty_list(paused, call('LRANGE', paused, '0', budget - 1)) then
   return 1
 end
 if empty_set('prioritized') then
@@ -2367,7 +2379,7 @@ return 0
 
 PAUSE = Script(
     name="pause",
-    sha1="a1c8c2248a4273239bcabf4efd47223f57e8930d",
+    sha1="f12fb9a7da91ccedca89f8d80ed23748aa8715a1",
     keys=7,
     source="""\
 local call = redis.call
@@ -2375,7 +2387,7 @@ local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -2391,12 +2403,12 @@ if moved then
 else
 end
 if change == 'paused' then
-  call('HSET', meta, 'paused', 1)
+  call('HSET', meta, 'paused', '1')
   call('DEL', marker)
 else
   call('HDEL', meta, 'paused')
   if moved or call('ZCARD', KEYS[4]) > 0 then
-    call('ZADD', marker, 0, '0')
+    call('ZADD', marker, '0', '0')
   else
     mark_later(marker, KEYS[6])
   end
@@ -2420,7 +2432,7 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="7969a946b71c2cf7d2185cb01f1cbccb72489a87",
+    sha1="b4df0e9978d3612dc77cc315c6756ed86615f7d7",
     keys=2,
     source="""\
 local call = redis.call
@@ -2431,8 +2443,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -2480,7 +2492,7 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -2520,7 +2532,7 @@ local function leave_state(base, id)
     end
   end
   for _, name in ipairs({ 'wait', 'paused', 'active' }) do
-    if call('LREM', base .. name, 1, id) == 1 then
+    if call('LREM', base .. name, '1', id) == 1 then
       return name
     end
   end
@@ -2533,7 +2545,7 @@ local function each_child(job, visit)
       visit(outcomes[index])
     end
   end
-  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', 0, -1)) do
+  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
     visit(child)
   end
   for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
@@ -2599,7 +2611,7 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="0552e64de963e5334976edeb953aaaac82639fb8",
+    sha1="b35251c92f1a8fea871f3c935e189bb281fcb0f2",
     keys=11,
     source="""\
 local call = redis.call
@@ -2607,8 +2619,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -2635,7 +2647,7 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
@@ -2649,7 +2661,7 @@ local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
     return
   end
@@ -2664,7 +2676,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
       place_by_priority(prioritized, counter, priority, id)
     end
     emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', 0)
+    call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
 end
@@ -2701,7 +2713,7 @@ if refusal then
   return refusal
 end
 write_fields(job, ARGV[6])
-if call('LREM', active, -1, id) == 0 then
+if call('LREM', active, '-1', id) == 0 then
   return -3
 end
 local priority = priority_of(job)
@@ -2712,7 +2724,7 @@ else
   place_by_priority(KEYS[8], KEYS[9], priority, id)
 end
 mark_ready(marker, held_now)
-call('HINCRBY', job, 'atm', 1)
+call('HINCRBY', job, 'atm', '1')
 emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
 return 0
 """,
@@ -2748,7 +2760,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="5d502671b661937c4513d9fe75aaf97d2a67be30",
+    sha1="c566479dbce3a96d969f7cdedc94c0e1234a5fca",
     keys=12,
     source="""\
 local call = redis.call
@@ -2756,8 +2768,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')
@@ -2795,7 +2807,7 @@ local function mark_ready(marker, held)
   if held then
     return
   end
-  call('ZADD', marker, 0, '0')
+  call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
@@ -2808,7 +2820,7 @@ local function delay_slot(delayed, now, delay)
     due = now + delay
   end
   local first, last = due * 4096, (due + 1) * 4096 - 1
-  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
   if not taken then
     return first, due
   end
@@ -2818,7 +2830,7 @@ local function delay_slot(delayed, now, delay)
   return last, due
 end
 local function next_due(delayed)
-  local score = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
 local function mark_later(marker, delayed)
@@ -2839,7 +2851,7 @@ end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
@@ -2909,7 +2921,7 @@ if call('EXISTS', job) == 1 then
   return nil
 end
 call('ZADD', schedulers, slot, scheduler)
-call('HINCRBY', record, 'ic', 1)
+call('HINCRBY', record, 'ic', '1')
 call('INCR', KEYS[8])
 local data = template[2] or ARGV[3]
 if data ~= '{}' then
@@ -2928,7 +2940,7 @@ return id
 
 UPDATE_PROGRESS = Script(
     name="updateProgress",
-    sha1="2889f6852abf75b8b7e683b8552d82de758fa195",
+    sha1="7ec04287871eab0d1cebf9f699cf370845843ec1",
     keys=3,
     source="""\
 local call = redis.call
@@ -2936,8 +2948,8 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local function store_default_cap(meta)
-  call('HSET', meta, 'opts.maxLenEvents', 10000)
-  return 10000
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
 end
 local function event_cap(meta)
   local stored = call('HGET', meta, 'opts.maxLenEvents')

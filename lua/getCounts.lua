@@ -5,7 +5,7 @@
 -- specs/03-transitions-admin-getters.md#sec-9-1: an old marker element at the tail is dropped, so this read may write.
 local function count_list(key)
   local length = call('LLEN', key)
-  local tail = call('LINDEX', key, -1)
+  local tail = call('LINDEX', key, '-1')
   if not tail or string.sub(tail, 1, 2) ~= '0:' then
     --@list
     return length

@@ -24,11 +24,11 @@ local function recover(id)
     --@locked
     return
   end
-  if call('LREM', active, 1, id) == 0 then
+  if call('LREM', active, '1', id) == 0 then
     --@not-active
     return
   end
-  local count = call('HINCRBY', job, 'stc', 1)
+  local count = call('HINCRBY', job, 'stc', '1')
   local exempt = is_exempt(job)
   if count > tonumber(limit) then
     if exempt then
@@ -64,13 +64,13 @@ end
 for _, id in ipairs(suspects) do
   if string.sub(id, 1, 2) == '0:' then
     --@old-marker
-    call('LREM', active, 1, id)
+    call('LREM', active, '1', id)
   else
     recover(id)
   end
 end
 
-local running = call('LRANGE', active, 0, -1)
+local running = call('LRANGE', active, '0', '-1')
 for from = 1, #running, 7000 do
   --@candidates
   call('SADD', stalled, unpack(running, from, math.min(from + 6999, #running)))

@@ -8,7 +8,7 @@ local function take()
   local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if id and is_old_marker(id) then
     --@old-marker
-    call('LREM', KEYS[2], 1, id)
+    call('LREM', KEYS[2], '1', id)
     id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   end
   if id then

@@ -19,7 +19,7 @@ if refusal then
   return refusal
 end
 write_fields(job, ARGV[7])
-if call('LREM', KEYS[2], -1, id) == 0 then
+if call('LREM', KEYS[2], '-1', id) == 0 then
   --@not-active
   return -3
 end
@@ -27,7 +27,7 @@ end
 local score, due = delay_slot(delayed, tonumber(ARGV[2]), tonumber(delay))
 if ARGV[6] == '0' then
   --@attempt
-  call('HINCRBY', job, 'atm', 1)
+  call('HINCRBY', job, 'atm', '1')
 else
   --@no-attempt
 end

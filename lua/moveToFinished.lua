@@ -30,7 +30,7 @@ local function take()
     --@from-list
     return next_id
   end
-  call('LREM', KEYS[2], 1, next_id)
+  call('LREM', KEYS[2], '1', next_id)
   if next_id ~= '0:0' then
     --@old-marker
     return nil
@@ -87,7 +87,7 @@ end
 local has_parent = parent and parent ~= ''
 
 -- steps 8 to 10: from the right end, where the oldest active jobs are
-if call('LREM', active, -1, id) == 0 then
+if call('LREM', active, '-1', id) == 0 then
   --@not-active
   return -3
 end
@@ -120,7 +120,7 @@ else
 end
 
 -- steps 12 and 13
-local attempts_made = call('HINCRBY', job, 'atm', 1)
+local attempts_made = call('HINCRBY', job, 'atm', '1')
 if keep_count == 0 then
   --@removed
   purge(job)

@@ -26,7 +26,7 @@ end
 -- Each gives whether the budget is used up.
 local function empty_set(name)
   local set = base .. name
-  local ids = call('ZRANGE', set, 0, budget - 1)
+  local ids = call('ZRANGE', set, '0', budget - 1)
   erase_all(ids)
   remove_members(set, ids)
   return spend(#ids)
@@ -34,7 +34,7 @@ end
 
 local function empty_list(list, ids)
   erase_all(ids)
-  call('LTRIM', list, #ids, -1)
+  call('LTRIM', list, #ids, '-1')
   return spend(#ids)
 end
 
@@ -44,7 +44,7 @@ if call('HEXISTS', KEYS[1], 'paused') == 0 then
   return -1
 end
 local active = base .. 'active'
-local running = call('LRANGE', active, 0, budget - 1)
+local running = call('LRANGE', active, '0', budget - 1)
 if running[1] and ARGV[2] == '' then
   --@active-jobs
   return -2
@@ -62,7 +62,7 @@ if empty_set('delayed') then
   return 1
 end
 
-local schedulers = call('ZRANGE', base .. 'repeat', 0, budget - 1)
+local schedulers = call('ZRANGE', base .. 'repeat', '0', budget - 1)
 for _, scheduler in ipairs(schedulers) do
   --@scheduler
   call('DEL', base .. 'repeat:' .. scheduler)
@@ -78,7 +78,7 @@ if empty_set('completed') then
   return 1
 end
 local paused = base .. 'paused'
-if empty_list(paused, call('LRANGE', paused, 0, budget - 1)) then
+if empty_list(paused, call('LRANGE', paused, '0', budget - 1)) then
   --@spent-paused
   return 1
 end

@@ -15,13 +15,13 @@ else
 end
 if change == 'paused' then
   --@paused
-  call('HSET', meta, 'paused', 1)
+  call('HSET', meta, 'paused', '1')
   call('DEL', marker)
 else
   call('HDEL', meta, 'paused')
   if moved or call('ZCARD', KEYS[4]) > 0 then
     --@resumed-ready
-    call('ZADD', marker, 0, '0')
+    call('ZADD', marker, '0', '0')
   else
     --@resumed-idle
     mark_later(marker, KEYS[6])

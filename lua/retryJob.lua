@@ -25,7 +25,7 @@ if refusal then
   return refusal
 end
 write_fields(job, ARGV[6])
-if call('LREM', active, -1, id) == 0 then
+if call('LREM', active, '-1', id) == 0 then
   --@not-active
   return -3
 end
@@ -40,6 +40,6 @@ else
   place_by_priority(KEYS[8], KEYS[9], priority, id)
 end
 mark_ready(marker, held_now)
-call('HINCRBY', job, 'atm', 1)
+call('HINCRBY', job, 'atm', '1')
 emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
 return 0

@@ -45,7 +45,7 @@ if call('EXISTS', job) == 1 then
 end
 
 call('ZADD', schedulers, slot, scheduler)
-call('HINCRBY', record, 'ic', 1)
+call('HINCRBY', record, 'ic', '1')
 call('INCR', KEYS[8])
 local data = template[2] or ARGV[3]
 if data ~= '{}' then

@@ -62,6 +62,10 @@ local function admit(sequence, options, completed, delayed, events, cap)
     --@generated-id
     id = sequence
     job = base .. id
+    if math.abs(id) < 100000000000000 then
+      -- both text forms are the same here (specs/01-data-model-and-adding.md#sec-2-6), and text is cheaper to pass on
+      id = id .. ''
+    end
   else
     --@custom-id
     job = base .. id

@@ -61,8 +61,8 @@ local function activate(base, id, now, maximum, duration, options, marker)
     --@unnamed-worker
     call('HMSET', job, 'processedOn', now)
   end
-  call('HINCRBY', job, 'ats', 1)
-  call('ZADD', marker, 0, '0')
+  call('HINCRBY', job, 'ats', '1')
+  call('ZADD', marker, '0', '0')
   return { call('HGETALL', job), id, 0, 0 }
 end
 

@@ -6,7 +6,7 @@
 
 -- specs/02-worker-path.md#w4: also when the queue is paused, maxed or rate limited.
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
     --@none
     return
@@ -24,7 +24,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
       place_by_priority(prioritized, counter, priority, id)
     end
     emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', 0)
+    call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
 end

@@ -16,7 +16,7 @@ local function leave_state(base, id)
     end
   end
   for _, name in ipairs({ 'wait', 'paused', 'active' }) do
-    if call('LREM', base .. name, 1, id) == 1 then
+    if call('LREM', base .. name, '1', id) == 1 then
       --@in-list
       return name
     end
@@ -34,7 +34,7 @@ local function each_child(job, visit)
       visit(outcomes[index])
     end
   end
-  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', 0, -1)) do
+  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
     --@unsuccessful-child
     visit(child)
   end

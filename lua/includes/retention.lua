@@ -20,6 +20,6 @@ local function keep_by_age(base, finished, now, age)
 end
 
 local function keep_by_count(base, finished, count)
-  forget(base, call('ZREVRANGE', finished, count, -1))
-  call('ZREMRANGEBYRANK', finished, 0, -(count + 1))
+  forget(base, call('ZREVRANGE', finished, count, '-1'))
+  call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
 end

@@ -5,7 +5,7 @@
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
     'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
-    'delay', options.delay or 0, 'priority', options.priority or 0,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
   if parent ~= nil then
