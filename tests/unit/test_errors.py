@@ -1,0 +1,63 @@
+"""The error tree and the table of script error codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bullmq_protocol import errors
+
+
+@pytest.mark.parametrize("code", sorted(errors.SCRIPT_ERRORS))
+def test_each_code_has_a_class_and_a_message(code: int) -> None:
+    error = errors.script_error(code, "cmd", job_id="7", parent_key="bull:q:P", state="active")
+    assert type(error) is errors.SCRIPT_ERRORS[code]
+    assert error.code == code
+    assert error.command == "cmd"
+    assert "cmd" in str(error) or "Cmd cmd" in str(error)
+    assert "{" not in str(error)
+
+
+def test_codes_are_minus_1_to_minus_11() -> None:
+    assert sorted(errors.SCRIPT_ERRORS, reverse=True) == list(range(-1, -12, -1))
+
+
+def test_an_unknown_code() -> None:
+    error = errors.script_error(-42, "cmd")
+    assert type(error) is errors.ScriptError
+    assert error.code == -42
+    assert str(error) == "Unknown code -42 error for undefined. cmd"
+
+
+def test_a_failed_child_is_unrecoverable() -> None:
+    assert isinstance(errors.script_error(-9, "x"), errors.UnrecoverableError)
+
+
+@pytest.mark.parametrize(
+    ("signal", "message"),
+    [
+        (errors.UnrecoverableError, "bullmq:unrecoverable"),
+        (errors.DelayedError, "bullmq:movedToDelayed"),
+        (errors.WaitingError, "bullmq:movedToWait"),
+        (errors.WaitingChildrenError, "bullmq:movedToWaitingChildren"),
+        (errors.RateLimitError, "bullmq:rateLimitExceeded"),
+    ],
+)
+def test_signals_have_bullmqs_messages(signal: type[errors.JobSignal], message: str) -> None:
+    assert str(signal()) == message
+    assert str(signal("mine")) == "mine"
+
+
+def test_a_transient_error_may_say_when() -> None:
+    assert errors.TransientError("x", retry_after_ms=5).retry_after_ms == 5
+
+
+def test_transport_errors_say_whether_the_command_may_have_run() -> None:
+    assert "may have run" in str(errors.ConnectionLost("gone", maybe_applied=True))
+    assert "may have run" not in str(errors.TransportTimeout("late", maybe_applied=False))
+    assert errors.Closed().maybe_applied is False
+
+
+def test_usage_errors_are_value_errors() -> None:
+    error = errors.UsageError("field", 5, "must be good")
+    assert isinstance(error, ValueError)
+    assert str(error) == "field: must be good (got 5)"

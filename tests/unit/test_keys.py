@@ -1,0 +1,93 @@
+"""Key layouts and the checks on names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name
+
+
+def test_plain_layout() -> None:
+    keys = QueueKeys.of("mail")
+    assert keys.base == "bull:mail:"
+    assert keys.qualified == "bull:mail"
+    assert keys.wait == "bull:mail:wait"
+    assert keys.waiting_children == "bull:mail:waiting-children"
+    assert keys.stalled_check == "bull:mail:stalled-check"
+    assert keys.metrics_completed == "bull:mail:metrics:completed"
+    assert keys.job("7") == "bull:mail:7"
+    assert keys.lock("7") == "bull:mail:7:lock"
+    assert keys.logs("7") == "bull:mail:7:logs"
+    assert keys.processed("7") == "bull:mail:7:processed"
+    assert keys.dependencies("7") == "bull:mail:7:dependencies"
+    assert keys.deduplication("d") == "bull:mail:de:d"
+    assert not keys.has_hash_tag
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "prefix", "wait"),
+    [
+        (KeyLayout.TAGGED_QUEUE, "mail", "bull", "bull:{mail}:wait"),
+        (KeyLayout.TAGGED_QUEUE, "{mail}", "bull", "bull:{mail}:wait"),
+        (KeyLayout.TAGGED_PREFIX, "mail", "bull", "{bull}:mail:wait"),
+        (KeyLayout.TAGGED_PREFIX, "mail", "{my}:app", "{my}:app:mail:wait"),
+        (KeyLayout.PLAIN, "mail", "", ":mail:wait"),
+    ],
+)
+def test_layouts(layout: KeyLayout, name: str, prefix: str, wait: str) -> None:
+    keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+    assert keys.wait == wait
+    assert keys.has_hash_tag is (layout is not KeyLayout.PLAIN)
+
+
+@pytest.mark.parametrize("prefix", ["{}", "{}x{y}", "}{", "{open"])
+def test_what_is_no_hash_tag(prefix: str) -> None:
+    assert not QueueKeys.of("q", prefix=prefix).has_hash_tag
+
+
+def test_crossslot_is_refused_early() -> None:
+    with pytest.raises(UsageError, match="CROSSSLOT") as caught:
+        QueueKeys.of("mail").require_hash_tag()
+    assert "TAGGED_PREFIX" in str(caught.value) and '"{bull}"' in str(caught.value)
+    QueueKeys.of("mail", layout=KeyLayout.TAGGED_QUEUE).require_hash_tag()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("", "must not be empty"),
+        ("a:b", "must not contain"),
+        ("x" * 256, "at most 255 characters"),
+        (None, "must be a string"),
+        (7, "must be a string"),
+        ("\ud800", "lone surrogates"),
+    ],
+)
+def test_bad_queue_names(name: Any, rule: str) -> None:
+    with pytest.raises(UsageError, match=rule) as caught:
+        QueueKeys.of(name)
+    assert caught.value.field == "queue name"
+    assert caught.value.value == name
+
+
+def test_bad_prefix() -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        QueueKeys.of("q", prefix=None)  # type: ignore[arg-type]
+
+
+def test_a_name_limit_can_be_lifted() -> None:
+    assert check_name("name", "x" * 300, max_length=None) == "x" * 300
+
+
+def test_long_values_are_shortened_in_errors() -> None:
+    with pytest.raises(UsageError) as caught:
+        QueueKeys.of("x" * 5000)
+    assert len(str(caught.value)) < 300
+
+
+def test_client_names() -> None:
+    assert QueueKeys.of("idle").client_name("wname") == "bull:aWRsZQ==:w:wname"
+    assert QueueKeys.of("q").client_name() == "bull:cQ=="

@@ -1,0 +1,99 @@
+"""Every row of the worker options: refused when wrong, warned where said."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.worker.options import WorkerOptions
+
+REFUSED: list[tuple[str, Any, str]] = [
+    ("concurrency", 0, "at least 1"),
+    ("concurrency", 1.5, "whole number"),
+    ("concurrency", True, "whole number"),
+    ("lock_duration", 0, "greater than 0"),
+    ("lock_duration", -5, "greater than 0"),
+    ("lock_duration", "30", "number of milliseconds"),
+    ("lock_renew_time", 0, "greater than 0"),
+    ("stalled_interval", 0, "greater than 0"),
+    ("stalled_interval", 1.5, "whole number"),
+    ("max_stalled_count", -1, "at least 0"),
+    ("max_started_attempts", -1, "at least 0"),
+    ("max_started_attempts", "1", "whole number"),
+    ("limiter", {"max": 1}, "Limiter"),
+    ("limiter", Limiter(max=0, duration=5), "at least 1"),
+    ("limiter", Limiter(max=1, duration=0), "at least 1"),
+    ("drain_delay", 0, "greater than 0"),
+    ("drain_delay", float("inf"), "greater than 0"),
+    ("drain_delay", "5", "number of seconds"),
+    ("drain_delay", True, "number of seconds"),
+    ("remove_on_complete", True, "KeepJobs"),
+    ("remove_on_fail", 5, "KeepJobs"),
+    ("remove_on_fail", KeepJobs(count=1.5), "whole number"),  # type: ignore[arg-type]
+    ("remove_on_complete", KeepJobs(age=-1), "number of seconds"),
+    ("remove_on_complete", KeepJobs(age=True), "number of seconds"),
+    ("metrics_max_data_points", -1, "at least 0"),
+    ("name", "", "must not be empty"),
+    ("name", "x" * 256, "at most 255"),
+    ("retry_policy", "bullmq", "RetryPolicy"),
+    ("max_backoff_delay", 0, "greater than 0"),
+    ("extra_jitter", 1.5, "from 0 to 1"),
+    ("extra_jitter", "x", "from 0 to 1"),
+    ("cancel_on_lost_lock", 1, "True or False"),
+    ("max_reconnect_attempts", -1, "at least 0"),
+    ("max_reconnect_delay", 0, "greater than 0"),
+    ("shutdown_timeout", -1, "at least 0"),
+    ("skip_stalled_check", None, "True or False"),
+    ("skip_lock_renewal", "no", "True or False"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "rule"), REFUSED)
+def test_refused(field: str, value: Any, rule: str) -> None:
+    with pytest.raises(UsageError, match=rule) as caught:
+        WorkerOptions(**{field: value}).checked()
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"lock_duration": 999}, "lock_duration"),
+        ({"lock_renew_time": 15_001}, "lock_renew_time"),
+        ({"stalled_interval": 999}, "stalled_interval"),
+    ],
+)
+def test_warned(options: dict[str, Any], word: str) -> None:
+    _, warnings = WorkerOptions(**options).checked()
+    assert [word in warning for warning in warnings] == [True]
+
+
+def test_defaults() -> None:
+    settings, warnings = WorkerOptions().checked()
+    assert warnings == ()
+    assert (settings.concurrency, settings.lock_ms, settings.renew_ms) == (1, 30_000, 15_000)
+    assert (settings.stalled_ms, settings.max_stalled_count, settings.max_started_attempts) == (30_000, 1, 0)
+    assert (settings.drain_ms, settings.max_backoff_ms, settings.extra_jitter) == (5000, 3_600_000, None)
+    assert (settings.max_reconnect_attempts, settings.max_reconnect_ms, settings.shutdown_ms) == (0, 30_000, 30_000)
+
+
+def test_durations_take_timedeltas() -> None:
+    settings, _ = WorkerOptions(
+        lock_duration=timedelta(seconds=10),
+        drain_delay=timedelta(milliseconds=250),
+        max_backoff_delay=None,
+        extra_jitter=0.2,
+        limiter=Limiter(max=1, duration=5),
+        remove_on_complete=KeepJobs(count=5, age=timedelta(hours=1)),
+        remove_on_fail=KeepJobs(age=3600),
+        name="w1",
+        max_started_attempts=4,
+        lock_renew_time=1,
+    ).checked()
+    assert (settings.lock_ms, settings.drain_ms, settings.max_backoff_ms) == (10_000, 250, None)
+    assert (settings.renew_ms, settings.max_started_attempts) == (1, 4)
