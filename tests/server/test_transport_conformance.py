@@ -1,0 +1,30 @@
+"""Every transport for asyncio and trio goes through the public conformance cases."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from bullmq_anyio.connection import Connection
+from bullmq_anyio.testing import run_case
+from bullmq_protocol.address import parse_url
+from bullmq_protocol.testing.conformance import CASES, Case
+from tests.support.cut_proxy import CutProxy
+from tests.support.servers import Server
+
+
+@pytest.fixture(scope="module")
+def network(server: Server) -> Iterator[CutProxy]:
+    with CutProxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+def native(url: str) -> Connection:
+    return Connection(msgspec.structs.replace(parse_url(url), command_timeout_ms=500))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_native(case: Case, server: Server, network: CutProxy, anyio_backend: Any) -> None:
+    await run_case(case, native, server.url, f"conformance-{uuid4().hex}", network=network)
