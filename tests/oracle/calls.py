@@ -52,6 +52,10 @@ OURS = (
 """The commands that our Lua implements."""
 
 
+COUNTED = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
+"""The states a client counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One script call."""

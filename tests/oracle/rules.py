@@ -11,11 +11,10 @@ from random import Random
 from typing import Any
 
 from tests.oracle import calls
-from tests.oracle.calls import Call, Command, T
+from tests.oracle.calls import COUNTED, Call, Command, T
 from tests.oracle.harness import Bench, Reply
 
 FLAGS = ("fpof", "cpof", "idof", "rdof")
-COUNTED = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
 LIMITS = ({"max": 1, "duration": 600_000}, {"max": 3, "duration": 900_000}, {"max": 100, "duration": 600_000})
 Rule = Callable[["World"], None]
 
