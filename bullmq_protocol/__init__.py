@@ -1,1 +1,93 @@
-"""The BullMQ protocol, without I/O: keys, jobs, options, commands, operations and the worker as a state machine."""
+"""The BullMQ protocol, without I/O: keys, jobs, options, commands, operations and the worker as a state machine.
+
+The names below are what most programs need; everything else is public in its module. `bullmq_anyio` and `bullmq_sync` run
+it all on a connection.
+"""
+
+from bullmq_protocol._version import VERSION
+from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.command import NOW, Batch, Command, Now, Operation, Repeat, Script
+from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.errors import (
+    BullMQError,
+    DelayedError,
+    PermanentError,
+    RateLimitError,
+    ScriptError,
+    ServerError,
+    TransientError,
+    TransportError,
+    UnrecoverableError,
+    UsageError,
+    WaitingChildrenError,
+    WaitingError,
+)
+from bullmq_protocol.failure import Failure, RetryPolicy
+from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
+from bullmq_protocol.keys import KeyLayout, QueueKeys
+from bullmq_protocol.options import (
+    RETRY_3_EXPONENTIAL,
+    Backoff,
+    Deduplication,
+    JobOptions,
+    KeepJobs,
+    Limits,
+    ParentRef,
+    Telemetry,
+)
+from bullmq_protocol.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
+from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
+from bullmq_protocol.worker.options import WorkerOptions
+
+__all__ = [
+    "NOW",
+    "RETRY_3_EXPONENTIAL",
+    "VERSION",
+    "AsyncTransport",
+    "Backoff",
+    "Batch",
+    "BullMQError",
+    "Clock",
+    "Command",
+    "ConnectionOptions",
+    "Deduplication",
+    "DelayedError",
+    "Failure",
+    "Instant",
+    "InterruptibleTransport",
+    "JobOptions",
+    "JobRecord",
+    "KeepJobs",
+    "KeyLayout",
+    "Limiter",
+    "Limits",
+    "Millis",
+    "NewJob",
+    "Now",
+    "Operation",
+    "ParentRef",
+    "PermanentError",
+    "PreparedJob",
+    "QueueKeys",
+    "RateLimitError",
+    "Repeat",
+    "RetryPolicy",
+    "Script",
+    "ScriptError",
+    "ServerError",
+    "Telemetry",
+    "TransientError",
+    "Transport",
+    "TransportError",
+    "UnrecoverableError",
+    "UsageError",
+    "WaitingChildrenError",
+    "WaitingError",
+    "WorkerMachine",
+    "WorkerOptions",
+    "WorkerSnapshot",
+    "WorkerState",
+    "parse_url",
+    "prepare",
+]

@@ -24,7 +24,7 @@ def add_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
             return add_delayed_job(keys, job)
         case "addPrioritizedJob":
             return add_prioritized_job(keys, job)
-        case "addParentJob":
+        case _:
             return add_parent_job(keys, job)
 
 

@@ -32,17 +32,14 @@ class Schedule(msgspec.Struct, frozen=True):
 def schedule_of(job: JobRecord) -> Schedule | None:
     """Return the schedule that a fetched job must advance, or None.
 
+    Raises `msgspec.DecodeError` when the job's options are not JSON.
+
     Source: specs/04-schedulers-flows-events.md#sec-4-5
     """
-    if "rjk" not in job.fields and b'"repeat' not in job.fields.get("opts", b""):
-        return None
     key = job.repeat_job_key
     if key and key.count(":") < MAX_ID_PARTS:
         return Schedule(key)
-    options = _stored_options(job)
-    if options.get("repeat"):
-        return Schedule(None)
-    return None
+    return Schedule(None) if job.opts.repeat else None
 
 
 def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis) -> Command[str | None] | None:

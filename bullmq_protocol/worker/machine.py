@@ -41,7 +41,6 @@ from enum import Enum
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.fetching import (
@@ -72,7 +71,6 @@ from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Noti
 from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, schedule_of
 from bullmq_protocol.worker.events import (
     CallFailed,
-    CloseRequested,
     Event,
     JobRaised,
     JobReturned,
@@ -239,7 +237,7 @@ class WorkerMachine:
                 self._on_pause()
             case ResumeRequested():
                 self._on_resume()
-            case CloseRequested():
+            case _:
                 self._on_close(event.force)
         return self._end()
 
@@ -417,7 +415,8 @@ class WorkerMachine:
                 self._on_given_back(self._run_of(pending))
             case PendingKind.PROBE:
                 self._on_probe_answered()
-            case PendingKind.MARKER:
+            case _:
+                # the marker was put back: nothing hangs on the answer
                 pass
 
     def _on_marker(self, score: float | None) -> None:
@@ -453,7 +452,7 @@ class WorkerMachine:
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
         try:
-            schedule = None if job.opts.repeat is UNSET and "rjk" not in job.fields else schedule_of(job)
+            schedule = schedule_of(job)
         except msgspec.DecodeError as error:
             self._put_back(run, f"the options of job {job.id} are not JSON: {error}")
             return
@@ -467,6 +466,9 @@ class WorkerMachine:
     def _run(self, run: Run) -> None:
         if self._given_back:
             self._give_back(run)
+            return
+        if run.lost:
+            self._drop_lost(run)
             return
         job = run.job
         run.phase = Phase.RUNNING
@@ -549,11 +551,14 @@ class WorkerMachine:
         if run.phase is Phase.GIVING_BACK:
             return None
         if run.lost:
-            self._drop_run(run)
-            self._empty = False
-            self._notify(ReportRefused(run.job, "the lock was lost", uncertain=False))
+            self._drop_lost(run)
             return None
         return run
+
+    def _drop_lost(self, run: Run) -> None:
+        self._drop_run(run)
+        self._empty = False
+        self._notify(ReportRefused(run.job, "the lock was lost", uncertain=False))
 
     def _report_failure(
         self,
@@ -576,8 +581,7 @@ class WorkerMachine:
 
     def _send_report(self, run: Run) -> None:
         report = run.report
-        if report is None:
-            return
+        assert report is not None  # whoever sends it has set it
         run.phase = Phase.REPORTING
         run.retry_at = None
         if not self._connected:
@@ -594,9 +598,8 @@ class WorkerMachine:
 
     def _on_reported(self, run: Run, value: Any) -> None:
         report = run.report
+        assert report is not None  # it was sent
         self._drop_run(run)
-        if report is None:
-            return
         job = run.job
         duration = self._at.mono - run.started_at
         match report.kind:
@@ -606,7 +609,7 @@ class WorkerMachine:
                 self._limited_until = self._at.mono + value if value > 0 else None
                 self._empty = False
                 self._notify(JobMoved(job, "rate-limited"))
-            case ReportKind.FAILED | ReportKind.RETRY | ReportKind.DELAY:
+            case _:
                 self._notify(report.notice(job, duration))
         if report.kind in (ReportKind.RETRY, ReportKind.DELAY):
             self._empty = False
@@ -662,7 +665,8 @@ class WorkerMachine:
                 self._probing = False
                 self._probe_failed(event.message, event.roll)
                 return
-            case PendingKind.MARKER:
+            case _:
+                # the marker is only a courtesy: another worker asks by itself in time
                 pass
         self._go_offline(event.message, event.roll)
 
@@ -700,18 +704,18 @@ class WorkerMachine:
             case PendingKind.GIVE_BACK:
                 run = self._run_of(pending)
                 self._drop_run(run)
-                if not isinstance(error, (JobNotFound, LockMissing, LockMismatch)) or not run.uncertain:
-                    self._notify(WorkerProblem(f"could not give job {run.job.id} back: {message}", run.job.id))
+                self._notify(WorkerProblem(f"could not give job {run.job.id} back: {message}", run.job.id))
             case PendingKind.PROBE:
                 # an answer, even an error, shows that the connection is there
                 self._on_probe_answered()
-            case PendingKind.MARKER:
+            case _:
                 self._notify(WorkerProblem(f"could not put the marker back: {message}"))
 
     def _on_report_refused(self, run: Run, error: BullMQError | None, message: str, *, transient: bool) -> None:
         report = run.report
+        assert report is not None  # it was sent
         run.sent = False
-        if transient and report is not None:
+        if transient:
             self._notify(WorkerProblem(message, run.job.id))
             run.retry_at = self._at.mono + FIRST_RECONNECT_MS * 2 ** min(run.refusals, 8)
             run.refusals += 1
@@ -721,10 +725,8 @@ class WorkerMachine:
             self._empty = False
             self._notify(ReportRefused(run.job, message, uncertain=run.uncertain))
             return
-        if (
-            report is not None
-            and report.kind is ReportKind.COMPLETED
-            and (not isinstance(error, ScriptError) or isinstance(error, (PendingChildren, ChildFailed)))
+        if report.kind is ReportKind.COMPLETED and (
+            not isinstance(error, ScriptError) or isinstance(error, (PendingChildren, ChildFailed))
         ):
             self._notify(WorkerProblem(message, run.job.id))
             kind = FailureKind.UNRECOVERABLE if isinstance(error, ChildFailed) else FailureKind.ERROR
@@ -855,10 +857,7 @@ class WorkerMachine:
     def _lose(self, run: Run) -> None:
         run.lost = True
         self._notify(LockLost(run.job))
-        if not run.handler_alive:
-            # nothing is running for it and nothing may be reported
-            self._drop_run(run)
-        elif self._settings.cancel_on_lost_lock:
+        if run.handler_alive and self._settings.cancel_on_lost_lock:
             self._out.append(CancelJob(run.number, "lock lost"))
 
     def _renewal_failed(self, pending: Pending, message: str) -> None:

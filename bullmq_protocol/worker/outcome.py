@@ -99,7 +99,7 @@ class Report:
                 return move_to_delayed(
                     keys, job.id, token=token, now=now, delay=self.delay, count_attempt=True, fields=self.fields
                 )
-            case ReportKind.RATE_LIMIT:
+            case _:
                 return move_job_from_active_to_wait(keys, job.id, token=token)
 
     def notice(self, job: JobRecord, duration: Millis) -> JobFailed:

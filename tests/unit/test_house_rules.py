@@ -95,7 +95,7 @@ def _may_import(importer: str, target: str) -> bool:
     if to_room == "":
         return to_module != "__init__" and (to_module != "flow" or room != "commands")
     if to_room == room == "commands":
-        return to_module == "_decode"
+        return to_module == "_shared"
     if to_room == room == "operations":
         return False
     return {

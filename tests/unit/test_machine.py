@@ -16,9 +16,9 @@ from bullmq_protocol.errors import (
     UsageError,
     WaitingChildrenError,
 )
-from bullmq_protocol.failure import RetryPolicy
+from bullmq_protocol.failure import RetryPolicy, failure_of
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.events import CallFailed, JobReturned, Replied, Tick, Unlistened
+from bullmq_protocol.worker.events import CallFailed, JobRaised, JobReturned, Replied, Tick, Unlistened
 from bullmq_protocol.worker.machine import WorkerState
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
@@ -992,3 +992,63 @@ def test_a_wall_clock_jump_changes_no_timer() -> None:
     bench.tell(Tick())
     assert bench.machine.deadline() == deadline
     assert not bench.said(LockLost)
+
+
+def test_options_that_are_not_json_put_the_job_back() -> None:
+    bench = busy(fields={"opts": "{broken"})
+    assert "not JSON" in bench.said(WorkerProblem)[0].message
+    bench.reply("moveToDelayed", 0)
+    assert bench.said(JobMoved)[0].how == "delayed"
+
+
+def test_a_lost_marker_call_takes_the_machine_offline() -> None:
+    bench = idle()
+    bench.pause()
+    bench.marker([b"k", b"0", b"0"])
+    bench.lose("ZADD")
+    assert bench.said(Disconnected)
+
+
+def test_a_marker_taken_while_offline_is_not_put_back() -> None:
+    bench = idle()
+    bench.tick()
+    bench.pause()
+    bench.lose("moveStalledJobsToWait")
+    bench.marker([b"k", b"0", b"0"])
+    assert not bench.has("ZADD")
+
+
+def test_a_lock_lost_while_scheduling_starts_no_handler() -> None:
+    bench = busy(
+        "repeat:s:5", {"rjk": "s", "opts": '{"repeat":{"every":1000}}'}, lock_duration=1000, cancel_on_lost_lock=True
+    )
+    bench.tick()
+    bench.reply("extendLocks", [b"repeat:s:5"])
+    assert not bench.cancelled
+    bench.reply("updateJobScheduler", None)
+    assert not bench.handlers
+    assert bench.said(ReportRefused)
+
+
+def test_an_answer_for_an_unknown_run_changes_nothing() -> None:
+    bench = busy()
+    bench.tell(JobRaised(99, failure_of(RuntimeError("x")), 0.5))
+    assert bench.machine.running_jobs == 1
+
+
+def test_a_report_under_way_is_awaited_even_when_offline() -> None:
+    bench = Bench(concurrency=2, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.returned("1")
+    bench.lose("moveToActive")
+    bench.close(force=True)
+    assert bench.stopped is None
+    bench.lose("moveToFinished")
+    assert bench.stopped is not None
+
+
+def test_a_failed_report_that_is_refused_by_a_code_is_dropped() -> None:
+    bench = busy()
+    bench.raised("1", RuntimeError("x"))
+    bench.reply("moveToFinished", -42)
+    assert "could not be stored" in bench.said(WorkerProblem)[0].message
