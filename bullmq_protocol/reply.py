@@ -73,8 +73,9 @@ def as_list(reply: Reply) -> Sequence[Reply]:
 
 def as_texts(reply: Reply) -> list[str]:
     """Return an array (or set) of strings."""
-    if isinstance(reply, (set, frozenset)):
-        return [as_text(item) for item in cast("set[Reply]", reply)]
+    raw: object = reply
+    if isinstance(raw, (set, frozenset)):
+        return [as_text(item) for item in cast("set[Reply]", raw)]
     return [as_text(item) for item in as_list(reply)]
 
 

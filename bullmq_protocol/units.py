@@ -28,8 +28,8 @@ class Instant(msgspec.Struct, frozen=True):
     mono: Millis
 
 
-def to_ms(field: str, value: Duration | float) -> Millis:
-    """Return a duration as whole milliseconds; `field` names it in the error.
+def to_ms(field: str, value: object) -> Millis:
+    """Return a `Duration` as whole milliseconds; `field` names it in the error.
 
     Raises `UsageError` for booleans, fractions of a millisecond, infinities and other types.
     """

@@ -717,7 +717,7 @@ class WorkerMachine:
         run.sent = False
         if transient:
             self._notify(WorkerProblem(message, run.job.id))
-            run.retry_at = self._at.mono + FIRST_RECONNECT_MS * 2 ** min(run.refusals, 8)
+            run.retry_at = self._at.mono + (FIRST_RECONNECT_MS << min(run.refusals, 8))
             run.refusals += 1
             return
         if isinstance(error, (JobNotFound, LockMissing, LockMismatch, WrongState)):
@@ -743,7 +743,7 @@ class WorkerMachine:
     def _pause_fetching(self, message: str) -> None:
         self._notify(WorkerProblem(message))
         self._fetch_pause_until = self._at.mono + min(
-            FIRST_RECONNECT_MS * 2 ** min(self._fetch_failures, 16), self._settings.max_reconnect_ms
+            FIRST_RECONNECT_MS << min(self._fetch_failures, 16), self._settings.max_reconnect_ms
         )
         self._fetch_failures += 1
 
@@ -759,7 +759,7 @@ class WorkerMachine:
         self._probe_at = self._at.mono + self._reconnect_delay(roll)
 
     def _reconnect_delay(self, roll: float) -> Millis:
-        base = min(FIRST_RECONNECT_MS * 2 ** min(self._attempts, 30), self._settings.max_reconnect_ms)
+        base = min(FIRST_RECONNECT_MS << min(self._attempts, 30), self._settings.max_reconnect_ms)
         return max(1, round(base * (1 - RECONNECT_JITTER + 2 * RECONNECT_JITTER * roll)))
 
     def _probe_failed(self, message: str, roll: float) -> None:

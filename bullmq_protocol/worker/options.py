@@ -201,7 +201,7 @@ def _check_keep(field: str, keep: object) -> None:
     count, age = keep.count, keep.age
     if count is not UNSET:
         _at_least(f"{field}.count", count, -1)
-    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    seconds: object = age.total_seconds() if isinstance(age, timedelta) else age
     if seconds is not UNSET and (
         isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf
     ):
