@@ -209,7 +209,7 @@ def stored_of(found: Mapping[str, Any]) -> dict[str, Any]:
     extra: Mapping[str, Any] = found.get("extra", {})
     for name in sorted((name for name in extra if _INTEGER.fullmatch(name)), key=int):
         result[name] = extra[name]
-    result["attempts"] = found.get("attempts", 0)
+    result["attempts"] = found["attempts"] if "attempts" in found else extra.get("attempts", 0)
     for field, value in found.items():
         write = _WRITERS[field]
         if write is None:
