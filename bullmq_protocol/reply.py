@@ -8,9 +8,7 @@ from typing import TypeAlias, Union, cast
 
 from bullmq_protocol.errors import UnexpectedReply
 
-Reply: TypeAlias = Union[
-    None, bool, int, float, bytes, str, Sequence["Reply"], "dict[bytes | str, Reply]"  # noqa: UP007
-]
+Reply: TypeAlias = Union[bool, int, float, bytes, str, Sequence["Reply"], "dict[bytes | str, Reply]", None]
 """What a transport hands over. Error replies are not among them: they are raised, or stand as `ServerError` in a
 batch."""
 

@@ -198,7 +198,8 @@ def _jitter(value: object) -> float:
 def _check_keep(field: str, keep: object) -> None:
     if not isinstance(keep, KeepJobs):
         raise UsageError(field, keep, "must be a KeepJobs(count=..., age=...) on a worker")
-    count, age = keep.count, keep.age
+    count = keep.count
+    age: object = keep.age
     if count is not UNSET:
         _at_least(f"{field}.count", count, -1)
     seconds: object = age.total_seconds() if isinstance(age, timedelta) else age
