@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="221642527e38fb7249fc8bf0e00c352a033f969c",
+    sha1="75a110c887fc6ac542059a6c1266a693592198dc",
     keys=6,
     source="""\
 local call = redis.call
@@ -107,7 +107,34 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
-  if not rule.replace and not (timed and rule.extend) then
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
     local claimed
     if timed then
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
@@ -117,35 +144,10 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     if claimed then
       return nil
     end
+    owner = call('GET', key)
   end
-  local owner = call('GET', key)
-  if not rule.replace then
-    if timed and rule.extend then
-      if not owner then
-        claim(id)
-        return nil
-      end
-      claim(owner)
-    end
-    report(owner, id)
-    return owner
-  end
-  if not owner then
-    claim(id)
-    return nil
-  end
-  if call('ZREM', delayed, owner) == 0 then
-    return owner
-  end
-  purge(base .. owner)
-  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-  report(id, owner)
-  if timed and not rule.extend then
-    call('SET', key, id, 'KEEPTTL')
-  else
-    claim(id)
-  end
-  return nil
+  report(owner, id)
+  return owner
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
@@ -299,7 +301,7 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="fe68be1f4041f902952b4e3092c56d047a506083",
+    sha1="a84e667ad215794a0b0e31c9627ab1572302454f",
     keys=6,
     source="""\
 local call = redis.call
@@ -399,7 +401,34 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
-  if not rule.replace and not (timed and rule.extend) then
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
     local claimed
     if timed then
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
@@ -409,35 +438,10 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     if claimed then
       return nil
     end
+    owner = call('GET', key)
   end
-  local owner = call('GET', key)
-  if not rule.replace then
-    if timed and rule.extend then
-      if not owner then
-        claim(id)
-        return nil
-      end
-      claim(owner)
-    end
-    report(owner, id)
-    return owner
-  end
-  if not owner then
-    claim(id)
-    return nil
-  end
-  if call('ZREM', delayed, owner) == 0 then
-    return owner
-  end
-  purge(base .. owner)
-  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-  report(id, owner)
-  if timed and not rule.extend then
-    call('SET', key, id, 'KEEPTTL')
-  else
-    claim(id)
-  end
-  return nil
+  report(owner, id)
+  return owner
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
@@ -551,7 +555,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="674843dd057e0599ad4d1e249cea62f36046ac55",
+    sha1="b2a78f803c70f566548d9d5fb8b72781eccafde1",
     keys=9,
     source="""\
 local call = redis.call
@@ -651,7 +655,34 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
-  if not rule.replace and not (timed and rule.extend) then
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
     local claimed
     if timed then
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
@@ -661,35 +692,10 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     if claimed then
       return nil
     end
+    owner = call('GET', key)
   end
-  local owner = call('GET', key)
-  if not rule.replace then
-    if timed and rule.extend then
-      if not owner then
-        claim(id)
-        return nil
-      end
-      claim(owner)
-    end
-    report(owner, id)
-    return owner
-  end
-  if not owner then
-    claim(id)
-    return nil
-  end
-  if call('ZREM', delayed, owner) == 0 then
-    return owner
-  end
-  purge(base .. owner)
-  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-  report(id, owner)
-  if timed and not rule.extend then
-    call('SET', key, id, 'KEEPTTL')
-  else
-    claim(id)
-  end
-  return nil
+  report(owner, id)
+  return owner
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {
@@ -800,7 +806,7 @@ return finish_add(id, job)
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="a248c056a0072f270427ce6a5f7c913b268b420e",
+    sha1="91942a47eb3c6fe4c1737efb889a54faedb875bf",
     keys=9,
     source="""\
 local call = redis.call
@@ -900,7 +906,34 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
-  if not rule.replace and not (timed and rule.extend) then
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
     local claimed
     if timed then
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
@@ -910,35 +943,10 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     if claimed then
       return nil
     end
+    owner = call('GET', key)
   end
-  local owner = call('GET', key)
-  if not rule.replace then
-    if timed and rule.extend then
-      if not owner then
-        claim(id)
-        return nil
-      end
-      claim(owner)
-    end
-    report(owner, id)
-    return owner
-  end
-  if not owner then
-    claim(id)
-    return nil
-  end
-  if call('ZREM', delayed, owner) == 0 then
-    return owner
-  end
-  purge(base .. owner)
-  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-  report(id, owner)
-  if timed and not rule.extend then
-    call('SET', key, id, 'KEEPTTL')
-  else
-    claim(id)
-  end
-  return nil
+  report(owner, id)
+  return owner
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
   local fields = {

@@ -13,7 +13,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   local ttl = rule.ttl
   local timed = ttl and ttl > 0
 
-  -- takes the key for an id, with the time to live if there is one
+  -- makes an id the owner, for the time to live if there is one
   local function claim(owner)
     if timed then
       --@timed
@@ -30,7 +30,41 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       other_id)
   end
 
-  if not rule.replace and not (timed and rule.extend) then
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      --@replace-free
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      --@replace-not-delayed
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      --@replace-keep-ttl
+      call('SET', key, id, 'KEEPTTL')
+    else
+      --@replace-reset-ttl
+      claim(id)
+    end
+    return nil
+  end
+
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      --@extend-free
+      claim(id)
+      return nil
+    end
+    --@extend-owned
+    claim(owner)
+  else
     local claimed
     if timed then
       --@throttle
@@ -43,42 +77,9 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       --@claimed
       return nil
     end
+    owner = call('GET', key)
   end
-
-  local owner = call('GET', key)
-  if not rule.replace then
-    if timed and rule.extend then
-      if not owner then
-        --@extend-free
-        claim(id)
-        return nil
-      end
-      --@extend-owned
-      claim(owner)
-    end
-    --@kept
-    report(owner, id)
-    return owner
-  end
-
-  if not owner then
-    --@replace-free
-    claim(id)
-    return nil
-  end
-  if call('ZREM', delayed, owner) == 0 then
-    --@replace-not-delayed
-    return owner
-  end
-  purge(base .. owner)
-  emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-  report(id, owner)
-  if timed and not rule.extend then
-    --@replace-keep-ttl
-    call('SET', key, id, 'KEEPTTL')
-  else
-    --@replace-reset-ttl
-    claim(id)
-  end
-  return nil
+  --@kept
+  report(owner, id)
+  return owner
 end
