@@ -1,0 +1,9 @@
+"""BullMQ queues and workers for blocking programs: plain functions, threads, redis-py."""
+
+from bullmq_sync.drive import clock, perform, run
+from bullmq_sync.job import Cancellation, Job
+from bullmq_sync.queue import Queue
+from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_sync.worker import Notices, Worker
+
+__all__ = ["Cancellation", "Job", "Notices", "Queue", "RedisPyTransport", "Worker", "clock", "perform", "run"]

@@ -1,0 +1,73 @@
+"""Run commands and operations over a blocking transport, and read the clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
+
+from bullmq_protocol.address import ConnectionOptions
+from bullmq_protocol.command import Batch, Command, Now, Operation
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.transport import Clock, Transport
+from bullmq_protocol.units import Instant
+from bullmq_sync.transports.redis_py import RedisPyTransport
+
+T = TypeVar("T")
+
+Connection = str | ConnectionOptions | Transport | None
+"""Where a server is: a URL, options, a transport that is shared with its owner, or None for the local server."""
+
+
+def clock() -> Instant:
+    """Read both clocks."""
+    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+class Performer(Protocol):
+    """The part of a transport that operations need."""
+
+    @property
+    def perform(self) -> Callable[[Command[Any] | Batch], Any]: ...
+
+
+def perform(transport: Performer, command: Command[T]) -> T:
+    """Perform one command and return its decoded reply."""
+    return command.decode(transport.perform(command))
+
+
+def run(op: Operation[T], transport: Performer, clock: Clock = clock) -> T:
+    """Run an operation to its end: perform each step, answer each question for the time."""
+    resume: Any = op.send
+    value: Any = None
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        try:
+            resume, value = op.send, clock() if isinstance(step, Now) else transport.perform(step)
+        except Exception as error:
+            resume, value = op.throw, error
+
+
+def transport_of(connection: Any) -> tuple[Transport, bool]:
+    """Return the transport to use, and whether it is ours to close. Nothing is opened.
+
+    Raises `UsageError` for what is no address, no client and no transport.
+    """
+    if connection is None:
+        return RedisPyTransport(ConnectionOptions()), True
+    if callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
+        return cast("Transport", connection), False
+    return RedisPyTransport(connection), True
+
+
+def check_server(transport: Transport, keys: QueueKeys) -> None:
+    """Refuse a queue that this server cannot hold: an untagged one on a cluster. Connects.
+
+    Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
+    """
+    server_info = getattr(transport, "server_info", None)
+    if server_info is not None and server_info().cluster:
+        keys.require_hash_tag()

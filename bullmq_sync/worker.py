@@ -1,0 +1,785 @@
+"""A worker on threads: it carries out what the machine of the core decides.
+
+Nobody pumps: the thread that has an answer gives it to the machine, under one lock, and goes on with the first thing
+that the machine wants; for the others it finds or makes further threads. One more waits for the machine's deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+import msgspec
+
+from bullmq_protocol.backoff import custom_type
+from bullmq_protocol.codec import json_text
+from bullmq_protocol.command import Batch, Command, Operation
+from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    ServerTooOld,
+    TransportError,
+    UnrecoverableError,
+    UsageError,
+)
+from bullmq_protocol.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.transport import InterruptibleTransport
+from bullmq_protocol.units import Duration, Millis, to_ms
+from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.events import (
+    CallFailed,
+    CloseRequested,
+    Event,
+    JobRaised,
+    JobReturned,
+    PauseRequested,
+    Replied,
+    ResumeRequested,
+    Tick,
+    Unlistened,
+)
+from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
+from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
+from bullmq_protocol.worker.manual import ManualWork, Taken
+from bullmq_protocol.worker.notices import Notice, WorkerProblem
+from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
+from bullmq_sync.job import Cancellation, Job
+
+T = TypeVar("T")
+N = TypeVar("N", bound=Notice)
+
+_log = logging.getLogger("bullmq_sync")
+
+BackoffStrategy = Callable[[int, str, BaseException, Job[Any]], "Millis | float | None"]
+"""Called with attempt number, backoff type, error and job; returns milliseconds (-1: fail for good)."""
+
+# What no later attempt can mend, as long as the server has never answered.
+_FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
+_FORCED_STOP_S = 10.0
+_JOIN_S = 5.0
+
+
+class Worker(Generic[T]):
+    """A worker of one queue. Nothing is opened before `run`; every method may be called from any thread.
+
+    `processor` is a function of the `Job`; what it returns becomes the job's result (any JSON value), and what it
+    raises its failure. It runs on a thread of its own; a thread cannot be stopped, so a long one looks at
+    `job.cancelled`. `connection` and `data_type` are as in `Queue`; a payload that does not fit fails its job for good.
+    `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+
+    `with worker:` runs it in the background and closes it in good order at the end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        processor: Callable[[Job[T]], Any] | None = None,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008
+        data_type: type[T] | None = None,
+        worker_id: str | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+    ) -> None:
+        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        if processor is not None and not callable(processor):
+            raise UsageError("processor", processor, "must be a function of the job")
+        if backoff_strategy is not None and not callable(backoff_strategy):
+            raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
+        if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("options", options, "must be a WorkerOptions")
+        self._settings, warnings = options.checked()
+        self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
+        for warning in warnings:
+            _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
+        self._processor = processor
+        self._strategy = backoff_strategy
+        self._data_type: Any = Any if data_type is None else data_type
+        self._transport, self._owned = transport_of(connection)
+        token = str(uuid.uuid4())
+        self._machine = WorkerMachine(self._keys, self._settings, token)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._watched = 0
+        self._due = threading.Condition(self._lock)
+        self._armed: Millis | None = None
+        self._crew = _Crew(self._carry, f"bullmq {name}")
+        self._listener: InterruptibleTransport | None = None
+        self._cancellations: dict[int, Cancellation] = {}
+        self._unlistened: set[int] = set()
+        self._contacted = False
+        self._closed = False
+        self._error: BaseException | None = None
+        self._stopped = threading.Event()
+        self._runner: int | None = None
+        self._finished = threading.Event()
+        self._background: _Background | None = None
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._streams: tuple[Notices, ...] = ()
+        self._manual = ManualWork(self._keys, self._settings)
+        self._manual_tokens = (f"{uuid.uuid4()}:{number}" for number in itertools.count())
+        self._manual_waiting = threading.Lock()
+        self._manual_listener: InterruptibleTransport | None = None
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its name in logs and metrics."""
+        return self._id
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._keys.name
+
+    @property
+    def keys(self) -> QueueKeys:
+        return self._keys
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at a time; may be set while it runs."""
+        return self._machine.concurrency
+
+    @concurrency.setter
+    def concurrency(self, value: int) -> None:
+        with self._lock:
+            self._machine.concurrency = check_concurrency(value)
+        self._happen(Tick(random.random()))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` is under way."""
+        return self._runner is not None and not self._finished.is_set()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._machine.state is WorkerState.PAUSED
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return what the worker holds and waits for."""
+        with self._lock:
+            return self._machine.snapshot()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until `close`; return when nothing is left.
+
+        Raises `AuthenticationFailed`, `ServerTooOld` or `UsageError` if the server has never answered otherwise, and
+        `ConnectionLost` when the set number of attempts to reconnect is used up. An interrupt from the keyboard gives
+        the running jobs back to the queue and is raised again.
+        """
+        if self._processor is None:
+            raise UsageError("processor", None, "no process function is defined")
+        with self._lock:
+            if self._closed:
+                return
+            if self._runner is not None:
+                raise UsageError("worker", self._id, "is already running")
+            self._runner = threading.get_ident()
+        timer = threading.Thread(target=self._keep_time, name=f"bullmq {self.name} timer", daemon=True)
+        try:
+            self._meet_server()
+            with self._lock:
+                actions = self._machine.start(clock())
+            timer.start()
+            self._start(actions)
+            self._stopped.wait()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        finally:
+            self._leave(timer)
+        if self._error is not None:
+            raise self._error
+
+    def pause(self, *, wait: bool = True) -> None:
+        """Start nothing new; with `wait`, return when the running jobs are over."""
+        self._happen(PauseRequested())
+        if wait and not self._crew.mine():
+            self._await(self._is_quiet)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._happen(ResumeRequested())
+
+    def close(self, force: bool = False) -> None:
+        """Stop, and wait until that is done.
+
+        Running jobs may end within the shutdown time, then they are given back to the queue; with `force` at once. A
+        handler that still runs then is left to itself, and its result is refused. Called from a handler or a callback
+        it does not wait.
+        """
+        with self._lock:
+            self._closed = True
+            running = self._runner is not None
+        if running:
+            self._happen(CloseRequested(force))
+            if not self._crew.mine() and self._runner != threading.get_ident():
+                self._finished.wait()
+        else:
+            self._close_transports()
+            self._end_streams()
+
+    def __enter__(self) -> Self:
+        self._background = _Background(self.run)
+        self._background.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        background = self._background
+        # It may not have begun yet; then it finds the worker closed.
+        self.close()
+        if background is not None:
+            background.join()
+            if background.error is not None and error is None:
+                raise background.error
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
+
+    def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
+        """Call `callback` with each notice of that kind, on the thread where it happened; return what takes it off.
+
+        An exception in it is logged and does no harm.
+        """
+        with self._lock:
+            self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+
+        def remove() -> None:
+            with self._lock:
+                known = list(self._callbacks.get(kind, ()))
+                if callback in known:
+                    known.remove(callback)
+                self._callbacks[kind] = tuple(known)
+
+        return remove
+
+    def notices(self, buffer: int = 1000) -> Notices:
+        """Return an iterator over all notices from now on, which ends with the worker.
+
+        It keeps at most `buffer` of them for a slow reader, drops the oldest, and counts them in `dropped`.
+        """
+        if type(buffer) is not int or buffer < 1:
+            raise UsageError("buffer", buffer, "must be a whole number above 0")
+        stream = Notices(buffer, self._forget)
+        with self._lock:
+            self._streams = (*self._streams, stream)
+        if self._finished.is_set():
+            stream.close()
+        return stream
+
+    # --- by hand ------------------------------------------------------------------------------------------------------
+
+    def get_next_job(self, *, block: bool = True) -> Job[T] | None:
+        """Take a job to work on by hand, or None. After an empty answer it waits once, up to the drain delay.
+
+        Its lock must be kept with `extend_lock`, and it must be ended with `complete` or `fail`.
+        """
+        if self._ended():
+            return None
+        with self._lock:
+            token = next(self._manual_tokens)
+        waiting = block and self._manual_waiting.acquire(blocking=False)
+        try:
+            return self._taken(self._by_hand(self._manual.next_job(token, block=waiting)))
+        except Closed:
+            if not self._ended():
+                raise
+            return None
+        finally:
+            if waiting:
+                self._manual_waiting.release()
+
+    def complete(self, job: Job[T], value: Any = None, *, fetch_next: bool = False) -> Job[T] | None:
+        """Store the success of a job taken by hand; with `fetch_next` return the next one, if there is one.
+
+        Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
+        `ChildFailed` for a parent.
+        """
+        text = json_text(value, field="returnvalue")
+        return self._taken(
+            self._by_hand(self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next))
+        )
+
+    def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
+        """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
+
+        With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
+        """
+        raised = self._raised(-1, job, error)
+        operation = self._manual.fail(
+            job.record,
+            _token_of(job),
+            raised.failure,
+            roll=raised.roll,
+            strategy_delay=raised.strategy_delay_ms,
+            strategy_error=raised.strategy_error,
+            fetch_next=fetch_next,
+        )
+        return self._taken(self._by_hand(operation))
+
+    def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
+        """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is ours no more."""
+        return job.extend_lock(self._settings.lock_ms if duration is None else to_ms("duration", duration))
+
+    def _ended(self) -> bool:
+        return self._closed
+
+    def _by_hand(self, operation: Operation[Taken]) -> Taken:
+        return run(operation, _Performer(self._perform_by_hand))
+
+    def _perform_by_hand(self, step: Command[Any] | Batch, /) -> Any:
+        if isinstance(step, Batch) or step.block_ms is None:
+            return self._transport.perform(step)
+        with self._lock:
+            if self._manual_listener is None:
+                name = self._keys.client_name(self._settings.name)
+                self._manual_listener = self._transport.dedicated(client_name=name)
+            listener = self._manual_listener
+        return listener.perform(step)
+
+    def _taken(self, taken: Taken) -> Job[T] | None:
+        if taken.problem is not None:
+            self._tell(WorkerProblem(taken.problem))
+        return None if taken.job is None else self._job(taken.job, taken.token, Cancellation())
+
+    # --- driving ------------------------------------------------------------------------------------------------------
+
+    def _happen(self, event: Event) -> None:
+        """Give the machine an event that is no answer."""
+        self._start(self._feed(event))
+
+    def _feed(self, event: Event) -> list[Action]:
+        with self._lock:
+            actions = self._machine.handle(event, clock())
+            due = self._machine.deadline()
+            if due is not None and (self._armed is None or due < self._armed):
+                self._due.notify_all()
+            if self._watched:
+                self._changed.notify_all()
+        return actions
+
+    def _start(self, actions: list[Action]) -> None:
+        action = self._sort(actions)
+        if action is not None:
+            self._crew.submit(action)
+
+    def _carry(self, action: Action) -> None:
+        """Do what the machine wants, tell it the answer, and go on with what it wants then."""
+        following: Action | None = action
+        try:
+            while following is not None:
+                event = self._do(following)
+                following = self._sort(self._feed(event))
+        except BaseException as error:
+            # A fault of this library: nothing can be relied upon any more.
+            _log.exception("worker %s broke", self._id, extra=self._extra())
+            self._error = error
+            self._stop()
+
+    def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
+        """Do at once what has no answer, return the first of the others, and find threads for the rest."""
+        first: Call | Listen | RunJob | None = None
+        for action in actions:
+            match action:
+                case Notify(notice):
+                    self._tell(notice)
+                    continue
+                case Unlisten(ticket):
+                    self._unlisten(ticket)
+                    continue
+                case CancelJob(number, reason):
+                    cancellation = self._cancellations.get(number)
+                    if cancellation is not None:
+                        cancellation.cancel(reason)
+                    continue
+                case Stopped(error):
+                    if error is not None and self._error is None:
+                        self._error = ConnectionLost(error, maybe_applied=False)
+                    self._stop()
+                    continue
+                case RunJob(number):
+                    self._cancellations[number] = Cancellation()
+                case Listen() | Call():
+                    pass
+            if first is None:
+                first = action
+            else:
+                self._crew.submit(action)
+        return first
+
+    def _do(self, action: Action) -> Event:
+        match action:
+            case Call(ticket, command):
+                return self._call(ticket, command)
+            case RunJob(number, record, token):
+                return self._run_job(number, record, token)
+            case Listen(ticket, command):
+                return self._listen(ticket, command)
+            case _:
+                raise TypeError(f"{action!r} has no answer")
+
+    def _call(self, ticket: int, command: Command[Any]) -> Event:
+        try:
+            reply = self._transport.perform(command)
+        except BullMQError as error:
+            return self._call_failed(ticket, error)
+        self._contacted = True
+        return Replied(ticket, reply)
+
+    def _call_failed(self, ticket: int, error: BullMQError) -> Event:
+        roll = random.random()
+        if isinstance(error, Closed) or (isinstance(error, _FATAL) and not self._contacted):
+            # Nobody will bring the connection back. The machine gives up what it owes as after any loss.
+            if self._error is None and not self._closed:
+                self._error = error
+            self._closed = True
+            self._happen(CloseRequested(force=True))
+        if isinstance(error, TransportError):
+            return CallFailed(ticket, str(error), lost=True, maybe_applied=error.maybe_applied, roll=roll)
+        if isinstance(error, (AuthenticationFailed, ServerTooOld)):
+            return CallFailed(ticket, str(error), lost=True, roll=roll)
+        code = error.code if isinstance(error, ServerError) else ""
+        return CallFailed(ticket, str(error), lost=False, code=code, roll=roll)
+
+    def _listen(self, ticket: int, command: Command[Any]) -> Event:
+        with self._lock:
+            if ticket in self._unlistened:
+                self._unlistened.discard(ticket)
+                return Unlistened(ticket)
+            listener = self._listener
+            if listener is None:
+                name = self._keys.client_name(self._settings.name)
+                listener = self._listener = self._transport.dedicated(client_name=name)
+        try:
+            reply = listener.perform(command)
+        except BullMQError as error:
+            with self._lock:
+                unlistened = ticket in self._unlistened
+                self._unlistened.discard(ticket)
+            return Unlistened(ticket) if unlistened else self._call_failed(ticket, error)
+        with self._lock:
+            self._unlistened.discard(ticket)
+        return Replied(ticket, reply)
+
+    def _unlisten(self, ticket: int) -> None:
+        # Closed and not only interrupted: that also ends a wait which is just about to begin.
+        with self._lock:
+            self._unlistened.add(ticket)
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def _run_job(self, number: int, record: JobRecord, token: str) -> Event:
+        cancellation = self._cancellations[number]
+        job = self._job(record, token, cancellation)
+        try:
+            if cancellation.is_set():
+                reason = cancellation.reason
+                return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message=reason), random.random())
+            return JobReturned(number, self._process(job))
+        except BaseException as error:
+            return self._raised(number, job, error)
+        finally:
+            del self._cancellations[number]
+
+    def _process(self, job: Job[T]) -> str:
+        if self._data_type is not Any:
+            try:
+                _ = job.data
+            except msgspec.DecodeError as error:
+                raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
+        self._crew.handling(True)
+        try:
+            value = cast("Callable[[Job[T]], Any]", self._processor)(job)
+        finally:
+            self._crew.handling(False)
+        return "null" if value is None else json_text(value, field="returnvalue")
+
+    def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
+        stack = "".join(traceback.format_exception(error))
+        failure = failure_of(error, stack=stack, now_ms=clock().wall)
+        if job.discarded and failure.kind is FailureKind.ERROR:
+            failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
+        delay: float | None = None
+        strategy_error: str | None = None
+        kind = None if failure.kind is not FailureKind.ERROR else custom_type(job.opts.backoff)
+        if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
+            try:
+                delay = self._strategy(job.attempts_made + 1, kind, error, job) or 0.0
+            except Exception as trouble:
+                strategy_error = f"the backoff strategy failed: {trouble!r}"
+                _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
+        return JobRaised(number, failure, random.random(), delay, strategy_error)
+
+    def _job(self, record: JobRecord, token: str, cancellation: Cancellation) -> Job[T]:
+        return Job(
+            record,
+            keys=self._keys,
+            transport=self._transport,
+            data_type=self._data_type,
+            token=token,
+            cancelled=cancellation,
+        )
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, notice: Notice) -> None:
+        kind = type(notice)
+        if _log.isEnabledFor(LOWEST_LEVEL[kind]):
+            line = logline(notice)
+            _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+        for callback in self._callbacks.get(kind, ()):
+            try:
+                callback(notice)
+            except Exception:
+                _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+        for stream in self._streams:
+            stream.put(notice)
+
+    def _extra(self) -> dict[str, Any]:
+        return {"worker_id": self._id, "queue": self._keys.name}
+
+    def _forget(self, stream: Notices) -> None:
+        with self._lock:
+            self._streams = tuple(each for each in self._streams if each is not stream)
+
+    def _end_streams(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    # --- time, start and end ------------------------------------------------------------------------------------------
+
+    def _keep_time(self) -> None:
+        """Tell the machine when its deadline has come."""
+        while True:
+            with self._lock:
+                self._armed = due = self._machine.deadline()
+                if self._stopped.is_set():
+                    return
+                left = None if due is None else due - clock().mono
+                if left is None or left > 0:
+                    self._due.wait(None if left is None else left / 1000)
+                    continue
+            self._happen(Tick(random.random()))
+            with self._lock:
+                if self._machine.deadline() == due and not self._stopped.is_set():
+                    # It has not moved: do not spin.
+                    self._due.wait(0.001)
+
+    def _is_quiet(self) -> bool:
+        held = self._machine.snapshot()
+        return not (held.jobs or held.fetching or held.listening)
+
+    def _await(self, holds: Callable[[], bool]) -> None:
+        with self._lock:
+            self._watched += 1
+            try:
+                self._changed.wait_for(lambda: holds() or self._stopped.is_set() or self._runner is None)
+            finally:
+                self._watched -= 1
+
+    def _meet_server(self) -> None:
+        """Let what makes the server unusable be known at once; a server that is not there may come."""
+        try:
+            check_server(self._transport, self._keys)
+            perform(self._transport, ping())
+        except Closed:
+            raise
+        except TransportError as error:
+            _log.warning("worker %s: %s", self._id, error, extra=self._extra())
+        except ServerError as error:
+            if isinstance(error, AuthenticationFailed):
+                raise
+        else:
+            self._contacted = True
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        with self._lock:
+            self._due.notify_all()
+            self._changed.notify_all()
+
+    def _give_up(self, error: BaseException) -> None:
+        """`run` is interrupted: give the jobs back, but not for ever."""
+        self._closed = True
+        if self._machine.state is not WorkerState.NEW:
+            self._happen(CloseRequested(force=True))
+            if not self._stopped.wait(_FORCED_STOP_S):
+                _log.error("worker %s could not stop in order: %r", self._id, error, extra=self._extra())
+        self._stop()
+
+    def _leave(self, timer: threading.Thread) -> None:
+        self._closed = True
+        self._crew.close()
+        self._close_transports()
+        if timer.ident is not None:
+            timer.join()
+        self._crew.join()
+        self._finished.set()
+        self._end_streams()
+
+    def _close_transports(self) -> None:
+        with self._lock:
+            transports = [each for each in (self._listener, self._manual_listener) if each is not None]
+            self._listener = self._manual_listener = None
+        for transport in transports:
+            transport.close()
+        if self._owned:
+            self._transport.close()
+
+
+class Notices(Iterator[Notice]):
+    """Notices of a worker, oldest first. `dropped` counts those that a slow reader missed."""
+
+    def __init__(self, buffer: int, forget: Callable[[Notices], None]) -> None:
+        self.dropped = 0
+        self._kept: deque[Notice] = deque(maxlen=buffer)
+        self._buffer = buffer
+        self._forget = forget
+        self._closed = False
+        self._ready = threading.Condition()
+
+    def put(self, notice: Notice) -> None:
+        """Add one; the worker does this."""
+        with self._ready:
+            if len(self._kept) == self._buffer:
+                self.dropped += 1
+            self._kept.append(notice)
+            self._ready.notify()
+
+    def close(self) -> None:
+        """End the iteration after what is kept."""
+        self._forget(self)
+        with self._ready:
+            self._closed = True
+            self._ready.notify_all()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Notice:
+        with self._ready:
+            self._ready.wait_for(lambda: self._kept or self._closed)
+            if not self._kept:
+                raise StopIteration
+            return self._kept.popleft()
+
+
+class _Crew:
+    """Threads that do actions. One is made whenever an action finds none idle, so none ever waits for another."""
+
+    def __init__(self, work: Callable[[Action], None], name: str) -> None:
+        self._work = work
+        self._name = name
+        self._wake = threading.Condition()
+        self._actions: deque[Action] = deque()
+        self._idle = 0
+        self._threads: set[threading.Thread] = set()
+        self._handling: set[threading.Thread] = set()
+        self._closed = False
+        self._made = 0
+
+    def submit(self, action: Action) -> None:
+        with self._wake:
+            self._actions.append(action)
+            if self._idle >= len(self._actions):
+                self._wake.notify()
+                return
+            self._made += 1
+            # A handler that never ends must not keep the process alive.
+            thread = threading.Thread(target=self._loop, name=f"{self._name} {self._made}", daemon=True)
+            self._threads.add(thread)
+        thread.start()
+
+    def mine(self) -> bool:
+        """Whether this is one of its threads."""
+        return threading.current_thread() in self._threads
+
+    def handling(self, begins: bool) -> None:
+        """Note that the user's code has this thread, or has it no more."""
+        (self._handling.add if begins else self._handling.discard)(threading.current_thread())
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+
+    def join(self) -> None:
+        """Wait for the threads, but for those that the user's code does not give back."""
+        end = time.monotonic() + _JOIN_S
+        for thread in tuple(self._threads):
+            while thread.is_alive() and thread not in self._handling and time.monotonic() < end:
+                thread.join(0.05)
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                self._idle += 1
+                while not self._actions and not self._closed:
+                    self._wake.wait()
+                self._idle -= 1
+                if not self._actions:
+                    self._threads.discard(threading.current_thread())
+                    return
+                action = self._actions.popleft()
+            self._work(action)
+
+
+class _Background(threading.Thread):
+    """`run` in a thread; what it raises is kept."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        super().__init__(name="bullmq worker", daemon=True)
+        self._run_worker = run
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._run_worker()
+        except BaseException as error:
+            self.error = error
+            _log.error("the worker ended: %s", error)
+
+
+class _Performer:
+    """A function in the shape of a transport."""
+
+    def __init__(self, perform: Callable[[Command[Any] | Batch], Any]) -> None:
+        self.perform = perform
+
+
+def _token_of(job: Job[Any]) -> str:
+    if job.token is None:
+        raise UsageError("job", job, "was not taken from the queue: it has no lock")
+    return job.token
+
+
+def _worker_id() -> str:
+    tail = f"-{os.getpid()}-{secrets.token_hex(3)}"
+    return socket.gethostname()[: MAX_NAME_LENGTH - len(tail)] + tail
