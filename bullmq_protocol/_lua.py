@@ -2768,7 +2768,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="c566479dbce3a96d969f7cdedc94c0e1234a5fca",
+    sha1="641d2972f11e592bde57ba864f4a16c0474dcb1e",
     keys=12,
     source="""\
 local call = redis.call
@@ -2907,9 +2907,9 @@ if not previous then
 end
 local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
 local options = cmsgpack.unpack(ARGV[4])
+local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local schedule = options['repeat'] or {}
 local fallback_every, fallback_offset = schedule.every, schedule.offset
-local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local every = tonumber(template[3]) or tonumber(fallback_every or nil)
 local slot
 if every then

@@ -16,9 +16,10 @@ if not previous then
 end
 local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
 local options = cmsgpack.unpack(ARGV[4])
+-- looked into in any case: a number or true in its place makes the script fail
+local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local schedule = options['repeat'] or {}
 local fallback_every, fallback_offset = schedule.every, schedule.offset
-local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local every = tonumber(template[3]) or tonumber(fallback_every or nil)
 local slot
 if every then
