@@ -16,11 +16,11 @@ if not previous then
 end
 local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
 local options = cmsgpack.unpack(ARGV[4])
--- looked into in any case: a number or true in its place makes the script fail
 local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
+-- looked into in any case: a number or true in its place makes the script fail
 local schedule = options['repeat'] or {}
 local fallback_every, fallback_offset = schedule.every, schedule.offset
-local every = tonumber(template[3]) or tonumber(fallback_every or nil)
+local every = tonumber(template[3]) or tonumber(fallback_every)
 local slot
 if every then
   --@every
