@@ -2768,7 +2768,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="641d2972f11e592bde57ba864f4a16c0474dcb1e",
+    sha1="7b93efc743831b624d53fdc4da878e2500dd375f",
     keys=12,
     source="""\
 local call = redis.call
@@ -2910,7 +2910,7 @@ local options = cmsgpack.unpack(ARGV[4])
 local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local schedule = options['repeat'] or {}
 local fallback_every, fallback_offset = schedule.every, schedule.offset
-local every = tonumber(template[3]) or tonumber(fallback_every or nil)
+local every = tonumber(template[3]) or tonumber(fallback_every)
 local slot
 if every then
   slot = slot_after(previous, every, now, template[4] or fallback_offset or 0)
