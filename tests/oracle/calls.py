@@ -106,7 +106,7 @@ def add(
     flags: Sequence[str] = (),
     scheduler: Any = None,
 ) -> Call:
-    """Add a job; `parent` is (base prefix, id), `flags` are its failure flags, the deduplication key follows `de.id`."""
+    """Add a job; `parent` is (base prefix, id), `flags` are its failure flags, the key of `de.id` follows from it."""
     options = {"attempts": 0} if options is None else options
     key = pending = link = None
     if parent is not None:
@@ -237,7 +237,7 @@ def update_scheduler(
     producer: str | None = None,
     producer_key: str | None = None,
 ) -> Call:
-    """Advance a scheduler; `producer` is the id of the fetched job, `producer_key` its key unless it is the usual one."""
+    """Advance a scheduler; `producer` is the id of the fetched job, `producer_key` its key if not the usual one."""
     id = "" if producer is None else producer
     key = ("" if producer is None else base + producer) if producer_key is None else producer_key
     packed = options if isinstance(options, bytes) else pack({} if options is None else options)

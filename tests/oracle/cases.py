@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.calls import Call, Command, Q, T
-from tests.oracle.harness import Bench, Entry, error_class
+from tests.oracle.harness import Bench, Entry, error_class, shown
 
 Step = Call | Command
 
@@ -225,7 +225,7 @@ def run(bench: Bench, case: Case) -> list[str]:
         else:
             bench.plain([step])
     if not reply_matches(case.reply, reply):
-        problems.append(f"the specification says reply {case.reply!r}, BullMQ's is {reply!r}")
+        problems.append(f"the specification says reply {case.reply!r}, BullMQ's is {shown(reply)}")
     if case.after:
         state = bench.state(0)
         for key, expected in case.after.items():

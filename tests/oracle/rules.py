@@ -72,10 +72,6 @@ class World:
             raise Difference(result.differences, self.log)
         return result.reply
 
-    def foreign(self, call: Call) -> Reply:
-        """Run a command that only BullMQ has, its script on both sides."""
-        return self.call(call)
-
     def plain(self, *command: calls.Arg) -> None:
         self.log.append(command)
         self.bench.plain([command], strict=False)
@@ -289,7 +285,7 @@ def end(world: World, held: Held) -> None:
         ),
         "attempts": world.pick(0, 1, 2, 3),
         "maxMetricsSize": world.metrics,
-        **{flag: False for flag in FLAGS},
+        **dict.fromkeys(FLAGS, False),
     }
     update = ["failedReason", "boom", "stacktrace", '["a"]'] if outcome == "failed" and world.chance(0.9) else None
     reply = world.call(
@@ -348,7 +344,7 @@ def give_back(world: World) -> None:
 def wait_for_children(world: World) -> None:
     """A worker of a Node client parks a job until its children are done."""
     held = world.hold()
-    if world.foreign(calls.move_to_waiting_children(held.base, held.id, token=held.token, at=world.now)) == 0:
+    if world.call(calls.move_to_waiting_children(held.base, held.id, token=held.token, at=world.now)) == 0:
         world.drop(held.base, held.id)
 
 
@@ -434,7 +430,7 @@ def scheduler(world: World) -> None:
         "offset": None,
     }
     options = {"repeat": {**known, "count": 1}, "timestamp": world.now, "jobId": f"repeat:{name}:undefined"}
-    reply = world.foreign(
+    reply = world.call(
         calls.add_scheduler(
             base,
             name,
@@ -515,13 +511,13 @@ def node_moves(world: World) -> None:
     base, id = world.any_job()
     which = world.random.randrange(4)
     if which == 0:
-        world.foreign(calls.promote(base, id))
+        world.call(calls.promote(base, id))
     elif which == 1:
-        world.foreign(calls.change_delay(base, id, delay=world.pick("5", "1000"), at=world.now))
+        world.call(calls.change_delay(base, id, delay=world.pick("5", "1000"), at=world.now))
     elif which == 2:
-        world.foreign(calls.change_priority(base, id, priority=world.pick("0", "3"), lifo=world.pick("0", "1")))
+        world.call(calls.change_priority(base, id, priority=world.pick("0", "3"), lifo=world.pick("0", "1")))
     else:
-        world.foreign(calls.reprocess_job(base, id, state=world.pick("failed", "completed")))
+        world.call(calls.reprocess_job(base, id, state=world.pick("failed", "completed")))
 
 
 RULES: tuple[tuple[Rule, float], ...] = (

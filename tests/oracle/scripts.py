@@ -14,8 +14,9 @@ from typing import Any
 
 from lua import build
 from tests.oracle.calls import OURS
-from tests.oracle.harness import COVERAGE
+from tests.oracle.harness import COVERAGE, Bench
 from tests.support.node import bullmq_folder
+from tests.support.servers import Server
 
 HERE = Path(__file__).parent
 RECORD = HERE / "scripts.sha256.json"
@@ -67,6 +68,11 @@ def ours() -> dict[str, str]:
 def ours_instrumented() -> dict[str, str]:
     """Return our scripts with their branch marks counting."""
     return {name: build.instrumented(name, COVERAGE) for name in OURS}
+
+
+def bench(server: Server) -> Bench:
+    """Open a bench on a server, BullMQ's scripts against ours."""
+    return Bench(server.host, server.port, originals(), ours())
 
 
 def marks() -> set[str]:

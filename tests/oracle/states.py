@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -663,7 +664,7 @@ def family(draw: Draw, ids: Sequence[tuple[str, str]]) -> list[Command]:
             made += link(draw, parent, child[0] + child[1])
     if draw.chance(0.3):
         chain = draw.some(list(ids), 2, 3, 4)
-        for parent, child in zip(chain, chain[1:], strict=False):
+        for parent, child in itertools.pairwise(chain):
             made += link(draw, parent, child[0] + child[1])
     return made
 

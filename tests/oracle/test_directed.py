@@ -1,0 +1,44 @@
+"""Regressions and directed cases on the oldest and the newest server, and whether they reach every branch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.oracle import cases, directed, regressions, scripts
+from tests.oracle.cases import Case
+from tests.oracle.harness import Bench
+
+
+@pytest.mark.parametrize("case", regressions.CASES, ids=lambda case: case.name)
+def test_regression(bench: Bench, case: Case) -> None:
+    assert cases.run(bench, case) == []
+
+
+@pytest.mark.parametrize("case", directed.CASES, ids=lambda case: case.name)
+def test_directed_case(bench: Bench, case: Case) -> None:
+    assert cases.run(bench, case) == []
+
+
+def test_every_branch_is_reached(counting: Bench) -> None:
+    counting.replace(scripts.ours_instrumented())
+    counting.tally.replies.clear()
+    reached: set[str] = set()
+    for case in directed.CASES:
+        cases.run(counting, case)
+        reached |= counting.reached().keys()
+    assert directed.missing(directed.CASES, set(counting.tally.replies), scripts.marks(), reached) == []
+
+
+def test_an_unreached_branch_is_named() -> None:
+    everything = {(name, kind) for name, kinds in directed.REPLIES.items() for kind in kinds.split()}
+    told = directed.missing(directed.CASES[1:], everything - {("pause", "nil")}, {"a:b"}, set())
+    assert told == [
+        "no directed case for branch 01#2.6 first",
+        "no directed case makes pause reply nil",
+        "no directed case reaches mark a:b",
+    ]
+
+
+def test_names_of_cases_are_unique() -> None:
+    names = [case.name for case in (*regressions.CASES, *directed.CASES)]
+    assert sorted(names) == sorted(set(names))
