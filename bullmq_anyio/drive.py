@@ -1,0 +1,65 @@
+"""Run commands and operations over an asynchronous transport, and read the clocks: what an adapter adds to the core."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar, cast
+
+from bullmq_anyio.connection import Connection as NativeConnection
+from bullmq_protocol.address import ConnectionOptions
+from bullmq_protocol.command import Command, Now, Operation
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.transport import AsyncTransport, Clock
+from bullmq_protocol.units import Instant
+
+T = TypeVar("T")
+
+Connection = str | ConnectionOptions | AsyncTransport | None
+"""Where a server is: a URL, options, a transport that is shared with its owner, or None for the local server."""
+
+
+def clock() -> Instant:
+    """Read both clocks."""
+    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+async def perform(transport: AsyncTransport, command: Command[T]) -> T:
+    """Perform one command and return its decoded reply."""
+    return command.decode(await transport.perform(command))
+
+
+async def run(op: Operation[T], transport: AsyncTransport, clock: Clock = clock) -> T:
+    """Run an operation to its end: perform each step, answer each question for the time."""
+    resume: Any = op.send
+    value: Any = None
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        try:
+            resume, value = op.send, clock() if isinstance(step, Now) else await transport.perform(step)
+        except Exception as error:
+            resume, value = op.throw, error
+
+
+def transport_of(connection: Any) -> tuple[AsyncTransport, bool]:
+    """Return the transport to use, and whether it is ours to close. Nothing is opened.
+
+    Raises `UsageError` for what is no address, no client and no transport.
+    """
+    if connection is None:
+        return NativeConnection(ConnectionOptions()), True
+    if callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
+        return cast("AsyncTransport", connection), False
+    return NativeConnection(connection), True
+
+
+async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
+    """Refuse a queue that this server cannot hold: an untagged one on a cluster. Connects.
+
+    Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
+    """
+    server_info = getattr(transport, "server_info", None)
+    if server_info is not None and (await server_info()).cluster:
+        keys.require_hash_tag()

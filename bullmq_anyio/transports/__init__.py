@@ -1,0 +1,1 @@
+"""Transports over clients that the user has; each module alone imports its client."""

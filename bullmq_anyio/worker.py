@@ -1,0 +1,715 @@
+"""A worker on asyncio or trio: it carries out what the machine of the core decides.
+
+Nobody pumps: the task that has an answer gives it to the machine and goes on with the first thing that the machine
+wants; for the others it starts further tasks. One more task waits for the machine's deadline.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
+from bullmq_anyio.job import Job
+from bullmq_anyio.notices import Notices
+from bullmq_protocol.backoff import custom_type
+from bullmq_protocol.codec import json_text
+from bullmq_protocol.command import Batch, Command, Operation
+from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    ServerTooOld,
+    TransportError,
+    UnrecoverableError,
+    UsageError,
+)
+from bullmq_protocol.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.transport import AsyncTransport
+from bullmq_protocol.units import Duration, Millis, to_ms
+from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.events import (
+    CallFailed,
+    CloseRequested,
+    Event,
+    JobRaised,
+    JobReturned,
+    PauseRequested,
+    Replied,
+    ResumeRequested,
+    Tick,
+    Unlistened,
+)
+from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
+from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
+from bullmq_protocol.worker.manual import ManualWork, Taken
+from bullmq_protocol.worker.notices import Notice, WorkerProblem
+from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+
+T = TypeVar("T")
+N = TypeVar("N", bound=Notice)
+
+_log = logging.getLogger("bullmq_anyio")
+
+BackoffStrategy = Callable[
+    [int, str, BaseException, Job[Any]], "Millis | float | Awaitable[Millis | float | None] | None"
+]
+"""Called with attempt number, backoff type, error and job; returns milliseconds (-1: fail for good). May be async."""
+
+# What no later attempt can mend, as long as the server has never answered.
+_FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
+_FORCED_STOP_S = 10.0
+
+
+_within: ContextVar[object] = ContextVar("bullmq_anyio.worker", default=None)
+"""The worker whose handlers and callbacks this code is part of."""
+
+
+class Worker(Generic[T]):
+    """A worker of one queue. Nothing is opened before `run`, so it can be made before an event loop runs.
+
+    `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
+    it raises its failure. `connection` and `data_type` are as in `Queue`; a payload that does not fit fails its job for
+    good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+
+    `async with worker:` runs it in the background and closes it in good order at the end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        processor: Callable[[Job[T]], Awaitable[Any]] | None = None,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008
+        data_type: type[T] | None = None,
+        worker_id: str | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+    ) -> None:
+        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        if processor is not None and not callable(processor):
+            raise UsageError("processor", processor, "must be an async function of the job")
+        if backoff_strategy is not None and not callable(backoff_strategy):
+            raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
+        if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("options", options, "must be a WorkerOptions")
+        self._settings, warnings = options.checked()
+        self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
+        for warning in warnings:
+            _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
+        self._processor = processor
+        self._strategy = backoff_strategy
+        self._data_type: Any = Any if data_type is None else data_type
+        self._transport, self._owned = transport_of(connection)
+        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()))
+        self._tasks: TaskGroup | None = None
+        self._inner: anyio.CancelScope | None = None
+        self._armed: Millis | None = None
+        self._rearm: anyio.Event | None = None
+        self._idle: list[anyio.Event] = []
+        self._listener: AsyncTransport | None = None
+        self._listening: dict[int, anyio.CancelScope] = {}
+        self._handling: dict[int, anyio.CancelScope] = {}
+        self._contacted = False
+        self._closed = False
+        self._paused_first = False
+        self._error: Exception | None = None
+        self._running = False
+        self._stopped: anyio.Event | None = None
+        self._finished: anyio.Event | None = None
+        self._over = False
+        self._background: _Background | None = None
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._streams: tuple[Notices, ...] = ()
+        self._manual = ManualWork(self._keys, self._settings)
+        self._manual_token = str(uuid.uuid4())
+        self._manual_count = 0
+        self._manual_waiting = False
+        self._manual_listener: AsyncTransport | None = None
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its name in logs and metrics."""
+        return self._id
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._keys.name
+
+    @property
+    def keys(self) -> QueueKeys:
+        return self._keys
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at a time; may be set while it runs."""
+        return self._machine.concurrency
+
+    @concurrency.setter
+    def concurrency(self, value: int) -> None:
+        self._machine.concurrency = check_concurrency(value)
+        self._happen(Tick(random.random()))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` is under way."""
+        return self._running
+
+    @property
+    def is_paused(self) -> bool:
+        return self._machine.state is WorkerState.PAUSED
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return what the worker holds and waits for."""
+        return self._machine.snapshot()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until `aclose`; return when nothing is left.
+
+        Raises `AuthenticationFailed`, `ServerTooOld` or `UsageError` if the server has never answered otherwise, and
+        `ConnectionLost` when the set number of attempts to reconnect is used up. Cancelling it cancels the handlers,
+        gives their jobs back to the queue, and is then raised again.
+        """
+        if self._processor is None:
+            raise UsageError("processor", None, "no process function is defined")
+        if self._closed:
+            return
+        if self._running:
+            raise UsageError("worker", self._id, "is already running")
+        self._running = True
+        self._stopped = anyio.Event()
+        self._finished = anyio.Event()
+        try:
+            await self._meet_server()
+            # The work goes on in a shielded scope, so that a cancellation from outside does not cut it in the middle.
+            async with anyio.create_task_group() as outer:
+                outer.start_soon(self._work)
+                try:
+                    await self._stopped.wait()
+                except BaseException:
+                    self._give_up()
+                    raise
+        finally:
+            self._closed = True
+            with anyio.CancelScope(shield=True):
+                await self._close_transports()
+            self._running = False
+            self._over = True
+            self._finished.set()
+            self._end_streams()
+        if self._error is not None:
+            raise self._error
+
+    async def pause(self, *, wait: bool = True) -> None:
+        """Start nothing new; with `wait`, return when the running jobs are over."""
+        self._paused_first = True
+        self._happen(PauseRequested())
+        while wait and self._running and self._machine.running_jobs and _within.get() is not self:
+            event = anyio.Event()
+            self._idle.append(event)
+            await event.wait()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused_first = False
+        self._happen(ResumeRequested())
+
+    async def aclose(self, force: bool = False) -> None:
+        """Stop, and wait until that is done: running jobs may end within the shutdown time, then they are cancelled and
+        given back to the queue; with `force` at once.
+
+        Called from a handler or a callback it does not wait.
+        """
+        self._closed = True
+        if self._running and self._finished is not None:
+            if self._tasks is None:
+                await self._close_transports()
+            self._happen(CloseRequested(force))
+            if _within.get() is not self:
+                await self._finished.wait()
+        elif not self._over:
+            self._over = True
+            await self._close_transports()
+            self._end_streams()
+
+    async def __aenter__(self) -> Self:
+        self._background = _Background()
+        await self._background.start(self.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        background = self._background
+        if background is None:
+            return None
+        return await background.end(self.aclose, kind, error, trace)
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
+
+    def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
+        """Call `callback` with each notice of that kind; return what takes it off again.
+
+        An async callback runs in a task of its own, for which the worker waits at its end. An exception in a callback
+        is logged and does no harm.
+        """
+        self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+
+        def remove() -> None:
+            known = list(self._callbacks.get(kind, ()))
+            if callback in known:
+                known.remove(callback)
+            self._callbacks[kind] = tuple(known)
+
+        return remove
+
+    def notices(self, buffer: int = 1000) -> Notices:
+        """Return an asynchronous iterator over all notices from now on, which ends with the worker.
+
+        It keeps at most `buffer` of them for a slow reader, drops the oldest, and counts them in `dropped`.
+        """
+        if type(buffer) is not int or buffer < 1:
+            raise UsageError("buffer", buffer, "must be a whole number above 0")
+        stream = Notices(buffer, self._forget)
+        self._streams = (*self._streams, stream)
+        if self._over:
+            stream.close()
+        return stream
+
+    # --- by hand ------------------------------------------------------------------------------------------------------
+
+    async def get_next_job(self, *, block: bool = True) -> Job[T] | None:
+        """Take a job to work on by hand, or None. After an empty answer it waits once, up to the drain delay.
+
+        Its lock must be kept with `extend_lock`, and it must be ended with `complete` or `fail`.
+        """
+        if self._closed:
+            return None
+        self._manual_count += 1
+        token = f"{self._manual_token}:{self._manual_count}"
+        # One wait at a time: they share a connection.
+        waiting = block and not self._manual_waiting
+        self._manual_waiting = self._manual_waiting or waiting
+        try:
+            return self._taken(await self._by_hand(self._manual.next_job(token, block=waiting)))
+        except Closed:
+            if self._is_closed():
+                return None
+            raise
+        finally:
+            if waiting:
+                self._manual_waiting = False
+
+    async def complete(self, job: Job[T], value: Any = None, *, fetch_next: bool = False) -> Job[T] | None:
+        """Store the success of a job taken by hand; with `fetch_next` return the next one, if there is one.
+
+        Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
+        `ChildFailed` for a parent.
+        """
+        text = json_text(value, field="returnvalue")
+        operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
+        return self._taken(await self._by_hand(operation))
+
+    async def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
+        """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
+
+        With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
+        """
+        raised = await self._raised(-1, job, error)
+        operation = self._manual.fail(
+            job.record,
+            _token_of(job),
+            raised.failure,
+            roll=raised.roll,
+            strategy_delay=raised.strategy_delay_ms,
+            strategy_error=raised.strategy_error,
+            fetch_next=fetch_next,
+        )
+        return self._taken(await self._by_hand(operation))
+
+    async def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
+        """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is not ours any
+        more."""
+        return await job.extend_lock(self._settings.lock_ms if duration is None else to_ms("duration", duration))
+
+    async def _by_hand(self, operation: Operation[Taken]) -> Taken:
+        return await run(operation, _ByHand(self._transport, self._manual_wait))
+
+    async def _manual_wait(self, command: Command[Any]) -> Any:
+        if self._manual_listener is None:
+            name = self._keys.client_name(self._settings.name)
+            self._manual_listener = self._transport.dedicated(client_name=name)
+        return await self._manual_listener.perform(command)
+
+    def _taken(self, taken: Taken) -> Job[T] | None:
+        if taken.problem is not None:
+            self._tell(WorkerProblem(taken.problem))
+        return None if taken.job is None else self._job(taken.job, taken.token)
+
+    # --- driving ------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        _within.set(self)
+        with anyio.CancelScope(shield=True) as self._inner:
+            try:
+                if self._closed:
+                    return
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    self._start(self._machine.start(clock()))
+                    if self._paused_first:
+                        self._happen(PauseRequested())
+                    tasks.start_soon(self._keep_time)
+            finally:
+                self._tasks = None
+                self._stop()
+
+    def _happen(self, event: Event) -> None:
+        """Give the machine an event that is no answer."""
+        if self._tasks is not None:
+            self._start(self._feed(event))
+
+    def _feed(self, event: Event) -> list[Action]:
+        machine = self._machine
+        actions = machine.handle(event, clock())
+        if self._rearm is not None:
+            due = machine.deadline()
+            if due is not None and (self._armed is None or due < self._armed):
+                self._rearm.set()
+        if self._idle and not machine.running_jobs:
+            self._wake_idle()
+        return actions
+
+    def _start(self, actions: list[Action]) -> None:
+        action = self._sort(actions)
+        if action is not None and self._tasks is not None:
+            self._tasks.start_soon(self._carry, action)
+
+    async def _carry(self, action: Action) -> None:
+        """Do what the machine wants, tell it the answer, and go on with what it wants then."""
+        following: Action | None = action
+        while following is not None:
+            match following:
+                case Call(ticket, command):
+                    event = await self._call(ticket, command)
+                case RunJob(number, record, token):
+                    event = await self._run_job(number, record, token)
+                case Listen(ticket, command):
+                    event = await self._listen(ticket, command)
+                case _:
+                    raise TypeError(f"{following!r} has no answer")
+            following = self._sort(self._feed(event))
+
+    def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
+        """Do at once what has no answer, return the first of the others, and start tasks for the rest."""
+        first: Call | Listen | RunJob | None = None
+        for action in actions:
+            match action:
+                case Notify(notice):
+                    self._tell(notice)
+                    continue
+                case Unlisten(ticket):
+                    if ticket in self._listening:
+                        self._listening[ticket].cancel()
+                    continue
+                case CancelJob(number):
+                    if number in self._handling:
+                        self._handling[number].cancel()
+                    continue
+                case Stopped(error):
+                    if error is not None and self._error is None:
+                        self._error = ConnectionLost(error, maybe_applied=False)
+                    self._stop()
+                    continue
+                case RunJob(number):
+                    # Made here, so that a cancellation finds it before its task has begun.
+                    self._handling[number] = anyio.CancelScope()
+                case Listen(ticket):
+                    self._listening[ticket] = anyio.CancelScope()
+                case Call():
+                    pass
+            if first is None:
+                first = action
+            elif self._tasks is not None:
+                self._tasks.start_soon(self._carry, action)
+        return first
+
+    async def _call(self, ticket: int, command: Command[Any]) -> Event:
+        try:
+            reply = await self._transport.perform(command)
+        except BullMQError as error:
+            return self._call_failed(ticket, error)
+        self._contacted = True
+        return Replied(ticket, reply)
+
+    def _call_failed(self, ticket: int, error: BullMQError) -> Event:
+        roll = random.random()
+        if isinstance(error, Closed) or (isinstance(error, _FATAL) and not self._contacted):
+            # Nobody will bring the connection back. The machine gives up what it owes as after any loss.
+            if self._error is None and not self._closed:
+                self._error = error
+            self._closed = True
+            self._happen(CloseRequested(force=True))
+        if isinstance(error, TransportError):
+            return CallFailed(ticket, str(error), lost=True, maybe_applied=error.maybe_applied, roll=roll)
+        if isinstance(error, (AuthenticationFailed, ServerTooOld)):
+            return CallFailed(ticket, str(error), lost=True, roll=roll)
+        code = error.code if isinstance(error, ServerError) else ""
+        return CallFailed(ticket, str(error), lost=False, code=code, roll=roll)
+
+    async def _listen(self, ticket: int, command: Command[Any]) -> Event:
+        if self._listener is None:
+            name = self._keys.client_name(self._settings.name)
+            self._listener = self._transport.dedicated(client_name=name)
+        event: Event = Unlistened(ticket)
+        try:
+            with self._listening[ticket]:
+                event = Replied(ticket, await self._listener.perform(command))
+        except BullMQError as error:
+            event = self._call_failed(ticket, error)
+        finally:
+            del self._listening[ticket]
+        return event
+
+    async def _run_job(self, number: int, record: JobRecord, token: str) -> Event:
+        job = self._job(record, token)
+        scope = self._handling[number]
+        try:
+            with scope:
+                return JobReturned(number, await self._process(job))
+            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), random.random())
+        except Exception as error:
+            return await self._raised(number, job, error)
+        except anyio.get_cancelled_exc_class() as error:
+            if self._inner is None or self._inner.cancel_called:
+                raise
+            # Not from us: the handler met a cancelled future or task.
+            return await self._raised(number, job, error)
+        finally:
+            del self._handling[number]
+
+    async def _process(self, job: Job[T]) -> str:
+        if self._data_type is not Any:
+            try:
+                _ = job.data
+            except msgspec.DecodeError as error:
+                raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
+        assert self._processor is not None
+        awaitable = self._processor(job)
+        if not inspect.isawaitable(awaitable):
+            raise UsageError("processor", self._processor, "must be an async function")
+        value = await awaitable
+        return "null" if value is None else json_text(value, field="returnvalue")
+
+    async def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
+        stack = "".join(traceback.format_exception(error))
+        failure = failure_of(error, stack=stack, now_ms=clock().wall)
+        if job.discarded and failure.kind is FailureKind.ERROR:
+            failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
+        delay: float | None = None
+        strategy_error: str | None = None
+        kind = None if failure.kind is not FailureKind.ERROR else custom_type(job.opts.backoff)
+        if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
+            try:
+                answer = self._strategy(job.attempts_made + 1, kind, error, job)
+                delay = (await answer if isinstance(answer, Awaitable) else answer) or 0.0
+            except Exception as trouble:
+                strategy_error = f"the backoff strategy failed: {trouble!r}"
+                _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
+        return JobRaised(number, failure, random.random(), delay, strategy_error)
+
+    def _job(self, record: JobRecord, token: str) -> Job[T]:
+        return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type, token=token)
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, notice: Notice) -> None:
+        kind = type(notice)
+        if _log.isEnabledFor(LOWEST_LEVEL[kind]):
+            line = logline(notice)
+            _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+        for callback in self._callbacks.get(kind, ()):
+            try:
+                answer = callback(notice)
+                if inspect.isawaitable(answer) and self._tasks is not None:
+                    self._tasks.start_soon(self._await_callback, answer, kind)
+            except Exception:
+                self._callback_raised(kind)
+        for stream in self._streams:
+            stream.put(notice)
+
+    async def _await_callback(self, answer: Awaitable[object], kind: type[Notice]) -> None:
+        try:
+            await answer
+        except Exception:
+            self._callback_raised(kind)
+
+    def _callback_raised(self, kind: type[Notice]) -> None:
+        _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+
+    def _extra(self) -> dict[str, Any]:
+        return {"worker_id": self._id, "queue": self._keys.name}
+
+    def _forget(self, stream: Notices) -> None:
+        self._streams = tuple(each for each in self._streams if each is not stream)
+
+    def _end_streams(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    # --- time, start and end ------------------------------------------------------------------------------------------
+
+    async def _keep_time(self) -> None:
+        """Tell the machine when its deadline has come."""
+        while self._stopped is not None and not self._stopped.is_set():
+            self._armed = due = self._machine.deadline()
+            self._rearm = anyio.Event()
+            left = None if due is None else due / 1000 - time.monotonic()
+            if left is None or left > 0:
+                with anyio.move_on_after(left):
+                    await self._rearm.wait()
+                continue
+            self._happen(Tick(random.random()))
+            if self._machine.deadline() == due:
+                # It has not moved: do not spin.
+                await anyio.sleep(0.001)
+        self._rearm = None
+
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _wake_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for event in idle:
+            event.set()
+
+    async def _meet_server(self) -> None:
+        """Let what makes the server unusable be known at once; a server that is not there may come."""
+        try:
+            await check_server(self._transport, self._keys)
+            await perform(self._transport, ping())
+        except Closed:
+            if not self._is_closed():
+                raise
+        except TransportError as error:
+            _log.warning("worker %s: %s", self._id, error, extra=self._extra())
+        except ServerError as error:
+            if isinstance(error, AuthenticationFailed):
+                raise
+        else:
+            self._contacted = True
+
+    def _stop(self) -> None:
+        if self._stopped is not None:
+            self._stopped.set()
+        if self._rearm is not None:
+            self._rearm.set()
+        self._wake_idle()
+
+    def _give_up(self) -> None:
+        """`run` is cancelled: give the jobs back, but not for ever."""
+        self._closed = True
+        if self._inner is not None:
+            self._inner.deadline = anyio.current_time() + _FORCED_STOP_S
+            self._happen(CloseRequested(force=True))
+
+    async def _close_transports(self) -> None:
+        for transport in (self._listener, self._manual_listener):
+            if transport is not None:
+                await transport.aclose()
+        self._listener = self._manual_listener = None
+        if self._owned:
+            await self._transport.aclose()
+
+
+class _Background:
+    """`run` in a task beside the body of an `async with`; its failure ends the body and is raised as it is."""
+
+    def __init__(self) -> None:
+        self._tasks = anyio.create_task_group()
+        self._error: Exception | None = None
+
+    async def start(self, run: Callable[[], Awaitable[None]]) -> None:
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run, run)
+
+    async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        except Exception as error:
+            self._error = error
+            self._tasks.cancel_scope.cancel()
+
+    async def end(
+        self,
+        close: Callable[[], Awaitable[None]],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        if self._error is None and (error is None or isinstance(error, Exception)):
+            await close()
+            await self._tasks.__aexit__(None, None, None)
+            swallowed = False
+        else:
+            swallowed = await self._tasks.__aexit__(kind, error, trace) is True
+        if self._error is not None:
+            raise self._error
+        return swallowed
+
+
+class _ByHand:
+    """Where the steps of manual work go: waits to a connection of their own, the rest to the shared one."""
+
+    def __init__(self, transport: AsyncTransport, wait: Callable[[Command[Any]], Awaitable[Any]]) -> None:
+        self._transport = transport
+        self._wait = wait
+
+    async def perform(self, step: Command[Any] | Batch, /) -> Any:
+        if isinstance(step, Command) and step.block_ms is not None:
+            return await self._wait(step)
+        return await self._transport.perform(step)
+
+    def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
+        return self._transport.dedicated(client_name=client_name)
+
+    async def aclose(self) -> None:
+        """Do nothing: the connections are the worker's."""
+
+
+def _token_of(job: Job[Any]) -> str:
+    if job.token is None:
+        raise UsageError("job", job, "was not taken by a worker: it has no lock")
+    return job.token
+
+
+def _worker_id() -> str:
+    tail = f"-{os.getpid()}-{secrets.token_hex(3)}"
+    return socket.gethostname()[: MAX_NAME_LENGTH - len(tail)] + tail
