@@ -1,8 +1,10 @@
-"""Queues and workers on asyncio and trio."""
+"""BullMQ queues and workers for asyncio and trio, on a connection of their own."""
 
 from bullmq_anyio.connection import Connection
+from bullmq_anyio.drive import clock, perform, run
 from bullmq_anyio.job import Job
+from bullmq_anyio.notices import Notices
 from bullmq_anyio.queue import Queue
-from bullmq_anyio.worker import BackoffStrategy, Worker
+from bullmq_anyio.worker import Worker
 
-__all__ = ["BackoffStrategy", "Connection", "Job", "Queue", "Worker"]
+__all__ = ["Connection", "Job", "Notices", "Queue", "Worker", "clock", "perform", "run"]

@@ -6,9 +6,13 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from bullmq_anyio.connection import Connection
 from bullmq_anyio.testing import run_case
+from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol.address import parse_url
 from bullmq_protocol.testing.conformance import CASES, Case
 from tests.support.cut_proxy import CutProxy
@@ -25,6 +29,17 @@ def native(url: str) -> Connection:
     return Connection(msgspec.structs.replace(parse_url(url), command_timeout_ms=500))
 
 
+def over_redis_asyncio(url: str) -> RedisAsyncioTransport:
+    client = redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0), decode_responses=True)
+    return RedisAsyncioTransport(client, command_timeout_ms=500)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_native(case: Case, server: Server, network: CutProxy, anyio_backend: Any) -> None:
     await run_case(case, native, server.url, f"conformance-{uuid4().hex}", network=network)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_redis_asyncio(case: Case, server: Server, network: CutProxy, anyio_backend: Any) -> None:
+    await run_case(case, over_redis_asyncio, server.url, f"conformance-{uuid4().hex}", network=network)
