@@ -2768,7 +2768,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="7b93efc743831b624d53fdc4da878e2500dd375f",
+    sha1="0ae5e17eaef92be1926b95b6ff2f753f5108c859",
     keys=12,
     source="""\
 local call = redis.call
@@ -2901,12 +2901,12 @@ local function create_iteration(job, id, name, data, options, now, delay, schedu
   emit_capped(events, cap, 'waiting', 'jobId', id)
 end
 local schedulers, producer, scheduler, timestamp = KEYS[1], KEYS[11], ARGV[2], ARGV[5]
+local options = cmsgpack.unpack(ARGV[4])
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
 if not previous then
   return nil
 end
 local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
-local options = cmsgpack.unpack(ARGV[4])
 local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 local schedule = options['repeat'] or {}
 local fallback_every, fallback_offset = schedule.every, schedule.offset

@@ -9,13 +9,13 @@
 
 -- specs/04-schedulers-flows-events.md#sec-3-2
 local schedulers, producer, scheduler, timestamp = KEYS[1], KEYS[11], ARGV[2], ARGV[5]
+local options = cmsgpack.unpack(ARGV[4])
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
 if not previous then
   --@no-scheduler
   return nil
 end
 local record, now = schedulers .. ':' .. scheduler, tonumber(timestamp)
-local options = cmsgpack.unpack(ARGV[4])
 local template = call('HMGET', record, 'name', 'data', 'every', 'offset')
 -- looked into in any case: a number or true in its place makes the script fail
 local schedule = options['repeat'] or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.oracle.calls import Q, T, move_to_finished, update_scheduler
-from tests.oracle.cases import ERROR, Case, case, job, push, put, zadd
+from tests.oracle.cases import ERROR, Case, Error, case, job, push, put, zadd
 
 CASES: tuple[Case, ...] = (
     # Ours did not look at the offset where it has no use; BullMQ rounds it in any case (state 2/7018).
@@ -14,6 +14,28 @@ CASES: tuple[Case, ...] = (
         put("repeat:s", name="sj", offset=""),
         update_scheduler(options={"repeat": {"every": 60_000}}, producer=f"repeat:s:{T} "),
         reply=ERROR,
+    ),
+    # Ours looked into the options before it read the record (state 1/2221).
+    case(
+        "04#3.2 2",
+        "a record of another type and `repeat` true: the record comes first",
+        zadd("repeat", {"s": T}),
+        ("SADD", f"{Q}repeat:s", "m"),
+        update_scheduler(options={"repeat": True}, producer=f"repeat:s:{T}"),
+        reply=Error("WRONGTYPE"),
+    ),
+    # Ours decoded the options only when the scheduler existed (state 77/77).
+    case(
+        "04#3.2 1-decode",
+        "options that do not decode, no scheduler",
+        update_scheduler(options=b"\xc1", producer=f"repeat:s:{T}"),
+        reply=ERROR,
+    ),
+    case(
+        "04#3.2 1-decode",
+        "empty options, no scheduler",
+        update_scheduler(options=b"", producer=f"repeat:s:{T}"),
+        reply=None,
     ),
     # The prototype took the id for a text before it was needed (state 2/7095).
     case(
