@@ -275,6 +275,7 @@ def limits() -> list[Case]:
         ("abc", None, 500_000, 0, "given-text"),
         ("", None, 500_000, 0, "given-text"),
         ("00", None, 500_000, about(500_000), "given-text"),
+        ("00", None, None, 0, "given-text"),
         ("0", "4", 500_000, 0, "zero-meta"),
         ("0", "3", 500_000, about(500_000), "zero-meta"),
         ("3", "4", 500_000, about(500_000), "given"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tests.oracle.calls import (
@@ -80,6 +81,11 @@ D = T * 4096
 CAP = {"opts.maxLenEvents": "10000"}
 ACTIVE = [job("1"), push("active", "1"), ("SET", f"{Q}1:lock", "tk", "PX", 300_000), ("SADD", f"{Q}stalled", "1")]
 BACK = ["waiting jobId 1 prev active"]
+
+
+def place(state: str) -> Any:
+    """Put job 1 into a state."""
+    return push(state, "1") if state in ("wait", "paused", "active") else zadd(state, {"1": 1})
 
 
 def stalled() -> list[Case]:
@@ -510,6 +516,12 @@ def removals() -> list[Case]:
              events=[f"removed jobId 1 prev {state}"], after={state: None})
         for state in ("wait", "paused", "active")
     ]
+    order = ("completed", "waiting-children", "delayed", "failed", "prioritized", "wait", "paused", "active")
+    found += [
+        case("03#S16 5-first", f"a job in {first} and {second}", job("1"), place(first), place(second), remove_job(),
+             reply=1, events=[f"removed jobId 1 prev {first}"])
+        for first, second in itertools.pairwise(order)
+    ]
     return found
 
 
@@ -638,6 +650,13 @@ def reads() -> list[Case]:
                  zadd("failed", {"1": 1}),
                  zadd("waiting-children", {"1": 1}), get_state(version=version), reply="failed"),
         ]
+    order = ("completed", "failed", "delayed", "prioritized", "active", "wait", "waiting-children")
+    found += [
+        case("03#9.4 first", f"{version}: in {first} and {second}", place(first), place(second),
+             get_state(version=version), reply="waiting" if first == "wait" else first)
+        for version in ("getState", "getStateV2")
+        for first, second in itertools.pairwise(order)
+    ]
     return found
 
 
