@@ -19,6 +19,7 @@ DEFAULT_MAX_BACKOFF_DELAY_MS: Final[Millis] = 3_600_000
 PLUS_MINUS_20: Final = 0.2
 """Extra jitter of +-20 %: a preset for `extra_jitter`."""
 
+_HUGE: Final = 2.0**1023
 _BUILT_IN: Final = frozenset(("fixed", "exponential"))
 
 
@@ -81,7 +82,7 @@ def _exponential(delay: float, attempt: int) -> float:
     try:
         exact = math.ldexp(delay, attempt - 1)
     except OverflowError:
-        return math.copysign(math.inf, delay)
+        return math.copysign(_HUGE, delay)  # not infinite: jitter multiplies it by 0
     # Halves go up, as in JavaScript.
     whole = math.floor(exact)
     return float(whole + (exact - whole >= 0.5))

@@ -123,10 +123,14 @@ def failure_of(exc: BaseException, *, stack: str = "", now_ms: Millis | None = N
     `stack` is its traceback as text; `now_ms` (milliseconds since the epoch) turns a Retry-After date into a delay. A
     group with one exception in it is that exception. Never raises.
     """
-    leaves = list(_leaves(exc))
+    try:
+        leaves = list(_leaves(exc))
+        kind, moved_to = _kind(leaves)
+        verdict = _judge(exc, now_ms)
+    except Exception:
+        # A broken exception (a property that raises, groups nested without end) must not cost the job.
+        leaves, kind, moved_to, verdict = [exc], FailureKind.ERROR, "", _PERMANENT
     shown = leaves[0] if len(leaves) == 1 else exc
-    kind, moved_to = _kind(leaves)
-    verdict = _judge(exc, now_ms)
     if kind is FailureKind.UNRECOVERABLE:
         verdict = _Verdict(Category.PERMANENT, explicit=True)
     return Failure(
@@ -176,7 +180,7 @@ def _kind_of(exc: BaseException) -> tuple[FailureKind, str]:
             return FailureKind.MOVED, moved_to
     if name == "UnrecoverableError" or isinstance(exc, UnrecoverableError):
         return FailureKind.UNRECOVERABLE, ""
-    if _keys(type(exc)) & _CANCELLATIONS:
+    if any(_key(base) in _CANCELLATIONS for base in type(exc).__mro__):
         return FailureKind.CANCELLED, ""
     return FailureKind.ERROR, ""
 
@@ -190,7 +194,7 @@ def _text(exc: BaseException) -> str:
 
 def _message(exc: BaseException) -> str:
     text = _text(exc) or type(exc).__name__
-    if "CROSSSLOT" in text or "ClusterCrossSlotError" in type(exc).__name__:
+    if "CROSSSLOT" in text or "CrossSlot" in type(exc).__name__:
         text = f"{text} (a Redis Cluster needs all keys of a command in one slot: use a hash tag such as {{queue}})"
     return text
 
@@ -198,8 +202,7 @@ def _message(exc: BaseException) -> str:
 def _clean(text: str) -> str:
     if text.isascii():
         return text
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return joined.encode("utf-8", "replace").decode()
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 # --- transient or permanent -----------------------------------------------------------------------------------------
@@ -272,24 +275,18 @@ def _by_members(members: tuple[BaseException, ...], now_ms: Millis | None, seen:
 
 def _by_itself(exc: BaseException, now_ms: Millis | None) -> _Verdict | None:
     for kind in type(exc).__mro__:
-        for key in _keys_of(kind):
-            rule = _RULES.get(key)
-            if isinstance(rule, _Verdict):
-                return rule
-            if rule is not None:
-                return rule(exc)
+        rule = _RULES.get(_key(kind))
+        if isinstance(rule, _Verdict):
+            return rule
+        if rule is not None:
+            return rule(exc)
     return _by_status(exc, now_ms) or _by_sqlstate(exc) or _by_errno(exc)
 
 
-def _keys_of(kind: type) -> tuple[str, ...]:
+def _key(kind: type) -> str:
     package = kind.__module__.partition(".")[0]
-    if package in ("valkey", "coredis"):
-        package = "redis"
-    return (f"{package}.{kind.__name__}",)
-
-
-def _keys(kind: type) -> set[str]:
-    return {key for base in kind.__mro__ for key in _keys_of(base)}
+    # valkey-py names its exceptions as redis-py does.
+    return f"{'redis' if package == 'valkey' else package}.{kind.__name__}"
 
 
 def _attribute(exc: object, name: str) -> Any:
@@ -337,8 +334,8 @@ def _retry_after(headers: Any, now_ms: Millis | None) -> Millis | None:
             break
     text = str(value).strip()
     if text.isascii() and text.isdigit():
-        # More seconds than this cannot be meant; and the scripts could not hold them.
-        return min(int(text[:12]) * 1000, 10**15)
+        # No more digits than the scripts could hold as milliseconds.
+        return int(text[:12]) * 1000
     match = _HTTP_DATE.fullmatch(text)
     if match is None or now_ms is None:
         return None
@@ -423,11 +420,10 @@ _TRANSIENT_MONGO_LABELS: Final = (
 
 
 def _pymongo(exc: BaseException) -> _Verdict | None:
+    if _attribute(exc, "timeout") is True:
+        return _TRANSIENT
     has_label = _attribute(exc, "has_error_label")
-    try:
-        return _TRANSIENT if any(has_label(label) for label in _TRANSIENT_MONGO_LABELS) else _PERMANENT
-    except Exception:
-        return _PERMANENT
+    return _TRANSIENT if any(has_label(label) for label in _TRANSIENT_MONGO_LABELS) else _PERMANENT
 
 
 # Redis
@@ -530,6 +526,7 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
         "requests.ConnectionError": _TRANSIENT,
         "requests.Timeout": _TRANSIENT,
         "requests.ChunkedEncodingError": _TRANSIENT,
+        "requests.RetryError": _TRANSIENT,
         "urllib3.SSLError": _undecided,
         "urllib3.MaxRetryError": _undecided,
         "urllib3.TimeoutError": _TRANSIENT,
@@ -548,15 +545,8 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
         "sqlalchemy.IntegrityError": _PERMANENT,
         "sqlalchemy.DBAPIError": _sqlalchemy,
         "pymongo.ConnectionFailure": _TRANSIENT,
-        "pymongo.WaitQueueTimeoutError": _TRANSIENT,
         "pymongo.PyMongoError": _pymongo,
-        "aiormq.AMQPConnectionError": _TRANSIENT,
-        "aio_pika.AMQPConnectionError": _TRANSIENT,
         "pika.AMQPConnectionError": _TRANSIENT,
-        "pika.ConnectionClosed": _TRANSIENT,
-        "amqp.ConnectionError": _TRANSIENT,
-        "amqp.RecoverableConnectionError": _TRANSIENT,
-        "kombu.OperationalError": _TRANSIENT,
     }
 )
 
@@ -577,8 +567,8 @@ def decide(
 ) -> Retry | Fail:
     """Decide what becomes of a job whose handler raised an ordinary error.
 
-    `roll` in [0, 1) is the dice for jitter. `strategy_delay_ms` is the answer of the user's backoff strategy for a custom
-    type (-1: fail; 0 or not-a-number: retry at once; None: there is no strategy). The delay that the error asks for
+    `roll` in [0, 1) is the dice for jitter. `strategy_delay_ms` is the answer of the user's backoff strategy for a
+    custom type (-1: fail; 0 or not-a-number: retry at once; None: there is no strategy). The delay that the error asks for
     replaces the backoff where the policy looks at it, or where the handler set it. The cap is applied last.
 
     Source: specs/05-worker-runtime.md#sec-9-1
@@ -618,7 +608,9 @@ def _is_exhausted(job: JobRecord) -> bool:
 
 
 def stacktrace_json(old: str | None, stack: str, limit: float | None = None) -> str:
-    """Return the JSON of a job's stack traces with one more, the oldest first; `limit` is the job's `stack_trace_limit`.
+    """Return the JSON of a job's stack traces with one more, oldest first.
+
+    `limit` is the job's `stack_trace_limit`.
 
     Source: specs/05-worker-runtime.md#sec-10-2
     """

@@ -121,9 +121,12 @@ class JobRecord(Struct, frozen=True, dict=True):
 
     @cached_property
     def opts(self) -> JobOptions:
-        """The options, with `attempts` 0 where none are stored. Raises `msgspec.DecodeError` if they are not JSON."""
+        """The options, with `attempts` 0 where none are stored. Text that is no JSON object reads as no options."""
         raw = self.fields.get("opts")
-        mapping: Any = parse_json(raw) if raw else {}
+        try:
+            mapping: Any = parse_json(raw) if raw else None
+        except msgspec.DecodeError:
+            mapping = None
         if not isinstance(mapping, dict):
             return JobOptions(attempts=0)
         return stored_options_from({"attempts": 0, **cast("dict[str, Any]", mapping)})

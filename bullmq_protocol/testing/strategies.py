@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -117,15 +117,17 @@ def deduplications() -> st.SearchStrategy[Deduplication]:
     return st.builds(Deduplication, texts(min_size=1), ttl, flag, flag)
 
 
-@st.composite
-def job_options(draw: st.DrawFn, *, job_id: bool = True, parent: bool = True) -> JobOptions:
+_PARENT_FLAGS: Final = (
+    "fail_parent_on_failure",
+    "continue_parent_on_failure",
+    "ignore_dependency_on_failure",
+    "remove_dependency_on_failure",
+)
+
+
+def job_options(*, job_id: bool = True, parent: bool = True) -> st.SearchStrategy[JobOptions]:
     """Give options that `validate` accepts; without an id of the caller's, or without a parent, if asked."""
-    flags = (
-        "fail_parent_on_failure",
-        "continue_parent_on_failure",
-        "ignore_dependency_on_failure",
-        "remove_dependency_on_failure",
-    )
+    absent = st.just(UNSET)
     optional: dict[str, Strategy] = {
         "attempts": st.integers(1, 100),
         "backoff": backoffs(),
@@ -139,15 +141,19 @@ def job_options(draw: st.DrawFn, *, job_id: bool = True, parent: bool = True) ->
         "stack_trace_limit": st.integers(0, 100),
         "size_limit": st.integers(10**6, MAX_SAFE_INTEGER),
         "deduplication": deduplications(),
-        "telemetry": st.builds(Telemetry, st.one_of(st.just(UNSET), texts()), st.one_of(st.just(UNSET), st.booleans())),
-        draw(st.sampled_from(flags)): st.booleans(),
+        "telemetry": st.builds(Telemetry, st.one_of(absent, texts()), st.one_of(absent, st.booleans())),
     }
     if job_id:
         optional["job_id"] = job_ids()
     if parent:
         optional["parent"] = parents()
-    found: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=optional))
-    return JobOptions(**found)
+    # BullMQ takes one of these flags at most.
+    flags: st.SearchStrategy[dict[str, bool]] = st.one_of(
+        st.just({}), st.tuples(st.sampled_from(_PARENT_FLAGS), st.booleans()).map(lambda flag: dict([flag]))
+    )
+    return st.tuples(st.fixed_dictionaries({}, optional=optional), flags).map(
+        lambda found: JobOptions(**found[0], **found[1])
+    )
 
 
 def new_jobs() -> st.SearchStrategy[NewJob]:
@@ -155,17 +161,17 @@ def new_jobs() -> st.SearchStrategy[NewJob]:
     return st.builds(NewJob, texts(min_size=1), st.one_of(st.just(UNSET), json_values()), job_options())
 
 
-@st.composite
-def job_records(draw: st.DrawFn) -> JobRecord:
+def job_records() -> st.SearchStrategy[JobRecord]:
     """Give jobs as read from a hash, with fields of other clients among them."""
     moment = st.integers(0, 2**41).map(str)
     count = st.integers(0, 1000).map(str)
     name = texts(min_size=1)
+    value = json_values(max_leaves=5).map(json_text)
     optional: dict[str, st.SearchStrategy[str]] = {
         "rjk": name,
         "deid": name,
         "nrjid": name,
-        "progress": json_values().map(json_text),
+        "progress": value,
         "processedOn": moment,
         "pb": name,
         "ats": count,
@@ -174,27 +180,25 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         "defa": name,
         "failedReason": texts(),
         "stacktrace": st.lists(texts()).map(json_text),
-        "returnvalue": json_values().map(json_text),
+        "returnvalue": value,
         "finishedOn": moment,
         "tm": name,
         "attemptsMade": count,
         "x-other": texts(),
     }
-    fields = draw(
-        st.fixed_dictionaries(
-            {
-                "name": name,
-                "data": json_values().map(json_text),
-                "opts": job_options().map(stored).map(json_text),
-                "timestamp": moment,
-                "delay": moment,
-                "priority": st.integers(0, MAX_PRIORITY).map(str),
-            },
-            optional=optional,
-        )
-    )
-    raw = {field: text.encode() for field, text in fields.items()}
-    return JobRecord.from_fields(draw(job_ids()), raw)
+    always: dict[str, st.SearchStrategy[str]] = {
+        "name": name,
+        "data": value,
+        "opts": job_options().map(stored).map(json_text),
+        "timestamp": moment,
+        "delay": moment,
+        "priority": st.integers(0, MAX_PRIORITY).map(str),
+    }
+    return st.builds(_record, job_ids(), st.fixed_dictionaries(always, optional=optional))
+
+
+def _record(job_id: str, fields: dict[str, str]) -> JobRecord:
+    return JobRecord.from_fields(job_id, {field: text.encode() for field, text in fields.items()})
 
 
 def replies(*, max_leaves: int = 12) -> st.SearchStrategy[Reply]:

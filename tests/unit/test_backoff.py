@@ -73,6 +73,7 @@ def test_table_of_the_specification(backoff: Any, attempt: int, delay: float | N
         (Backoff("fixed", 1000, 1), 1, 0.0, 0),
         (Backoff("fixed", 1.7, 0.5), 1, 0.5, 1),
         (Backoff("exponential", 1000, 0.5), 10_000, 0.5, MAX_SAFE_INTEGER),
+        (Backoff("exponential", 1, 1), 1025, 0.0, 0),
     ],
 )
 def test_jitter_of_the_job(backoff: Backoff, attempt: int, roll: float, delay: float) -> None:
@@ -85,6 +86,8 @@ def test_extra_jitter_of_the_worker(roll: float, delay: float) -> None:
 
 
 def test_the_cap_comes_last() -> None:
+    assert backoff_delay(SECOND, 10_000, roll=0.99, extra_jitter=0.2) == HOUR
+    assert backoff_delay(Backoff("fixed", 2.0**1023), 1, roll=0.99, extra_jitter=1.0) == HOUR
     assert backoff_delay(Backoff("fixed", 1000), 1, roll=0.99, extra_jitter=0.2, max_delay_ms=1000) == 1000
     assert backoff_delay(Backoff("fixed", 2 * HOUR), 1, roll=0.5) == HOUR
     assert backoff_delay(Backoff("fixed", 2 * HOUR), 1, roll=0.5, max_delay_ms=None) == 2 * HOUR

@@ -188,6 +188,7 @@ GOOD: list[JobOptions] = [
     JobOptions(delay=timedelta(days=1)),
     JobOptions(delay=5, repeat={"every": 5, "count": 1}),
     JobOptions(remove_on_complete=-1, remove_on_fail=KeepJobs(-1, timedelta(0))),
+    JobOptions(remove_on_complete=True, remove_on_fail=False),
     JobOptions(remove_on_complete=KeepJobs(), remove_on_fail=KeepJobs(age=0.5)),
     JobOptions(parent=PARENT, fail_parent_on_failure=True, ignore_dependency_on_failure=False),
     JobOptions(deduplication=Deduplication("d"), prev_millis=0, repeat_job_key="s"),
