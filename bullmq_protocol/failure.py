@@ -568,8 +568,8 @@ def decide(
     """Decide what becomes of a job whose handler raised an ordinary error.
 
     `roll` in [0, 1) is the dice for jitter. `strategy_delay_ms` is the answer of the user's backoff strategy for a
-    custom type (-1: fail; 0 or not-a-number: retry at once; None: there is no strategy). The delay that the error asks for
-    replaces the backoff where the policy looks at it, or where the handler set it. The cap is applied last.
+    custom type (-1: fail; 0 or not-a-number: retry at once; None: there is no strategy). The delay that the error asks
+    for replaces the backoff where the policy looks at it, or where the handler set it. The cap is applied last.
 
     Source: specs/05-worker-runtime.md#sec-9-1
     """

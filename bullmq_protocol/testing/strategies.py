@@ -148,12 +148,12 @@ def job_options(*, job_id: bool = True, parent: bool = True) -> st.SearchStrateg
     if parent:
         optional["parent"] = parents()
     # BullMQ takes one of these flags at most.
-    flags: st.SearchStrategy[dict[str, bool]] = st.one_of(
-        st.just({}), st.tuples(st.sampled_from(_PARENT_FLAGS), st.booleans()).map(lambda flag: dict([flag]))
-    )
-    return st.tuples(st.fixed_dictionaries({}, optional=optional), flags).map(
-        lambda found: JobOptions(**found[0], **found[1])
-    )
+    flags = st.dictionaries(st.sampled_from(_PARENT_FLAGS), st.booleans(), max_size=1)
+    return st.builds(_options, st.fixed_dictionaries({}, optional=optional), flags)
+
+
+def _options(fields: dict[str, Any], flags: dict[str, Any]) -> JobOptions:
+    return JobOptions(**fields, **flags)
 
 
 def new_jobs() -> st.SearchStrategy[NewJob]:
