@@ -32,12 +32,10 @@ class Schedule(msgspec.Struct, frozen=True):
 def schedule_of(job: JobRecord) -> Schedule | None:
     """Return the schedule that a fetched job must advance, or None.
 
-    Raises `msgspec.DecodeError` when the job's options are not JSON.
-
     Source: specs/04-schedulers-flows-events.md#sec-4-5
     """
-    key = job.repeat_job_key
-    if key and key.count(":") < MAX_ID_PARTS:
+    key: object = job.repeat_job_key or job.opts.extra.get("repeatJobKey")
+    if isinstance(key, str) and key.count(":") < MAX_ID_PARTS:
         return Schedule(key)
     return Schedule(None) if job.opts.repeat else None
 

@@ -153,6 +153,7 @@ class WorkerMachine:
         self._next_run = 0
         self._pending: dict[int, Pending] = {}
         self._runs: dict[int, Run] = {}
+        self._retries: dict[int, Millis] = {}
         self._abandoned: set[int] = set()
         # fetching
         self._fetching = False
@@ -250,7 +251,7 @@ class WorkerMachine:
             times += [
                 None if self._renewing else self._renew_at,
                 self._stalled_at,
-                *(run.retry_at for run in self._runs.values()),
+                *self._retries.values(),
             ]
             if self._may_fetch():
                 times += [self._limited_until, self._fetch_pause_until]
@@ -451,11 +452,7 @@ class WorkerMachine:
         self._runs[run.number] = run
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
-        try:
-            schedule = schedule_of(job)
-        except msgspec.DecodeError as error:
-            self._put_back(run, f"the options of job {job.id} are not JSON: {error}")
-            return
+        schedule = schedule_of(job)
         if schedule is None:
             self._run(run)
         else:
@@ -583,7 +580,7 @@ class WorkerMachine:
         report = run.report
         assert report is not None  # whoever sends it has set it
         run.phase = Phase.REPORTING
-        run.retry_at = None
+        self._retries.pop(run.number, None)
         if not self._connected:
             return
         report.fetch_next = (
@@ -623,6 +620,7 @@ class WorkerMachine:
         if run.handler_alive:
             self._abandoned.add(run.number)
         self._runs.pop(run.number, None)
+        self._retries.pop(run.number, None)
         if not self._runs:
             self._renew_at = None
 
@@ -717,7 +715,7 @@ class WorkerMachine:
         run.sent = False
         if transient:
             self._notify(WorkerProblem(message, run.job.id))
-            run.retry_at = self._at.mono + (FIRST_RECONNECT_MS << min(run.refusals, 8))
+            self._retries[run.number] = self._at.mono + (FIRST_RECONNECT_MS << min(run.refusals, 8))
             run.refusals += 1
             return
         if isinstance(error, (JobNotFound, LockMissing, LockMismatch, WrongState)):
@@ -810,9 +808,9 @@ class WorkerMachine:
             self._renew()
         if self._stalled_at is not None and now >= self._stalled_at:
             self._check_stalled()
-        for run in list(self._runs.values()):
-            if run.retry_at is not None and now >= run.retry_at:
-                self._send_report(run)
+        for number, retry_at in list(self._retries.items()):
+            if now >= retry_at:
+                self._send_report(self._runs[number])
 
     def _renewal_period(self) -> Millis:
         return max(1, self._settings.renew_ms // 2)

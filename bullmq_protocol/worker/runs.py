@@ -36,7 +36,6 @@ class Run:
         "renewed_at",
         "report",
         "resend",
-        "retry_at",
         "schedule",
         "sent",
         "started_at",
@@ -61,7 +60,6 @@ class Run:
         self.uncertain = False
         """An earlier sending may have been applied."""
         self.refusals = 0
-        self.retry_at: Millis | None = None
         self.resend: Pending | None = None
 
 

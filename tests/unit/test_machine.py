@@ -994,11 +994,15 @@ def test_a_wall_clock_jump_changes_no_timer() -> None:
     assert not bench.said(LockLost)
 
 
-def test_options_that_are_not_json_put_the_job_back() -> None:
+def test_options_that_are_not_json_read_as_none() -> None:
     bench = busy(fields={"opts": "{broken"})
-    assert "not JSON" in bench.said(WorkerProblem)[0].message
-    bench.reply("moveToDelayed", 0)
-    assert bench.said(JobMoved)[0].how == "delayed"
+    bench.returned("1")
+    assert packed(bench.call("moveToFinished"), 7)["attempts"] == 0
+
+
+def test_a_repeat_key_in_the_options_counts_where_the_hash_has_none() -> None:
+    bench = busy("repeat:s:5", {"opts": '{"repeat":{"every":1000},"repeatJobKey":"s"}'})
+    assert bench.call("updateJobScheduler").command.args[1] == "s"
 
 
 def test_a_lost_marker_call_takes_the_machine_offline() -> None:
