@@ -2,8 +2,9 @@
 
 from bullmq_sync.drive import clock, perform, run
 from bullmq_sync.job import Cancellation, Job
+from bullmq_sync.notices import Notices
 from bullmq_sync.queue import Queue
 from bullmq_sync.transports.redis_py import RedisPyTransport
-from bullmq_sync.worker import Notices, Worker
+from bullmq_sync.worker import Worker
 
 __all__ = ["Cancellation", "Job", "Notices", "Queue", "RedisPyTransport", "Worker", "clock", "perform", "run"]

@@ -13,11 +13,9 @@ import random
 import secrets
 import socket
 import threading
-import time
 import traceback
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -61,8 +59,10 @@ from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, Worker
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.notices import Notice, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_sync.crew import Crew
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_sync.job import Cancellation, Job
+from bullmq_sync.notices import Notices
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Notice)
@@ -75,7 +75,6 @@ BackoffStrategy = Callable[[int, str, BaseException, Job[Any]], "Millis | float 
 # What no later attempt can mend, as long as the server has never answered.
 _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _FORCED_STOP_S = 10.0
-_JOIN_S = 5.0
 
 
 class Worker(Generic[T]):
@@ -124,12 +123,13 @@ class Worker(Generic[T]):
         self._watched = 0
         self._due = threading.Condition(self._lock)
         self._armed: Millis | None = None
-        self._crew = _Crew(self._carry, f"bullmq {name}")
+        self._crew = Crew(self._carry, f"bullmq {name}")
         self._listener: InterruptibleTransport | None = None
         self._cancellations: dict[int, Cancellation] = {}
         self._unlistened: set[int] = set()
         self._contacted = False
         self._closed = False
+        self._paused_first = False
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._runner: int | None = None
@@ -205,6 +205,8 @@ class Worker(Generic[T]):
             self._meet_server()
             with self._lock:
                 actions = self._machine.start(clock())
+                if self._paused_first:
+                    actions += self._machine.handle(PauseRequested(), clock())
             timer.start()
             self._start(actions)
             self._stopped.wait()
@@ -218,12 +220,14 @@ class Worker(Generic[T]):
 
     def pause(self, *, wait: bool = True) -> None:
         """Start nothing new; with `wait`, return when the running jobs are over."""
+        self._paused_first = True
         self._happen(PauseRequested())
         if wait and not self._crew.mine():
             self._await(self._is_quiet)
 
     def resume(self) -> None:
         """Go on after `pause`."""
+        self._paused_first = False
         self._happen(ResumeRequested())
 
     def close(self, force: bool = False) -> None:
@@ -236,7 +240,10 @@ class Worker(Generic[T]):
         with self._lock:
             self._closed = True
             running = self._runner is not None
+            begun = self._machine.state is not WorkerState.NEW
         if running:
+            if not begun:
+                self._close_transports()
             self._happen(CloseRequested(force))
             if not self._crew.mine() and self._runner != threading.get_ident():
                 self._finished.wait()
@@ -610,7 +617,8 @@ class Worker(Generic[T]):
             check_server(self._transport, self._keys)
             perform(self._transport, ping())
         except Closed:
-            raise
+            if not self._ended():
+                raise
         except TransportError as error:
             _log.warning("worker %s: %s", self._id, error, extra=self._extra())
         except ServerError as error:
@@ -652,103 +660,6 @@ class Worker(Generic[T]):
             transport.close()
         if self._owned:
             self._transport.close()
-
-
-class Notices(Iterator[Notice]):
-    """Notices of a worker, oldest first. `dropped` counts those that a slow reader missed."""
-
-    def __init__(self, buffer: int, forget: Callable[[Notices], None]) -> None:
-        self.dropped = 0
-        self._kept: deque[Notice] = deque(maxlen=buffer)
-        self._buffer = buffer
-        self._forget = forget
-        self._closed = False
-        self._ready = threading.Condition()
-
-    def put(self, notice: Notice) -> None:
-        """Add one; the worker does this."""
-        with self._ready:
-            if len(self._kept) == self._buffer:
-                self.dropped += 1
-            self._kept.append(notice)
-            self._ready.notify()
-
-    def close(self) -> None:
-        """End the iteration after what is kept."""
-        self._forget(self)
-        with self._ready:
-            self._closed = True
-            self._ready.notify_all()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Notice:
-        with self._ready:
-            self._ready.wait_for(lambda: self._kept or self._closed)
-            if not self._kept:
-                raise StopIteration
-            return self._kept.popleft()
-
-
-class _Crew:
-    """Threads that do actions. One is made whenever an action finds none idle, so none ever waits for another."""
-
-    def __init__(self, work: Callable[[Action], None], name: str) -> None:
-        self._work = work
-        self._name = name
-        self._wake = threading.Condition()
-        self._actions: deque[Action] = deque()
-        self._idle = 0
-        self._threads: set[threading.Thread] = set()
-        self._handling: set[threading.Thread] = set()
-        self._closed = False
-        self._made = 0
-
-    def submit(self, action: Action) -> None:
-        with self._wake:
-            self._actions.append(action)
-            if self._idle >= len(self._actions):
-                self._wake.notify()
-                return
-            self._made += 1
-            # A handler that never ends must not keep the process alive.
-            thread = threading.Thread(target=self._loop, name=f"{self._name} {self._made}", daemon=True)
-            self._threads.add(thread)
-        thread.start()
-
-    def mine(self) -> bool:
-        """Whether this is one of its threads."""
-        return threading.current_thread() in self._threads
-
-    def handling(self, begins: bool) -> None:
-        """Note that the user's code has this thread, or has it no more."""
-        (self._handling.add if begins else self._handling.discard)(threading.current_thread())
-
-    def close(self) -> None:
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
-
-    def join(self) -> None:
-        """Wait for the threads, but for those that the user's code does not give back."""
-        end = time.monotonic() + _JOIN_S
-        for thread in tuple(self._threads):
-            while thread.is_alive() and thread not in self._handling and time.monotonic() < end:
-                thread.join(0.05)
-
-    def _loop(self) -> None:
-        while True:
-            with self._wake:
-                self._idle += 1
-                while not self._actions and not self._closed:
-                    self._wake.wait()
-                self._idle -= 1
-                if not self._actions:
-                    self._threads.discard(threading.current_thread())
-                    return
-                action = self._actions.popleft()
-            self._work(action)
 
 
 class _Background(threading.Thread):

@@ -252,7 +252,8 @@ class Server:
         self._runner: _Runner | None = None
         atexit.register(self._discard)
         for attempt in range(5):
-            self.port = _free_port()
+            # The port of the cluster bus is 10,000 higher.
+            self.port = _free_port(55_535 if "--cluster-enabled" in config else 65_535)
             try:
                 self._begin(attempt)
                 break
@@ -380,11 +381,13 @@ def _pinged(connection: socket.socket) -> bool:
     return reply.startswith((b"+PONG", b"-NOAUTH"))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_port(highest: int) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port <= highest:
+            return port
 
 
 def _age(kind: str) -> tuple[bool, list[int]]:
