@@ -1,6 +1,7 @@
 """`make oracle`: regressions, directed cases, then sequences and random states, with one line at the end.
 
-`SEQUENCES` is the number of sequences, ten times as many random states come on top. `SEED` repeats a run.
+`SEQUENCES` is the number of sequences, of which hypothesis drives one in ten; ten times as many random states come on
+top. `SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import random
 import sys
 from collections.abc import Iterator
 
-from tests.oracle import cases, directed, regressions, report, scripts, sequences, states
+from tests.oracle import cases, directed, machine, regressions, report, scripts, sequences, states
 from tests.oracle.harness import Bench
 from tests.support import node, servers
 
 STATES_PER_SEQUENCE = 10
+HYPOTHESIS_DRIVES_ONE_IN = 10
 SHOWN = 10
 
 
@@ -32,7 +34,10 @@ def differences(bench: Bench, count: int, seed: int) -> Iterator[str]:
         reached |= bench.reached().keys()
     yield from directed.missing(directed.CASES, set(bench.tally.replies), scripts.marks(), reached)
     bench.replace(scripts.ours())
-    for number in range(count):
+    begun, found = machine.run(bench, max(1, count // HYPOTHESIS_DRIVES_ONE_IN), seed)
+    if found is not None:
+        yield report.found(found)
+    for number in range(begun, count):
         found = sequences.run(bench, seed, number)
         if found is not None:
             yield report.found(found)

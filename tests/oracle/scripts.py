@@ -52,6 +52,11 @@ def compare_with_record(scripts: dict[str, dict[str, Any]]) -> None:
         raise ScriptsChanged(f"not the scripts recorded in {RECORD.name}: {', '.join(wrong)}")
 
 
+def recorded_keys() -> dict[str, int]:
+    """Return the recorded number of keys of every script."""
+    return {name: script["keys"] for name, script in json.loads(RECORD.read_text()).items()}
+
+
 @functools.cache
 def originals() -> dict[str, str]:
     """Return BullMQ's scripts by name, after comparing each with its recorded SHA-256 and number of keys."""

@@ -302,7 +302,7 @@ def dedup(draw: Draw) -> Any:
     return dict(items)
 
 
-ODD_DELAYS = (
+ODD_DELAYS: tuple[Any, ...] = (
     0,
     -5,
     "1000",
@@ -321,8 +321,22 @@ ODD_DELAYS = (
     "0x10",
     -0.0,
 )
-ODD_PRIORITIES = (0, -1, "5", "abc", True, False, None, 2.5, NAN, INF, {}, "", 1e15, -0.0, "0")
-ODD_VALUES = ([], {}, [None], [1, None, 3], [1, None, None], 1e14, 1e-7, 1e21, "", [[], [{}]], 2**53, -0.0, ["a/b"])
+ODD_PRIORITIES: tuple[Any, ...] = (0, -1, "5", "abc", True, False, None, 2.5, NAN, INF, {}, "", 1e15, -0.0, "0")
+ODD_VALUES: tuple[Any, ...] = (
+    [],
+    {},
+    [None],
+    [1, None, 3],
+    [1, None, None],
+    1e14,
+    1e-7,
+    1e21,
+    "",
+    [[], [{}]],
+    2**53,
+    -0.0,
+    ["a/b"],
+)
 
 
 def options(draw: Draw, command: str) -> Any:
@@ -497,7 +511,7 @@ def fetching(draw: Draw) -> tuple[list[Command], list[Call]]:
     return made, found
 
 
-ODD_KEEP = (
+ODD_KEEP: tuple[Any, ...] = (
     None,
     True,
     5,
@@ -519,7 +533,7 @@ ODD_KEEP = (
     {"count": {}},
     {"count": "0"},
 )
-ODD_UPDATES = (
+ODD_UPDATES: tuple[Any, ...] = (
     [],
     ["a"],
     ["a", 5],
@@ -714,7 +728,7 @@ def moving(draw: Draw) -> tuple[list[Command], list[Call]]:
     for _ in range(draw.pick(1, 2, 4)):
         call = moving_call(draw, ids)
         if call.name in ("moveToDelayed", "retryJob", "moveJobFromActiveToWait") and draw.chance(0.7):
-            id = call.args[{"moveToDelayed": 2, "retryJob": 3, "moveJobFromActiveToWait": 0}[call.name]]
+            id = str(call.args[{"moveToDelayed": 2, "retryJob": 3, "moveJobFromActiveToWait": 0}[call.name]])
             base = Q if str(call.keys[0]).startswith(Q) else P
             made += [("LPUSH", f"{base}active", id), ("SET", f"{base}{id}:lock", "tk", "PX", 300_000)]
         found.append(call)

@@ -545,9 +545,12 @@ def duplicates() -> list[Case]:
              marker={"0": 0, "1": 7}),
     ]
 
+BAD_TTLS: tuple[Any, ...] = ("5000", True, {})
+BAD_OPTIONS: tuple[dict[str, Any], ...] = ({"delay": True}, {"priority": {}}, {"de": {"id": True}})
+
 
 def failures() -> list[Case]:
-    half = {"id": "1", "meta": CAP}
+    half: dict[str, Any] = {"id": "1", "meta": CAP}
     bad = pack({"when": msgspec.Raw(b"\xc4\x01a")})
     found = [
         case("01#10 head", "ARGV[1] does not decode", add_packed(STANDARD, Q, b"\x99\xa7", PLAIN), reply=ERROR,
@@ -627,12 +630,12 @@ def failures() -> list[Case]:
     ]
     found += [
         case("01#10 ttl-type", f"ttl {ttl!r}", dedup(ttl=ttl), reply=ERROR, **half, after={"de:d": None})
-        for ttl in ("5000", True, {})
+        for ttl in BAD_TTLS
     ]
     found += [
         case("01#10 delay-type", f"options {options}", add_packed(STANDARD, Q, head(dedup=f"{Q}de:true"), options),
              reply=ERROR, **half, wait=None)
-        for options in ({"delay": True}, {"priority": {}}, {"de": {"id": True}})
+        for options in BAD_OPTIONS
     ]
     found += [
         case("01#10 cap", f"{command}: a cap that is no number",

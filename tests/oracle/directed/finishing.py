@@ -60,6 +60,8 @@ def done(covers: str, title: str, *more: Any, reply: Any = 0, call: Call | None 
                               **(options or {})) if call is None else call
     return case(covers, title, BASE, *more, finish, reply=reply, after=after or {}, **keys)
 
+BAD_AGES: tuple[Any, ...] = ("x", True, {})
+
 
 def main_road() -> list[Case]:
     kids = [("SADD", f"{Q}1:dependencies", "x"), zadd("1:unsuccessful", {"y": 1})]
@@ -491,7 +493,7 @@ def failures() -> list[Case]:
     one = ("SADD", "bull:p:P:dependencies", "bull:q:1")
     parent = [job("P", P), zadd(f"{P}waiting-children", {"P": 1}), one]
     good = '{"id":"P","queueKey":"bull:p"}'
-    left = {"active": None, "completed": None, "failed": None, "meta": CAP}
+    left: dict[str, Any] = {"active": None, "completed": None, "failed": None, "meta": CAP}
     found = [
         done("02#17/moveToFinished cap; 02#5 9", "a bad cap: the job is in no list", meta(**{"opts.maxLenEvents": "x"}),
              reply=ERROR,
@@ -590,7 +592,7 @@ def failures() -> list[Case]:
         done("02#17/moveToFinished age", f"age {age!r}", options={"keepJobs": {"age": age}}, reply=ERROR,
              completed={"1": T},
              events=None)
-        for age in ("x", True, {})
+        for age in BAD_AGES
     ]
     found += [
         done("02#17/moveToFinished attempts", f"attempts {attempts!r}", outcome="failed",
