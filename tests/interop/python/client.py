@@ -1,0 +1,128 @@
+"""Adds jobs and asks about queues, in the colour that argv names; the lines are those of node/client.js."""
+
+import json
+import sys
+from typing import Any
+
+import anyio
+
+import bullmq_anyio
+import bullmq_sync
+from bullmq_protocol.job import NewJob
+from bullmq_protocol.options import JobOptions, stored_options_from
+from tests.interop.python.lines import Calls, got, say, serve, serve_blocking
+
+_STORED = {
+    "keepLogs": "kl",
+    "deduplication": "de",
+    "failParentOnFailure": "fpof",
+    "continueParentOnFailure": "cpof",
+    "ignoreDependencyOnFailure": "idof",
+    "removeDependencyOnFailure": "rdof",
+}
+
+
+def _options(opts: dict[str, Any]) -> JobOptions:
+    """Options in BullMQ's public words as ours."""
+    return stored_options_from({_STORED.get(name, name): value for name, value in opts.items()})
+
+
+class Client:
+    """One queue object per name."""
+
+    def __init__(self, kind: Any, url: str, max_len_events: int) -> None:
+        self._kind = kind
+        self._url = url
+        self._max_len_events = max_len_events
+        self.queues: dict[str, Any] = {}
+
+    def queue(self, name: str) -> Any:
+        if name not in self.queues:
+            self.queues[name] = self._kind(name, self._url, max_len_events=self._max_len_events)
+        return self.queues[name]
+
+    async def open(self, queue: str) -> None:
+        await got(self.queue(queue).get_version())
+
+    async def add(self, queue: str, jobs: list[dict[str, Any]]) -> list[str]:
+        return [
+            (await got(self.queue(queue).add(job["name"], job["data"], _options(job.get("opts", {}))))).id
+            for job in jobs
+        ]
+
+    async def add_bulk(self, queue: str, jobs: list[dict[str, Any]]) -> list[str]:
+        new = [NewJob(job["name"], job["data"], _options(job.get("opts", {}))) for job in jobs]
+        return [job.id for job in await got(self.queue(queue).add_bulk(new))]
+
+    async def counts(self, queue: str, states: list[str] | None = None) -> dict[str, int]:
+        counts: dict[str, int] = await got(self.queue(queue).get_job_counts(*(states or ())))
+        return counts
+
+    async def workers(self, queue: str) -> list[dict[str, str]]:
+        workers: list[dict[str, str]] = await got(self.queue(queue).get_workers())
+        return workers
+
+    async def pause(self, queue: str) -> None:
+        await got(self.queue(queue).pause())
+
+    async def resume(self, queue: str) -> None:
+        await got(self.queue(queue).resume())
+
+    async def is_paused(self, queue: str) -> bool:
+        paused: bool = await got(self.queue(queue).is_paused())
+        return paused
+
+    async def obliterate(self, queue: str, force: bool = False) -> None:
+        await got(self.queue(queue).obliterate(force=force))
+
+    async def state(self, queue: str, id: str) -> str:
+        state: str = await got(self.queue(queue).get_state(id))
+        return state
+
+    async def job(self, queue: str, id: str) -> dict[str, Any] | None:
+        job = await got(self.queue(queue).get_job(id))
+        if job is None:
+            return None
+        return {
+            "id": job.id,
+            "name": job.name,
+            "data": job.data,
+            "progress": job.progress,
+            "returnvalue": job.returnvalue,
+            "failed_reason": job.failed_reason,
+            "attempts_made": job.attempts_made,
+            "attempts_started": job.attempts_started,
+            "delay": job.delay,
+            "priority": job.priority,
+            "timestamp": job.timestamp,
+            "processed_by": job.processed_by,
+            "stacktraces": len(job.stacktrace),
+        }
+
+    def calls(self) -> Calls:
+        names = ("open", "add", "add_bulk", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
+        return {name: getattr(self, name) for name in (*names, "state", "job")}
+
+
+async def _main(url: str, max_len_events: int) -> None:
+    client = Client(bullmq_anyio.Queue, url, max_len_events)
+    say(event="ready")
+    await serve(client.calls())
+    for queue in client.queues.values():
+        await queue.aclose()
+
+
+def _main_blocking(url: str, max_len_events: int) -> None:
+    client = Client(bullmq_sync.Queue, url, max_len_events)
+    say(event="ready")
+    serve_blocking(client.calls())
+    for queue in client.queues.values():
+        queue.close()
+
+
+if __name__ == "__main__":
+    config = json.loads(sys.argv[1])
+    if config["colour"] == "threads":
+        _main_blocking(config["url"], config["max_len_events"])
+    else:
+        anyio.run(_main, config["url"], config["max_len_events"], backend=config["colour"])

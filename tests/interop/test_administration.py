@@ -1,0 +1,65 @@
+"""Pausing, resuming and destroying a queue that both sides use."""
+
+import pytest
+from redis import Redis
+
+from tests.interop.programs import COLOURS, AnswerError, Program, client, worker
+from tests.support.servers import Server
+
+
+def _events(raw: "Redis[bytes]", queue: str) -> list[str]:
+    return [fields[b"event"].decode() for _, fields in raw.xrange(f"bull:{queue}:events")]
+
+
+@pytest.mark.parametrize("direction", ["node pauses", "we pause"])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_a_pause_of_one_side_holds_for_the_other(
+    colour: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+) -> None:
+    with client(colour, home) as ours:
+        first, second = (node, ours) if direction == "node pauses" else (ours, node)
+        side = colour if first is node else "node"
+        with worker(side, home, queue) as working:
+            first.call("add", queue=queue, jobs=[{"name": "n", "data": {}}])
+            working.wait(lambda _: working.count("completed") == 1, "the first job is done")
+            first.call("pause", queue=queue)
+            assert second.call("is_paused", queue=queue) is True
+            jobs = [{"name": "n", "data": {}}, {"name": "n", "data": {}, "opts": {"priority": 3}}]
+            second.call("add_bulk", queue=queue, jobs=jobs)
+            counts = {"active": 0, "paused": 1, "prioritized": 1, "waiting": 0}
+            for each in (first, second):
+                assert each.call("counts", queue=queue, states=["active", "prioritized", "waiting"]) == counts
+            second.call("resume", queue=queue)
+            assert first.call("is_paused", queue=queue) is False
+            working.wait(lambda _: working.count("completed") == 3, "the others are done")
+        events = [event for event in _events(raw, queue) if event in ("active", "paused", "resumed", "completed")]
+        assert events[:4] == ["active", "completed", "paused", "resumed"]
+        assert events.count("completed") == 3
+
+
+@pytest.mark.parametrize("direction", ["node destroys", "we destroy"])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_one_side_destroys_what_the_other_made(
+    colour: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+) -> None:
+    jobs = [
+        {"name": "n", "data": {"value": 1, "logs": ["row"]}, "opts": {"jobId": "j-done"}},
+        {"name": "n", "data": {"fatal": "no"}, "opts": {"jobId": "j-failed"}},
+        {"name": "n", "data": {"hangs": 1}, "opts": {"jobId": "j-active"}},
+        {"name": "n", "data": {}, "opts": {"jobId": "j-waiting"}},
+        {"name": "n", "data": {}, "opts": {"jobId": "j-delayed", "delay": 100_000}},
+        {"name": "n", "data": {}, "opts": {"jobId": "j-urgent", "priority": 1}},
+    ]
+    with client(colour, home) as ours:
+        maker, destroyer = (ours, node) if direction == "node destroys" else (node, ours)
+        side = colour if maker is ours else "node"
+        maker.call("add_bulk", queue=queue, jobs=jobs)
+        with worker(side, home, queue) as working:
+            working.wait(lambda _: "j-active" in working.ids("started"), "the third job runs")
+            working.kill()
+        with pytest.raises(AnswerError, match="active jobs"):
+            destroyer.call("obliterate", queue=queue)
+        assert maker.call("state", queue=queue, id="j-waiting") == "waiting"
+        assert maker.call("is_paused", queue=queue) is True
+        destroyer.call("obliterate", queue=queue, force=True)
+    assert list(raw.scan_iter(f"bull:{queue}:*")) == []

@@ -1,0 +1,73 @@
+"""Flows that Node added: our worker finishes the children, and the parents leave as with Node alone."""
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.interop import state
+from tests.interop.programs import COLOURS, Program, worker
+from tests.support.servers import Server
+
+FLAGS = {
+    "none": {},
+    "fail": {"failParentOnFailure": True},
+    "continue": {"continueParentOnFailure": True},
+    "ignore": {"ignoreDependencyOnFailure": True},
+    "remove": {"removeDependencyOnFailure": True},
+}
+
+
+@pytest.fixture(scope="module")
+def all_node(home: Server, node: Program, raw: "Redis[bytes]") -> state.State:
+    return _work_off(home, node, raw, "iq-flow-node", "node")
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_parents_are_released_as_with_node_alone(
+    colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
+) -> None:
+    assert state.differences(_work_off(home, node, raw, queue, colour), all_node, races=("wake",)) == []
+
+
+def _flows(parents: str, children: str) -> list[dict[str, Any]]:
+    def child(job_id: str, data: dict[str, Any], **opts: Any) -> dict[str, Any]:
+        return {"name": "child", "queueName": children, "data": data, "opts": {"jobId": job_id, **opts}}
+
+    def parent(job_id: str, below: list[dict[str, Any]], **opts: Any) -> dict[str, Any]:
+        # A bare name like "delayed" would be a key of the queue's own.
+        opts = {"jobId": f"of-{job_id}", **opts}
+        return {"name": "parent", "queueName": parents, "data": {"value": job_id}, "opts": opts, "children": below}
+
+    good = [child("good-1", {"value": {"a": "✓"}}), child("good-2", {}), child("good-3", {"fails": 1}, attempts=2)]
+    flows = [parent("good", good)]
+    for name, flag in FLAGS.items():
+        below = [
+            child(f"{name}-bad", {"fatal": f"no {name}"}, **flag),
+            child(f"{name}-tired", {"fails": 2}, attempts=2, **flag),
+            child(f"{name}-good", {"value": name}, **flag),
+        ]
+        flows.append(parent(name, below))
+    flows.append(parent("delayed", [child("of-delayed", {})], delay=40))
+    flows.append(parent("urgent", [child("of-urgent", {})], priority=2))
+    flows.append(parent("late", [child("of-late", {"fatal": "no"}, failParentOnFailure=True)], delay=20))
+    middle = parent("middle", [child("deep", {"fatal": "deep"}, failParentOnFailure=True)], failParentOnFailure=True)
+    flows.append(parent("top", [middle, child("of-top", {"value": 1})]))
+    flows.append(parent("gone", [child("removed", {"value": 2}, removeOnComplete=True)], removeOnComplete=True))
+    return flows
+
+
+def _work_off(home: Server, node: Program, raw: "Redis[bytes]", queue: str, side: str) -> state.State:
+    parents, children = f"{queue}-p", f"{queue}-c"
+    for flow in _flows(parents, children):
+        node.call("flow", flow=flow)
+    for name, finished in ((children, 24), (parents, 11)):
+        with worker(side, home, name) as working:
+            working.wait(lambda _, all=finished: _finished(working) == all, f"{finished} jobs of {name}")
+        assert working.of("error") == []
+    assert node.call("counts", queue=parents, states=["waiting-children"]) == {"waiting-children": 1}
+    return state.read(raw, [parents, children])
+
+
+def _finished(working: Program) -> int:
+    return working.count("completed") + sum(line["final"] for line in working.of("failed"))
