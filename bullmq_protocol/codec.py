@@ -146,7 +146,10 @@ def _is_plain(value: object) -> bool:
                 return False
         return True
     if kind is list or kind is tuple:
-        return all(type(item) in _EASY or _is_plain(item) for item in cast("list[Any]", value))
+        for item in cast("list[Any]", value):  # noqa: SIM110 - twice as fast as all() for short lists
+            if type(item) not in _EASY and not _is_plain(item):
+                return False
+        return True
     if kind is int:
         return -MAX_SAFE_INTEGER <= cast("int", value) <= MAX_SAFE_INTEGER
     if kind is float:
