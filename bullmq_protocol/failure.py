@@ -485,6 +485,7 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
         "ssl.SSLSyscallError": _TRANSIENT,
         "ssl.SSLWantReadError": _TRANSIENT,
         "ssl.SSLWantWriteError": _TRANSIENT,
+        "http.IncompleteRead": _TRANSIENT,
         "asyncio.CancelledError": _TRANSIENT,
         "concurrent.CancelledError": _TRANSIENT,
         "sqlite3.OperationalError": _sqlite_operational,
@@ -498,6 +499,8 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
         "anyio.BrokenResourceError": _TRANSIENT,
         "anyio.ClosedResourceError": _TRANSIENT,
         "anyio.EndOfStream": _TRANSIENT,
+        "anyio.IncompleteRead": _TRANSIENT,
+        "anyio.ConnectionFailed": _TRANSIENT,
         # Redis clients
         "redis.AuthenticationError": _PERMANENT,
         "redis.AuthorizationError": _PERMANENT,

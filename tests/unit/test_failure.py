@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import errno
+import http.client
 import io
 import json
 import math
@@ -38,12 +39,14 @@ from yarl import URL
 
 from bullmq_protocol import errors
 from bullmq_protocol.failure import (
+    _RULES,
     Category,
     Fail,
     Failure,
     FailureKind,
     Retry,
     RetryPolicy,
+    _key,
     categorise,
     decide,
     failure_of,
@@ -140,10 +143,17 @@ NETWORK_IS_TRANSIENT = [
     anyio.BrokenResourceError(),
     anyio.ClosedResourceError(),
     anyio.EndOfStream(),
+    anyio.IncompleteRead(),
+    anyio.ConnectionFailed("none of the addresses answered"),
+    http.client.IncompleteRead(b""),
+    http.client.RemoteDisconnected("cut"),
     trio.BrokenResourceError(),
     trio.ClosedResourceError(),
     ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
     ssl.SSLZeroReturnError(6, "closed"),
+    ssl.SSLSyscallError(5, "cut"),
+    ssl.SSLWantReadError(2, "read"),
+    ssl.SSLWantWriteError(3, "write"),
     *(
         OSError(code, "text")
         for code in (
@@ -169,6 +179,7 @@ NETWORK_IS_TRANSIENT = [
     requests.exceptions.RetryError("too many 503 error responses"),
     urllib3.exceptions.NewConnectionError(None, "refused"),  # type: ignore[arg-type]
     urllib3.exceptions.ProtocolError("cut"),
+    urllib3.exceptions.IncompleteRead(1, 2),
     urllib3.exceptions.MaxRetryError(None, "/", urllib3.exceptions.ConnectTimeoutError("late")),  # type: ignore[arg-type]
     urllib.error.URLError(ConnectionRefusedError(errno.ECONNREFUSED, "refused")),
     urllib.error.URLError(socket.gaierror(socket.EAI_AGAIN, "try again")),
@@ -362,6 +373,12 @@ def test_transient(error: BaseException) -> None:
 )
 def test_permanent(error: BaseException) -> None:
     assert categorise(error) is PERMANENT
+
+
+def test_every_rule_is_met_by_a_class_of_its_library() -> None:
+    tables = [table for table in globals().values() if isinstance(table, list) and isinstance(table[0], BaseException)]
+    met = {_key(kind) for table in tables for error in table for kind in type(error).__mro__}
+    assert set(_RULES) - met == set()
 
 
 # --- the cases by name of the requirements ---
