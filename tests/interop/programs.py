@@ -53,11 +53,11 @@ class Program:
     def pid(self) -> int:
         return self._process.pid
 
-    def call(self, name: str, **args: Any) -> Any:
+    def call(self, name: str, *, timeout: float = _PATIENCE_S, **args: Any) -> Any:
         """Ask the program and return its answer; an error there is an `AnswerError` here."""
-        return self.begin(name, **args)()
+        return self.begin(name, timeout=timeout, **args)()
 
-    def begin(self, name: str, **args: Any) -> Callable[[], Any]:
+    def begin(self, name: str, *, timeout: float = _PATIENCE_S, **args: Any) -> Callable[[], Any]:
         """Ask the program; the function returned waits for the answer."""
         self._calls += 1
         number = self._calls
@@ -66,7 +66,7 @@ class Program:
         self._process.stdin.flush()
 
         def answer() -> Any:
-            self._await(lambda: number in self._answers, f"the answer of {name}")
+            self._await(lambda: number in self._answers, f"the answer of {name}", timeout)
             line = self._answers.pop(number)
             if "error" in line:
                 raise AnswerError(line["error"])

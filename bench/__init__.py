@@ -1,0 +1,1 @@
+"""Measurements, side by side with BullMQ on Node: `python -m bench`."""
