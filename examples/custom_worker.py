@@ -1,0 +1,110 @@
+"""A worker of one's own on the core alone, one job at a time in one thread, over redis-py as it comes.
+
+`python -m examples.custom_worker redis://localhost`. The machine of the core decides everything: what to fetch, what
+becomes of a failure, when to look for stalled jobs. What is left to write is this loop: carry out actions, hand back
+what came of them.
+"""
+
+import sys
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from bullmq_protocol import Command, Instant, JobRecord, NewJob, QueueKeys, WorkerMachine, WorkerOptions, prepare
+from bullmq_protocol.codec import json_text
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.failure import failure_of
+from bullmq_protocol.worker.actions import Action, Call, Listen, Notify, RunJob, Stopped
+from bullmq_protocol.worker.events import CallFailed, CloseRequested, JobRaised, JobReturned, Replied, Tick
+from bullmq_protocol.worker.notices import Drained, JobCompleted, JobFailed
+
+Handler = Callable[[JobRecord], Any]
+
+
+def clock() -> Instant:
+    return Instant(wall=time.time_ns() // 1_000_000, mono=time.monotonic_ns() // 1_000_000)
+
+
+def send(client: "redis.Redis[bytes]", command: Command[Any]) -> Any:
+    """Return the raw reply. Scripts go by their SHA, and whole when the server does not know them yet."""
+    try:
+        return client.execute_command(*command.wire())
+    except redis.exceptions.NoScriptError:
+        return client.execute_command(*command.wire(full_source=True))
+
+
+class SimpleWorker:
+    """Works until the queue is empty."""
+
+    def __init__(self, keys: QueueKeys, handler: Handler, client: "redis.Redis[bytes]") -> None:
+        settings, _ = WorkerOptions(drain_delay=0.1).checked()
+        self._machine = WorkerMachine(keys, settings, str(uuid.uuid4()))
+        self._handler = handler
+        self._client = client
+        self._todo: deque[Action] = deque()
+
+    def run(self) -> None:
+        self._todo.extend(self._machine.start(clock()))
+        while self._todo:
+            action = self._todo.popleft()
+            if isinstance(action, Stopped):
+                return
+            self._do(action)
+            deadline = self._machine.deadline()
+            if deadline is not None and deadline <= clock().mono:
+                self._todo.extend(self._machine.handle(Tick(), clock()))
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Call(ticket, command) | Listen(ticket, command):
+                self._happened(self._perform(ticket, command))
+            case RunJob(run, job):
+                self._happened(self._work(run, job))
+            case Notify(Drained()):
+                self._happened(CloseRequested())
+            case Notify(JobCompleted(job, value)):
+                print(f"{job.name} {job.id}: {value}")
+            case Notify(JobFailed(job, reason)):
+                print(f"{job.name} {job.id} failed: {reason}")
+            case _:
+                pass
+
+    def _happened(self, event: Any) -> None:
+        self._todo.extend(self._machine.handle(event, clock()))
+
+    def _perform(self, ticket: int, command: Command[Any]) -> Replied | CallFailed:
+        try:
+            return Replied(ticket, send(self._client, command))
+        except redis.ConnectionError as error:
+            return CallFailed(ticket, str(error), lost=True, maybe_applied=True)
+        except redis.ResponseError as error:
+            return CallFailed(ticket, str(error), lost=False)
+
+    def _work(self, run: int, job: JobRecord) -> JobReturned | JobRaised:
+        try:
+            return JobReturned(run, json_text(self._handler(job)))
+        except Exception as error:
+            return JobRaised(run, failure_of(error), roll=0.5)
+
+
+def shout(job: JobRecord) -> str:
+    text: str = job.data["text"]
+    return text.upper()
+
+
+def main(url: str) -> None:
+    keys = QueueKeys.of("shouts")
+    with redis.Redis.from_url(url) as client:
+        for text in ("hello", "größe", None):
+            job = prepare(keys, NewJob("shout", {"text": text}), now_ms=clock().wall)
+            command = add_job(keys, job)
+            print(f"added {command.decode(send(client, command))}")
+        SimpleWorker(keys, shout, client).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "redis://localhost")
