@@ -48,6 +48,22 @@ OURS = (
     "pause",
     "removeJob",
     "obliterate",
+    "moveToWaitingChildren",
+    "moveJobsToWait",
+    "reprocessJob",
+    "changeDelay",
+    "changePriority",
+    "promote",
+    "drain",
+    "cleanJobsInSet",
+    "removeChildDependency",
+    "removeUnprocessedChildren",
+    "isJobInList",
+    "getCountsPerPriority",
+    "getRanges",
+    "getMetrics",
+    "getDependencyCounts",
+    "paginate",
 )
 """The commands that our Lua implements."""
 
@@ -301,26 +317,6 @@ def obliterate(base: str = Q, *, count: Arg = "1000", force: Arg = "") -> Call:
     return Call("obliterate", (f"{base}meta", base), (count, force))
 
 
-# Commands that a Node client may run on the same queue; only BullMQ has them here.
-
-
-def add_scheduler(
-    base: str = Q,
-    scheduler: str = "s",
-    *,
-    slot: Arg = "",
-    schedule: Mapping[str, Any],
-    data: Arg = "{}",
-    template: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any],
-    at: int = T,
-) -> Call:
-    """Create or replace a scheduler."""
-    keys = (*_keys(base, SCHEDULER_KEYS), f"{base}active")
-    args = (slot, pack(schedule), scheduler, data, pack(template or {}), pack(options), str(at), base, "")
-    return Call("addJobScheduler", keys, args)
-
-
 def move_to_waiting_children(base: str, id: str, *, token: Arg, at: Arg = T, child: Arg = "") -> Call:
     """Park an active parent."""
     job = base + id
@@ -356,3 +352,91 @@ def reprocess_job(base: str, id: str, *, state: str, push: Arg = "LPUSH") -> Cal
     field = "failedReason" if state == "failed" else "returnvalue"
     keys = (base + id, *_keys(base, f"events {state} wait meta paused active marker"))
     return Call("reprocessJob", keys, (id, push, field, state))
+
+
+def move_jobs_to_wait(
+    base: str = Q, state: str = "failed", *, count: Arg = "1000", until: Arg = "1.7976931348623157e+308"
+) -> Call:
+    """Move a batch of finished or delayed jobs to wait."""
+    keys = (base, *_keys(base, f"events {state} wait paused meta active marker"))
+    return Call("moveJobsToWait", keys, (count, until, state))
+
+
+def drain(base: str = Q, *, delayed: Arg = "0") -> Call:
+    """Remove what waits."""
+    return Call("drain", _keys(base, "wait paused delayed prioritized repeat"), (base, delayed))
+
+
+def clean(base: str = Q, state: str = "completed", *, until: Arg = T, limit: Arg = "0") -> Call:
+    """Remove old jobs of a state."""
+    return Call("cleanJobsInSet", _keys(base, f"{state} events repeat"), (base, str(until), limit, state))
+
+
+def remove_child_dependency(child: str, parent: str, base: str = Q) -> Call:
+    """Break the link between two jobs, given by their keys."""
+    return Call("removeChildDependency", (base,), (child, parent))
+
+
+def remove_unprocessed_children(base: str = Q, id: str = "1") -> Call:
+    """Remove the children that are neither finished nor locked."""
+    return Call("removeUnprocessedChildren", (base + id, f"{base}meta"), (base, id))
+
+
+def is_job_in_list(base: str = Q, name: str = "wait", id: str = "1") -> Call:
+    """Look for an id in a list."""
+    return Call("isJobInList", (base + name,), (id,))
+
+
+def get_counts_per_priority(base: str = Q, *priorities: Arg) -> Call:
+    """Count jobs per priority."""
+    return Call("getCountsPerPriority", _keys(base, "wait paused meta prioritized"), priorities)
+
+
+def get_ranges(base: str, start: Arg, end: Arg, *names: Arg, ascending: Arg = "0") -> Call:
+    """Read ids per state."""
+    return Call("getRanges", (base,), (start, end, ascending, *names))
+
+
+def get_metrics(base: str = Q, outcome: str = "completed", *, start: Arg = "0", end: Arg = "-1") -> Call:
+    """Read how many jobs finished per minute."""
+    return Call("getMetrics", _keys(base, f"metrics:{outcome} metrics:{outcome}:data"), (start, end))
+
+
+def get_dependency_counts(base: str, id: str, *kinds: Arg) -> Call:
+    """Count a job's children."""
+    job = base + id
+    keys = (f"{job}:processed", f"{job}:dependencies", f"{job}:failed", f"{job}:unsuccessful")
+    return Call("getDependencyCounts", keys, kinds)
+
+
+def paginate(
+    key: str,
+    start: Arg = "0",
+    end: Arg = "-1",
+    *more: Arg,
+    cursor: Arg = "0",
+    passed: Arg = "0",
+    scans: Arg = "5",
+) -> Call:
+    """Read a page of a set or hash; a further argument asks for the hashes."""
+    return Call("paginate", (key,), (start, end, cursor, passed, scans, *more))
+
+
+# Commands that a Node client may run on the same queue; only BullMQ has them here.
+
+
+def add_scheduler(
+    base: str = Q,
+    scheduler: str = "s",
+    *,
+    slot: Arg = "",
+    schedule: Mapping[str, Any],
+    data: Arg = "{}",
+    template: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any],
+    at: int = T,
+) -> Call:
+    """Create or replace a scheduler."""
+    keys = (*_keys(base, SCHEDULER_KEYS), f"{base}active")
+    args = (slot, pack(schedule), scheduler, data, pack(template or {}), pack(options), str(at), base, "")
+    return Call("addJobScheduler", keys, args)

@@ -18,7 +18,7 @@ TTL_TOLERANCE_MS = 2000
 COVERAGE = "~oracle~"
 """Key in which instrumented scripts count the branches they reach; not part of the compared state."""
 
-ANY_ORDER = frozenset({"moveStalledJobsToWait", "removeJob"})
+ANY_ORDER = frozenset({"moveStalledJobsToWait", "removeJob", "removeUnprocessedChildren"})
 """Commands that loop over SMEMBERS or HGETALL: the order is the server's (02 §1.3, 03 §1.6)."""
 
 # ARGV[1]: "digest" or "full". Sets and hashes are sorted, stream entries lose their ids.
@@ -314,11 +314,22 @@ def replies_equal(name: str, one: Reply, other: Reply) -> bool:
         return True
     if name in ("getRateLimitTtl", "moveJobFromActiveToWait"):
         return _near(one, other)
+    if name == "paginate":
+        return _same_page(one, other)
     if name not in ("moveToActive", "moveToFinished") or not isinstance(one, list) or not isinstance(other, list):
         return False
     if isinstance(one[0], list) and isinstance(other[0], list):
         return _fields(one[0]) == _fields(other[0]) and bool(one[1:] == other[1:])
     return one[:2] == other[:2] and _near(one[2], other[2]) and bool(one[3:] == other[3:])
+
+
+def _same_page(one: list[Any], other: list[Any]) -> bool:
+    """Compare pages: their elements, with the hashes behind them, in any order if all of the key was read."""
+    if len(one) != 5 or len(other) != 5 or one[:2] != other[:2] or one[3] != other[3] or len(one[2]) < one[3]:
+        return False
+    with_hashes = bool(one[4])
+    pages = [sorted(zip(page[2], map(_fields, page[4]) if with_hashes else page[2], strict=True)) for page in (one, other)]
+    return pages[0] == pages[1]
 
 
 def reply_kind(name: str, reply: Reply) -> str:

@@ -121,13 +121,13 @@ class World:
                 self.advance(base, scheduler, known, id)
 
     def advance(self, base: str, scheduler: str, known: dict[str, Any], producer: str) -> None:
-        slot = "" if "every" in known else str((self.now // 60_000 + self.pick(0, 1, 1, 1)) * 60_000)
+        slot = "" if "every" in known else str((self.now // 60_000 + self.pick(0, 0, 1)) * 60_000)
         options = {
             "attempts": 0,
             "repeat": {**known, "count": self.pick(1, 2), "offset": None},
             "jobId": f"repeat:{scheduler}:undefined",
             "timestamp": self.now,
-            **self.pick({}, {"priority": 3}, {"lifo": True}, {"de": {"id": "d1"}}),
+            **self.pick({}, {"priority": 3}, {"lifo": True}, {"de": {"id": "d1"}}, {"priority": 0}),
         }
         self.call(
             calls.update_scheduler(
@@ -241,6 +241,8 @@ def add_flow(world: World) -> None:
         world.add_job(child, parent=parent, id=child_id, options=world.options(), node=node)
         if node:
             nodes.append((child, child_id))
+    for _ in range(world.pick(0, 1, 2)):
+        work_off(world)
 
 
 def fetch(world: World) -> None:
@@ -446,6 +448,20 @@ def scheduler(world: World) -> None:
         world.know(base, reply[0])
 
 
+def scheduled_run(world: World) -> None:
+    """The time of a scheduler's job comes, and a worker takes it."""
+    if world.schedulers:
+        base, name = world.pick(*world.schedulers)
+        world.now += world.pick(1000, 60_000, 61_000)
+        for _ in range(world.pick(1, 2)):
+            token = world.token()
+            options = world.fetch_options(token)
+            world.take(base, options["token"], world.call(calls.move_to_active(base, at=world.now, **options)))
+        producers = [held.id for held in world.held if held.base == base and held.id.startswith(f"repeat:{name}:")]
+        if producers:
+            world.advance(base, name, world.schedulers[base, name], producers[-1])
+
+
 def reads(world: World) -> None:
     """Somebody asks for counts, a state, a result, a limit."""
     base, id = world.any_job()
@@ -537,6 +553,7 @@ RULES: tuple[tuple[Rule, float], ...] = (
     (pause, 0.7),
     (settings, 0.8),
     (scheduler, 0.8),
+    (scheduled_run, 0.8),
     (reads, 2),
     (edits, 1.6),
     (remove, 0.9),
@@ -550,5 +567,5 @@ RULES: tuple[tuple[Rule, float], ...] = (
 
 def apply(world: World, rule: Rule) -> None:
     """Let some time pass, then apply a rule."""
-    world.now += world.pick(0, 0, 1, 1, 7, 500, 5000)
+    world.now += world.pick(0, 0, 0, 1, 1, 1, 7, 500, 500, 5000, 5000, 5000 if world.chance(0.8) else 90_000)
     rule(world)
