@@ -1060,6 +1060,443 @@ return finish_add(id, job)
 """,
 )
 
+CHANGE_DELAY = Script(
+    name="changeDelay",
+    sha1="02bf9e3bb73ca57006e80c9266ba86888bb7a2f1",
+    keys=4,
+    source="""\
+local call = redis.call
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local delayed, id, job, delay = KEYS[1], ARGV[3], ARGV[4], tonumber(ARGV[1])
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local score, due = delay_slot(delayed, tonumber(ARGV[2]), delay)
+if call('ZREM', delayed, id) == 0 then
+  return -3
+end
+call('HSET', job, 'delay', delay)
+call('ZADD', delayed, score, id)
+emit_capped(KEYS[4], event_cap(KEYS[2]), 'delayed', 'jobId', id, 'delay', due)
+mark_later(KEYS[3], delayed)
+return 0
+""",
+)
+
+CHANGE_PRIORITY = Script(
+    name="changePriority",
+    sha1="09657cd150f661a684f5b7f304ef98fe70cb091a",
+    keys=7,
+    source="""\
+local call = redis.call
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local prioritized, id = KEYS[4], ARGV[3]
+local job, priority, first = ARGV[2] .. id, tonumber(ARGV[1]), ARGV[4] == '1'
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local target, held = queue_gate(KEYS[3], KEYS[5], KEYS[1], KEYS[2])
+local waiting = true
+if call('ZREM', prioritized, id) > 0 then
+elseif call('LREM', target, '-1', id) > 0 then
+else
+  waiting = false
+end
+if waiting and priority ~= 0 and first then
+  call('ZADD', prioritized, priority * PRIORITY_STEP, id)
+elseif waiting then
+  if priority ~= 0 then
+    place_by_priority(prioritized, KEYS[6], priority, id)
+  elseif first then
+    call('RPUSH', target, id)
+  else
+    call('LPUSH', target, id)
+  end
+  mark_ready(KEYS[7], held)
+end
+call('HSET', job, 'priority', priority)
+return 0
+""",
+)
+
+CLEAN_JOBS_IN_SET = Script(
+    name="cleanJobsInSet",
+    sha1="ba7e0c750a41517d30011fa59eb605660427ccb6",
+    keys=3,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function unlink_hard(home, child)
+  local link = call('HMGET', child, 'parentKey', 'deid')
+  local parent, dedup_id = link[1], link[2]
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  local _, base, id = leave_pending(parent, child)
+  if not base then
+    return
+  end
+  if base ~= home then
+    requeue_parent(base, id)
+    return
+  end
+  unlink_hard(home, parent)
+  purge(parent)
+  if dedup_id then
+    call('DEL', home .. 'de:' .. dedup_id)
+  end
+end
+local function erase_job(base, id)
+  local job = base .. id
+  unlink_hard(base, job)
+  release_dedup(base, job, id)
+  purge(job)
+end
+local function each_batch(items, visit)
+  for from = 1, #items, 7000 do
+    visit(unpack(items, from, math.min(from + 6999, #items)))
+  end
+end
+local function remove_members(set, ids)
+  each_batch(ids, function(...)
+    call('ZREM', set, ...)
+  end)
+end
+local function is_current_iteration(job, id, schedulers)
+  local scheduler = call('HGET', job, 'rjk')
+  if not scheduler then
+    return false
+  end
+  local slot = call('ZSCORE', schedulers, scheduler)
+  if slot and id == 'repeat:' .. scheduler .. ':' .. slot then
+    return true
+  end
+  return false
+end
+local source, base, newest, limit, state = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local limited = limit > 0
+local erased = {}
+local function is_recent(job, ...)
+  local ages = call('HMGET', job, ...)
+  for index = 1, #ages do
+    local age = ages[index]
+    if age then
+      return age > newest
+    end
+  end
+  return false
+end
+local function is_kept(id, ...)
+  local job = base .. id
+  if state == 'active' and call('EXISTS', job .. ':lock') == 1 then
+    return true
+  end
+  return is_current_iteration(job, id, KEYS[3]) or is_recent(job, ...)
+end
+local function sweep(ids, kept, erasing)
+  for index = 1, #ids do
+    local id = ids[index]
+    if kept(id) then
+    else
+      erasing(index)
+      erase_job(base, id)
+      erased[#erased + 1] = id
+    end
+  end
+end
+local function sweep_list()
+  local ids = call('LRANGE', source, limited and -limit or '0', '-1')
+  sweep(ids, function(id)
+    return is_kept(id, 'finishedOn', 'processedOn', 'timestamp')
+  end, function(index)
+    call('LSET', source, index - 1 - #ids, '')
+  end)
+  call('LREM', source, '0', '')
+end
+local function sweep_set(highest, kept)
+  local ids
+  if limited then
+    ids = call('ZRANGEBYSCORE', source, '0', highest, 'LIMIT', '0', limit)
+  else
+    ids = call('ZRANGEBYSCORE', source, '0', highest)
+  end
+  sweep(ids, kept, function() end)
+  remove_members(source, erased)
+end
+if state == 'wait' or state == 'paused' or state == 'active' then
+  sweep_list()
+elseif state == 'delayed' then
+  sweep_set('+inf', function(id)
+    return is_kept(id, 'processedOn', 'timestamp')
+  end)
+elseif state == 'prioritized' then
+  sweep_set('+inf', function(id)
+    return is_kept(id, 'timestamp')
+  end)
+else
+  sweep_set(newest, function()
+    return false
+  end)
+end
+emit(KEYS[2], 'cleaned', 'count', #erased)
+return erased
+""",
+)
+
+DRAIN = Script(
+    name="drain",
+    sha1="231fb90d470ebc6f67b5277665d406c049ce8222",
+    keys=5,
+    source="""\
+local call = redis.call
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function unlink_hard(home, child)
+  local link = call('HMGET', child, 'parentKey', 'deid')
+  local parent, dedup_id = link[1], link[2]
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  local _, base, id = leave_pending(parent, child)
+  if not base then
+    return
+  end
+  if base ~= home then
+    requeue_parent(base, id)
+    return
+  end
+  unlink_hard(home, parent)
+  purge(parent)
+  if dedup_id then
+    call('DEL', home .. 'de:' .. dedup_id)
+  end
+end
+local function erase_job(base, id)
+  local job = base .. id
+  unlink_hard(base, job)
+  release_dedup(base, job, id)
+  purge(job)
+end
+local function each_batch(items, visit)
+  for from = 1, #items, 7000 do
+    visit(unpack(items, from, math.min(from + 6999, #items)))
+  end
+end
+local function remove_members(set, ids)
+  each_batch(ids, function(...)
+    call('ZREM', set, ...)
+  end)
+end
+local current = {}
+local schedulers = call('ZRANGE', KEYS[5], '0', '-1', 'WITHSCORES')
+for index = 1, #schedulers, 2 do
+  local id = 'repeat:' .. schedulers[index] .. ':' .. schedulers[index + 1]
+  current[id] = true
+end
+local function erase_others(ids)
+  local erased = {}
+  for index = 1, #ids do
+    local id = ids[index]
+    if current[id] then
+    else
+      erased[#erased + 1] = id
+      erase_job(ARGV[1], id)
+    end
+  end
+  return erased
+end
+local function drain_list(list)
+  call('LTRIM', list, #erase_others(call('LRANGE', list, '0', '-1')), '-1')
+end
+local function drain_set(set)
+  remove_members(set, erase_others(call('ZRANGE', set, '0', '-1')))
+end
+drain_list(KEYS[1])
+drain_list(KEYS[2])
+if ARGV[2] == '1' then
+  drain_set(KEYS[3])
+else
+end
+drain_set(KEYS[4])
+""",
+)
+
 EXTEND_LOCK = Script(
     name="extendLock",
     sha1="3cb9e3109f0edd9add15a9f89c753465cc4efd4b",
@@ -1108,21 +1545,26 @@ return lost
 
 GET_COUNTS = Script(
     name="getCounts",
-    sha1="84bd131f3bf9a1d75a06744876f6e1e87c6d0f95",
+    sha1="b7512af8253bb33389711b973f8b44744ae67054",
     keys=1,
     source="""\
 local call = redis.call
-local function count_list(key)
-  local length = call('LLEN', key)
-  local tail = call('LINDEX', key, '-1')
+local function drop_old_marker(list)
+  local tail = call('LINDEX', list, '-1')
   if not tail or string.sub(tail, 1, 2) ~= '0:' then
-    return length
+    return false
   end
-  if length > 1 then
-    call('RPOP', key)
-  else
+  if call('LLEN', list) > 1 then
+    call('RPOP', list)
+    return false
   end
-  return length - 1
+  return true
+end
+local function count_list(list)
+  if drop_old_marker(list) then
+    return 0
+  end
+  return call('LLEN', list)
 end
 local counts = {}
 for index, state in ipairs(ARGV) do
@@ -1136,6 +1578,118 @@ for index, state in ipairs(ARGV) do
   end
 end
 return counts
+""",
+)
+
+GET_COUNTS_PER_PRIORITY = Script(
+    name="getCountsPerPriority",
+    sha1="afd8a4a6cf50dbff51a8f9ec5e8d0257e2e7f5be",
+    keys=4,
+    source="""\
+local call = redis.call
+local PRIORITY_STEP = 4294967296
+local function count_unprioritized()
+  if call('HEXISTS', KEYS[3], 'paused') == 1 then
+    return call('LLEN', KEYS[2])
+  end
+  return call('LLEN', KEYS[1])
+end
+local counts = {}
+for index, text in ipairs(ARGV) do
+  local priority = tonumber(text)
+  if priority == 0 then
+    counts[index] = count_unprioritized()
+  else
+    local lowest = priority * PRIORITY_STEP
+    counts[index] = call('ZCOUNT', KEYS[4], lowest, lowest + PRIORITY_STEP - 1)
+  end
+end
+return counts
+""",
+)
+
+GET_DEPENDENCY_COUNTS = Script(
+    name="getDependencyCounts",
+    sha1="cb95e1510aad12ba57c5b13dc6fc29ec3b89699a",
+    keys=4,
+    source="""\
+local call = redis.call
+local counts = {}
+for index, name in ipairs(ARGV) do
+  if name == 'processed' then
+    counts[index] = call('HLEN', KEYS[1])
+  elseif name == 'unprocessed' then
+    counts[index] = call('SCARD', KEYS[2])
+  elseif name == 'ignored' then
+    counts[index] = call('HLEN', KEYS[3])
+  else
+    counts[index] = call('ZCARD', KEYS[4])
+  end
+end
+return counts
+""",
+)
+
+GET_METRICS = Script(
+    name="getMetrics",
+    sha1="758d8cde82f29f779b81eae2fa1b680fba6b7775",
+    keys=2,
+    source="""\
+local call = redis.call
+local totals = call('HMGET', KEYS[1], 'count', 'prevTS', 'prevCount')
+local points = call('LRANGE', KEYS[2], ARGV[1], ARGV[2])
+return { totals, points, call('LLEN', KEYS[2]) }
+""",
+)
+
+GET_RANGES = Script(
+    name="getRanges",
+    sha1="52239098cd2dedb0613f4fd0a071b883e6c24cce",
+    keys=1,
+    source="""\
+local call = redis.call
+local function drop_old_marker(list)
+  local tail = call('LINDEX', list, '-1')
+  if not tail or string.sub(tail, 1, 2) ~= '0:' then
+    return false
+  end
+  if call('LLEN', list) > 1 then
+    call('RPOP', list)
+    return false
+  end
+  return true
+end
+local first, last, ascending = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local function from_tail(position)
+  if position == -1 then
+    return 0
+  end
+  return -(position + 1)
+end
+local function list_range(list)
+  if ascending then
+    return call('LRANGE', list, from_tail(last), from_tail(first))
+  end
+  return call('LRANGE', list, first, last)
+end
+local function range_of(state)
+  local key = KEYS[1] .. state
+  if state == 'active' then
+    return list_range(key)
+  end
+  if state == 'wait' or state == 'paused' then
+    return drop_old_marker(key) and {} or list_range(key)
+  end
+  if ascending then
+    return call('ZRANGE', key, first, last)
+  end
+  return call('ZREVRANGE', key, first, last)
+end
+local ranges = {}
+for index = 4, #ARGV do
+  ranges[index - 3] = range_of(ARGV[index])
+end
+return ranges
 """,
 )
 
@@ -1297,6 +1851,22 @@ return with_result and { 0 } or 0
 """,
 )
 
+IS_JOB_IN_LIST = Script(
+    name="isJobInList",
+    sha1="c2e501c8f0e3fa8ea847921e4cc466555cfe2003",
+    keys=1,
+    source="""\
+local call = redis.call
+local ids = call('LRANGE', KEYS[1], '0', '-1')
+for index = 1, #ids do
+  if ids[index] == ARGV[1] then
+    return 1
+  end
+end
+return nil
+""",
+)
+
 IS_MAXED = Script(
     name="isMaxed",
     sha1="74dad1d5a4752eb033ced73754837023db6bb3db",
@@ -1394,6 +1964,83 @@ end
 local remaining = call('PTTL', KEYS[6])
 if remaining > 0 then
   return remaining
+end
+return 0
+""",
+)
+
+MOVE_JOBS_TO_WAIT = Script(
+    name="moveJobsToWait",
+    sha1="43a3c810af1375fcae3f267fe14a1f5ed0859609",
+    keys=8,
+    source="""\
+local call = redis.call
+local function each_batch(items, visit)
+  for from = 1, #items, 7000 do
+    visit(unpack(items, from, math.min(from + 6999, #items)))
+  end
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local source, size, state = KEYS[3], tonumber(ARGV[1]), ARGV[3]
+local target, held = queue_gate(KEYS[6], KEYS[7], KEYS[4], KEYS[5])
+local ids = call('ZRANGEBYSCORE', source, '0', tonumber(ARGV[2]), 'LIMIT', '0', size)
+if ids[1] then
+  local outcome
+  if state == 'failed' then
+    outcome = 'failedReason'
+  elseif state == 'completed' then
+    outcome = 'returnvalue'
+  else
+  end
+  for index = 1, outcome and #ids or 0 do
+    call('HDEL', KEYS[1] .. ids[index], 'finishedOn', 'processedOn', outcome)
+  end
+  local cap = event_cap(KEYS[6])
+  for index = 1, #ids do
+    emit_capped(KEYS[2], cap, 'waiting', 'jobId', ids[index], 'prev', state)
+  end
+  each_batch(ids, function(...)
+    call('ZREM', source, ...)
+    call('LPUSH', target, ...)
+  end)
+  mark_ready(KEYS[8], held)
+else
+end
+if #ids >= size then
+  return 1
 end
 return 0
 """,
@@ -1750,7 +2397,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="2e3b720967c6865c4ed8f4712dc3ef0b259721d1",
+    sha1="51db2404c2bf8ad481f5c1a5650154a29b62f519",
     keys=14,
     source="""\
 local call = redis.call
@@ -1931,16 +2578,16 @@ end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
   if call('SREM', pending, child) == 0 then
-    return nil
+    return false, nil, nil
   end
   if call('SCARD', pending) > 0 then
-    return nil
+    return true, nil, nil
   end
   local base, id = split_job_key(parent)
   if call('ZREM', base .. 'waiting-children', id) == 0 then
-    return nil
+    return true, nil, nil
   end
-  return base, id
+  return true, base, id
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -1948,11 +2595,12 @@ local function requeue_parent(base, id)
   mark_ready(base .. 'marker', held)
 end
 local function unlink_given(parent, child)
-  local base, id = leave_pending(parent, child)
+  local linked, base, id = leave_pending(parent, child)
   if base then
     requeue_parent(base, id)
     emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
   end
+  return linked
 end
 local function unlink_looked_up(child)
   local parent = call('HGET', child, 'parentKey')
@@ -2223,9 +2871,63 @@ return 0
 """,
 )
 
+MOVE_TO_WAITING_CHILDREN = Script(
+    name="moveToWaitingChildren",
+    sha1="fc15bd2d97c742d5af844bfa4e2f29d9a1bfd1e5",
+    keys=7,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = call('GET', lock)
+  if owner == token then
+    call('DEL', lock)
+    call('SREM', stalled, id)
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local job, pending, child, id = KEYS[3], KEYS[4], ARGV[2], ARGV[4]
+if call('EXISTS', job) == 0 then
+  return -1
+end
+if call('ZCARD', KEYS[5]) > 0 then
+  return -9
+end
+local open
+if child == '' then
+  open = call('SCARD', pending)
+else
+  open = call('SISMEMBER', pending, child)
+end
+if open == 0 then
+  return 1
+end
+local refusal = surrender_lock(job, KEYS[6], ARGV[1], id)
+if refusal then
+  return refusal
+end
+if call('LREM', KEYS[1], '-1', id) == 0 then
+  return -3
+end
+call('ZADD', KEYS[2], tonumber(ARGV[3]), id)
+emit(KEYS[7], 'waiting-children', 'jobId', id, 'prev', 'active')
+return 0
+""",
+)
+
 OBLITERATE = Script(
     name="obliterate",
-    sha1="9744a6550100323961cfee0d0c3010b9428613c9",
+    sha1="5883386fc32ad88a11521144b6aed2d6202776fb",
     keys=2,
     source="""\
 local call = redis.call
@@ -2239,16 +2941,16 @@ end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
   if call('SREM', pending, child) == 0 then
-    return nil
+    return false, nil, nil
   end
   if call('SCARD', pending) > 0 then
-    return nil
+    return true, nil, nil
   end
   local base, id = split_job_key(parent)
   if call('ZREM', base .. 'waiting-children', id) == 0 then
-    return nil
+    return true, nil, nil
   end
-  return base, id
+  return true, base, id
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2292,7 +2994,7 @@ local function unlink_hard(home, child)
   if not parent or parent == '' or call('EXISTS', parent) == 0 then
     return
   end
-  local base, id = leave_pending(parent, child)
+  local _, base, id = leave_pending(parent, child)
   if not base then
     return
   end
@@ -2312,6 +3014,16 @@ local function erase_job(base, id)
   release_dedup(base, job, id)
   purge(job)
 end
+local function each_batch(items, visit)
+  for from = 1, #items, 7000 do
+    visit(unpack(items, from, math.min(from + 6999, #items)))
+  end
+end
+local function remove_members(set, ids)
+  each_batch(ids, function(...)
+    call('ZREM', set, ...)
+  end)
+end
 local base = KEYS[2]
 local budget = tonumber(ARGV[1])
 local function spend(count)
@@ -2321,11 +3033,6 @@ end
 local function erase_all(ids)
   for _, id in ipairs(ids) do
     erase_job(base, id)
-  end
-end
-local function remove_members(set, ids)
-  for from = 1, #ids, 7000 do
-    call('ZREM', set, unpack(ids, from, math.min(from + 6999, #ids)))
   end
 end
 local function empty_set(name)
@@ -2385,6 +3092,65 @@ return 0
 """,
 )
 
+PAGINATE = Script(
+    name="paginate",
+    sha1="abdd158635bdcd74958e9a788effa7bbbebb11f3",
+    keys=1,
+    source="""\
+local call = redis.call
+local key, first, last, cursor = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local at, scans, with_hashes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= nil
+local kind, scan, total, width = call('TYPE', key).ok, nil, nil, nil
+if kind == 'none' then
+  return { 0, 0, {}, 0 }
+elseif kind == 'set' then
+  scan, total, width = 'SSCAN', call('SCARD', key), 1
+elseif kind == 'hash' then
+  scan, total, width = 'HSCAN', call('HLEN', key), 2
+else
+  return redis.error_reply('Pagination is only supported for sets and hashes.')
+end
+if last == -1 then
+  last = total
+end
+local stop = last + 1
+local page, hashes = {}, {}
+local function take(found, index)
+  local name = found[index]
+  page[#page + 1] = width == 1 and name or { name, found[index + 1] }
+  if with_hashes then
+    hashes[#hashes + 1] = call('HGETALL', name)
+  end
+end
+local function walk(found)
+  local count = #found / width
+  if count > 0 and at + count < first then
+    at = at + count
+    return true
+  end
+  if count == 0 or at > stop then
+    return false
+  end
+  for index = 1, #found, width do
+    if at >= stop then
+      return false
+    end
+    if at >= first then
+      take(found, index)
+    end
+    at = at + 1
+  end
+  return true
+end
+repeat
+  local reply = call(scan, key, cursor, 'COUNT', '100')
+  cursor = reply[1]
+  scans = scans - 1
+until not walk(reply[2]) or cursor == '0' or scans <= 0
+return { cursor, at, page, total, hashes }
+""",
+)
+
 PAUSE = Script(
     name="pause",
     sha1="f12fb9a7da91ccedca89f8d80ed23748aa8715a1",
@@ -2425,6 +3191,66 @@ emit(KEYS[5], change)
 """,
 )
 
+PROMOTE = Script(
+    name="promote",
+    sha1="8e44b6a691847a3fa703743ba6ce722d06256fa3",
+    keys=9,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local id = ARGV[2]
+local job = ARGV[1] .. id
+if call('ZREM', KEYS[1], id) == 0 then
+  return -3
+end
+local priority = priority_of(job)
+local target, held = queue_gate(KEYS[4], KEYS[6], KEYS[2], KEYS[3])
+local head = call('LINDEX', target, '0')
+if head and string.sub(head, 1, 2) == '0:' then
+  call('LPOP', target)
+end
+if priority == 0 then
+  call('LPUSH', target, id)
+else
+  place_by_priority(KEYS[5], KEYS[7], priority, id)
+end
+mark_ready(KEYS[9], held)
+emit(KEYS[8], 'waiting', 'jobId', id, 'prev', 'delayed')
+call('HSET', job, 'delay', '0')
+return 0
+""",
+)
+
 RELEASE_LOCK = Script(
     name="releaseLock",
     sha1="bc6bc210fddbd2179ec6abfc9236da2516ac3f7a",
@@ -2438,9 +3264,90 @@ return 0
 """,
 )
 
+REMOVE_CHILD_DEPENDENCY = Script(
+    name="removeChildDependency",
+    sha1="2937b55506470faf353025ca498f7d0c65d19bcf",
+    keys=1,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local child, parent = ARGV[1], ARGV[2]
+if call('EXISTS', child) == 0 then
+  return -1
+end
+if call('EXISTS', parent) == 0 then
+  return -5
+end
+if not unlink_given(parent, child) then
+  return 1
+end
+call('HDEL', child, 'parentKey', 'parent')
+return 0
+""",
+)
+
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="b4df0e9978d3612dc77cc315c6756ed86615f7d7",
+    sha1="7e6ebe56992fcb9c24fd7aeb54a92822878faf4d",
     keys=2,
     source="""\
 local call = redis.call
@@ -2471,16 +3378,16 @@ end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
   if call('SREM', pending, child) == 0 then
-    return nil
+    return false, nil, nil
   end
   if call('SCARD', pending) > 0 then
-    return nil
+    return true, nil, nil
   end
   local base, id = split_job_key(parent)
   if call('ZREM', base .. 'waiting-children', id) == 0 then
-    return nil
+    return true, nil, nil
   end
-  return base, id
+  return true, base, id
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2508,11 +3415,12 @@ local function requeue_parent(base, id)
   mark_ready(base .. 'marker', held)
 end
 local function unlink_given(parent, child)
-  local base, id = leave_pending(parent, child)
+  local linked, base, id = leave_pending(parent, child)
   if base then
     requeue_parent(base, id)
     emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
   end
+  return linked
 end
 local function unlink_looked_up(child)
   local parent = call('HGET', child, 'parentKey')
@@ -2546,32 +3454,28 @@ local function leave_state(base, id)
   end
   return 'unknown'
 end
-local function each_child(job, visit)
-  for _, suffix in ipairs({ ':processed', ':failed' }) do
-    local outcomes = call('HGETALL', job .. suffix)
-    for index = 1, #outcomes, 2 do
-      visit(outcomes[index])
-    end
+local function is_spared(base, id)
+  if call('GET', base .. id .. ':lock') then
+    return true
   end
-  for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
-    visit(child)
+  if call('ZSCORE', base .. 'failed', id) then
+    return true
   end
-  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
-    visit(child)
-  end
+  return false
 end
-local function remove_tree(base, id, parent, with_children)
+local remove_children
+local function remove_tree(base, id, parent, children)
+  if children == 'unprocessed' and is_spared(base, id) then
+    return
+  end
   local job = base .. id
   if parent then
     unlink_given(parent, job)
   else
     unlink_looked_up(job)
   end
-  if with_children then
-    each_child(job, function(child)
-      local child_base, child_id = split_job_key(child)
-      remove_tree(child_base, child_id, job, true)
-    end)
+  if children then
+    remove_children(job, children)
   end
   local state = leave_state(base, id)
   release_dedup(base, job, id)
@@ -2579,6 +3483,26 @@ local function remove_tree(base, id, parent, with_children)
     return
   end
   emit_capped(base .. 'events', event_cap(base .. 'meta'), 'removed', 'jobId', id, 'prev', state)
+end
+function remove_children(job, children)
+  local function remove(child)
+    local base, id = split_job_key(child)
+    remove_tree(base, id, job, children)
+  end
+  if children == 'all' then
+    for _, suffix in ipairs({ ':processed', ':failed' }) do
+      local outcomes = call('HGETALL', job .. suffix)
+      for index = 1, #outcomes, 2 do
+        remove(outcomes[index])
+      end
+    end
+    for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
+      remove(child)
+    end
+  end
+  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
+    remove(child)
+  end
 end
 local function is_current_iteration(job, id, schedulers)
   local scheduler = call('HGET', job, 'rjk')
@@ -2612,7 +3536,244 @@ end
 if has_lock(ARGV[3], ARGV[1]) then
   return 0
 end
-remove_tree(ARGV[3], ARGV[1], nil, with_children)
+remove_tree(ARGV[3], ARGV[1], nil, with_children and 'all' or nil)
+return 1
+""",
+)
+
+REMOVE_UNPROCESSED_CHILDREN = Script(
+    name="removeUnprocessedChildren",
+    sha1="baa88d18721d24930dc42315ec589f90695eb674",
+    keys=2,
+    source="""\
+local call = redis.call
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function leave_state(base, id)
+  for _, name in ipairs({ 'completed', 'waiting-children', 'delayed', 'failed', 'prioritized' }) do
+    if call('ZSCORE', base .. name, id) then
+      call('ZREM', base .. name, id)
+      return name
+    end
+  end
+  for _, name in ipairs({ 'wait', 'paused', 'active' }) do
+    if call('LREM', base .. name, '1', id) == 1 then
+      return name
+    end
+  end
+  return 'unknown'
+end
+local function is_spared(base, id)
+  if call('GET', base .. id .. ':lock') then
+    return true
+  end
+  if call('ZSCORE', base .. 'failed', id) then
+    return true
+  end
+  return false
+end
+local remove_children
+local function remove_tree(base, id, parent, children)
+  if children == 'unprocessed' and is_spared(base, id) then
+    return
+  end
+  local job = base .. id
+  if parent then
+    unlink_given(parent, job)
+  else
+    unlink_looked_up(job)
+  end
+  if children then
+    remove_children(job, children)
+  end
+  local state = leave_state(base, id)
+  release_dedup(base, job, id)
+  if purge(job) == 0 then
+    return
+  end
+  emit_capped(base .. 'events', event_cap(base .. 'meta'), 'removed', 'jobId', id, 'prev', state)
+end
+function remove_children(job, children)
+  local function remove(child)
+    local base, id = split_job_key(child)
+    remove_tree(base, id, job, children)
+  end
+  if children == 'all' then
+    for _, suffix in ipairs({ ':processed', ':failed' }) do
+      local outcomes = call('HGETALL', job .. suffix)
+      for index = 1, #outcomes, 2 do
+        remove(outcomes[index])
+      end
+    end
+    for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
+      remove(child)
+    end
+  end
+  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
+    remove(child)
+  end
+end
+remove_children(KEYS[1], 'unprocessed')
+""",
+)
+
+REPROCESS_JOB = Script(
+    name="reprocessJob",
+    sha1="26c708bec453bcc837d3d8af893874f379255d55",
+    keys=8,
+    source="""\
+local call = redis.call
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local job, meta, id, state = KEYS[1], KEYS[5], ARGV[1], ARGV[4]
+local function forget_outcome(parent)
+  if state == 'completed' then
+    return call('HDEL', parent .. ':processed', job)
+  end
+  local failures = call('ZREM', parent .. ':unsuccessful', job)
+  if failures > 0 then
+    return failures
+  end
+  return call('ZREM', parent .. ':failed', job)
+end
+if call('EXISTS', job) == 0 then
+  return -1
+end
+if call('ZREM', KEYS[3], id) == 0 then
+  return -3
+end
+call('HDEL', job, 'finishedOn', 'processedOn', ARGV[3])
+local target, held = queue_gate(meta, KEYS[7], KEYS[4], KEYS[6])
+call(ARGV[2], target, id)
+mark_ready(KEYS[8], held)
+local parent = call('HGET', job, 'parentKey')
+if parent and call('EXISTS', parent) == 1 then
+  if forget_outcome(parent) > 0 then
+    call('SADD', parent .. ':dependencies', job)
+  else
+  end
+else
+end
+emit_capped(KEYS[2], event_cap(meta), 'waiting', 'jobId', id, 'prev', state)
 return 1
 """,
 )
@@ -2985,23 +4146,39 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             ADD_PARENT_JOB,
             ADD_PRIORITIZED_JOB,
             ADD_STANDARD_JOB,
+            CHANGE_DELAY,
+            CHANGE_PRIORITY,
+            CLEAN_JOBS_IN_SET,
+            DRAIN,
             EXTEND_LOCK,
             EXTEND_LOCKS,
             GET_COUNTS,
+            GET_COUNTS_PER_PRIORITY,
+            GET_DEPENDENCY_COUNTS,
+            GET_METRICS,
+            GET_RANGES,
             GET_RATE_LIMIT_TTL,
             GET_STATE,
             GET_STATE_V2,
             IS_FINISHED,
+            IS_JOB_IN_LIST,
             IS_MAXED,
             MOVE_JOB_FROM_ACTIVE_TO_WAIT,
+            MOVE_JOBS_TO_WAIT,
             MOVE_STALLED_JOBS_TO_WAIT,
             MOVE_TO_ACTIVE,
             MOVE_TO_DELAYED,
             MOVE_TO_FINISHED,
+            MOVE_TO_WAITING_CHILDREN,
             OBLITERATE,
+            PAGINATE,
             PAUSE,
+            PROMOTE,
             RELEASE_LOCK,
+            REMOVE_CHILD_DEPENDENCY,
             REMOVE_JOB,
+            REMOVE_UNPROCESSED_CHILDREN,
+            REPROCESS_JOB,
             RETRY_JOB,
             SAVE_STACKTRACE,
             UPDATE_DATA,

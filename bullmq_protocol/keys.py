@@ -141,6 +141,14 @@ class QueueKeys(msgspec.Struct, frozen=True):
         """Return the key of a parent's pending children."""
         return f"{self.base}{job_id}:dependencies"
 
+    def ignored(self, job_id: str) -> str:
+        """Return the key of a parent's children whose failure was ignored."""
+        return f"{self.base}{job_id}:failed"
+
+    def unsuccessful(self, job_id: str) -> str:
+        """Return the key of a parent's children whose failure fails the parent."""
+        return f"{self.base}{job_id}:unsuccessful"
+
     def deduplication(self, deduplication_id: str) -> str:
         """Return the key that holds the owner of a deduplication id."""
         return f"{self.base}de:{deduplication_id}"

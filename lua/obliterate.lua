@@ -2,6 +2,7 @@
 --- args: jobs per call, force or empty
 --- include call
 --- include erase_job
+--- include remove_members
 
 local base = KEYS[2]
 local budget = tonumber(ARGV[1])
@@ -14,12 +15,6 @@ end
 local function erase_all(ids)
   for _, id in ipairs(ids) do
     erase_job(base, id)
-  end
-end
-
-local function remove_members(set, ids)
-  for from = 1, #ids, 7000 do
-    call('ZREM', set, unpack(ids, from, math.min(from + 6999, #ids)))
   end
 end
 

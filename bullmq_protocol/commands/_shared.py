@@ -72,6 +72,16 @@ class JobCode(msgspec.Struct, frozen=True):
         return code
 
 
+class JobFlag(msgspec.Struct, frozen=True):
+    """Integer reply of a command on one job: an error of that job, or whether it is the number `yes`."""
+
+    code: JobCode
+    yes: int
+
+    def __call__(self, reply: Reply) -> bool:
+        return self.code(reply) == self.yes
+
+
 class AddedId(msgspec.Struct, frozen=True):
     """Reply of an add command: the id as a bulk string, or an error code as an integer (told apart by type)."""
 

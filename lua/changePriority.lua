@@ -1,0 +1,43 @@
+--- keys: wait, paused, meta, prioritized, active, pc, marker
+--- args: priority, base prefix, id, 1 to be the first of its priority
+--- include call
+--- include queue_gate
+--- include mark_ready
+--- include place_by_priority
+
+-- specs/03-transitions-admin-getters.md#sec-4-2
+local prioritized, id = KEYS[4], ARGV[3]
+local job, priority, first = ARGV[2] .. id, tonumber(ARGV[1]), ARGV[4] == '1'
+if call('EXISTS', job) == 0 then
+  --@no-job
+  return -1
+end
+local target, held = queue_gate(KEYS[3], KEYS[5], KEYS[1], KEYS[2])
+local waiting = true
+if call('ZREM', prioritized, id) > 0 then
+  --@was-prioritized
+elseif call('LREM', target, '-1', id) > 0 then
+  --@was-listed
+else
+  --@elsewhere
+  waiting = false
+end
+
+if waiting and priority ~= 0 and first then
+  --@first-of-priority
+  call('ZADD', prioritized, priority * PRIORITY_STEP, id)
+elseif waiting then
+  if priority ~= 0 then
+    --@by-priority
+    place_by_priority(prioritized, KEYS[6], priority, id)
+  elseif first then
+    --@next
+    call('RPUSH', target, id)
+  else
+    --@last
+    call('LPUSH', target, id)
+  end
+  mark_ready(KEYS[7], held)
+end
+call('HSET', job, 'priority', priority)
+return 0

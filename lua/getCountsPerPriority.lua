@@ -1,0 +1,27 @@
+--- keys: wait, paused, meta, prioritized
+--- args: priorities ...
+--- include call
+--- include priority_step
+
+-- specs/03-transitions-admin-getters.md#sec-9-2
+local function count_unprioritized()
+  if call('HEXISTS', KEYS[3], 'paused') == 1 then
+    --@paused
+    return call('LLEN', KEYS[2])
+  end
+  --@wait
+  return call('LLEN', KEYS[1])
+end
+
+local counts = {}
+for index, text in ipairs(ARGV) do
+  local priority = tonumber(text)
+  if priority == 0 then
+    counts[index] = count_unprioritized()
+  else
+    --@prioritized
+    local lowest = priority * PRIORITY_STEP
+    counts[index] = call('ZCOUNT', KEYS[4], lowest, lowest + PRIORITY_STEP - 1)
+  end
+end
+return counts
