@@ -20,54 +20,6 @@ P = "bull:p:"
 Arg = str | bytes | int | float
 Command = tuple[Arg, ...]
 
-OURS = (
-    "addStandardJob",
-    "addDelayedJob",
-    "addPrioritizedJob",
-    "addParentJob",
-    "moveToActive",
-    "moveToFinished",
-    "moveToDelayed",
-    "retryJob",
-    "moveStalledJobsToWait",
-    "extendLock",
-    "extendLocks",
-    "releaseLock",
-    "moveJobFromActiveToWait",
-    "updateJobScheduler",
-    "getCounts",
-    "getState",
-    "getStateV2",
-    "isFinished",
-    "getRateLimitTtl",
-    "isMaxed",
-    "updateProgress",
-    "updateData",
-    "addLog",
-    "saveStacktrace",
-    "pause",
-    "removeJob",
-    "obliterate",
-    "moveToWaitingChildren",
-    "moveJobsToWait",
-    "reprocessJob",
-    "changeDelay",
-    "changePriority",
-    "promote",
-    "drain",
-    "cleanJobsInSet",
-    "removeChildDependency",
-    "removeUnprocessedChildren",
-    "isJobInList",
-    "getCountsPerPriority",
-    "getRanges",
-    "getMetrics",
-    "getDependencyCounts",
-    "paginate",
-)
-"""The commands that our Lua implements."""
-
-
 COUNTED = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
 """The states a client counts."""
 
@@ -317,7 +269,7 @@ def obliterate(base: str = Q, *, count: Arg = "1000", force: Arg = "") -> Call:
     return Call("obliterate", (f"{base}meta", base), (count, force))
 
 
-def move_to_waiting_children(base: str, id: str, *, token: Arg, at: Arg = T, child: Arg = "") -> Call:
+def move_to_waiting_children(base: str = Q, id: str = "1", *, token: Arg = "tk", at: Arg = T, child: Arg = "") -> Call:
     """Park an active parent."""
     job = base + id
     keys = (
@@ -330,24 +282,24 @@ def move_to_waiting_children(base: str, id: str, *, token: Arg, at: Arg = T, chi
     return Call("moveToWaitingChildren", keys, (token, child, str(at), id, base))
 
 
-def promote(base: str, id: str) -> Call:
+def promote(base: str = Q, id: str = "1") -> Call:
     """Make a delayed job ready."""
     return Call("promote", _keys(base, "delayed wait paused meta prioritized active pc events marker"), (base, id))
 
 
-def change_delay(base: str, id: str, *, delay: Arg, at: Arg = T) -> Call:
+def change_delay(base: str = Q, id: str = "1", *, delay: Arg, at: Arg = T) -> Call:
     """Change the delay of a delayed job."""
     return Call("changeDelay", _keys(base, "delayed meta marker events"), (delay, str(at), id, base + id))
 
 
-def change_priority(base: str, id: str, *, priority: Arg, lifo: Arg = "0") -> Call:
+def change_priority(base: str = Q, id: str = "1", *, priority: Arg, lifo: Arg = "0") -> Call:
     """Change the priority of a job."""
     return Call(
         "changePriority", _keys(base, "wait paused meta prioritized active pc marker"), (priority, base, id, lifo)
     )
 
 
-def reprocess_job(base: str, id: str, *, state: str, push: Arg = "LPUSH") -> Call:
+def reprocess_job(base: str = Q, id: str = "1", *, state: str = "failed", push: Arg = "LPUSH") -> Call:
     """Run a finished job again."""
     field = "failedReason" if state == "failed" else "returnvalue"
     keys = (base + id, *_keys(base, f"events {state} wait meta paused active marker"))
@@ -410,16 +362,10 @@ def get_dependency_counts(base: str, id: str, *kinds: Arg) -> Call:
 
 
 def paginate(
-    key: str,
-    start: Arg = "0",
-    end: Arg = "-1",
-    *more: Arg,
-    cursor: Arg = "0",
-    passed: Arg = "0",
-    scans: Arg = "5",
+    key: str, first: Arg = "0", last: Arg = "-1", cursor: Arg = "0", passed: Arg = "0", scans: Arg = "5", *fetch: Arg
 ) -> Call:
-    """Read a page of a set or hash; a further argument asks for the hashes."""
-    return Call("paginate", (key,), (start, end, cursor, passed, scans, *more))
+    """Read one page of a set or hash; any further argument asks for the hashes behind the elements."""
+    return Call("paginate", (key,), (first, last, cursor, passed, scans, *fetch))
 
 
 # Commands that a Node client may run on the same queue; only BullMQ has them here.

@@ -328,7 +328,9 @@ def _same_page(one: list[Any], other: list[Any]) -> bool:
     if len(one) != 5 or len(other) != 5 or one[:2] != other[:2] or one[3] != other[3] or len(one[2]) < one[3]:
         return False
     with_hashes = bool(one[4])
-    pages = [sorted(zip(page[2], map(_fields, page[4]) if with_hashes else page[2], strict=True)) for page in (one, other)]
+    pages = [
+        sorted(zip(page[2], map(_fields, page[4]) if with_hashes else page[2], strict=True)) for page in (one, other)
+    ]
     return pages[0] == pages[1]
 
 

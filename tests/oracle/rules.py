@@ -344,7 +344,7 @@ def give_back(world: World) -> None:
 
 
 def wait_for_children(world: World) -> None:
-    """A worker of a Node client parks a job until its children are done."""
+    """A worker parks a job until its children are done."""
     held = world.hold()
     if world.call(calls.move_to_waiting_children(held.base, held.id, token=held.token, at=world.now)) == 0:
         world.drop(held.base, held.id)
@@ -465,8 +465,17 @@ def scheduled_run(world: World) -> None:
 def reads(world: World) -> None:
     """Somebody asks for counts, a state, a result, a limit."""
     base, id = world.any_job()
-    which = world.random.randrange(6)
-    if which == 0:
+    which = world.random.randrange(10)
+    if which == 6:
+        world.call(calls.get_counts_per_priority(base, "0", "3", "1"))
+    elif which == 7:
+        start, end = world.pick("0", "1"), world.pick("-1", "0", "2", "-2")
+        world.call(calls.get_ranges(base, start, end, *COUNTED, ascending=world.pick("0", "1")))
+    elif which == 8:
+        world.call(calls.is_job_in_list(base, world.pick("wait", "active", "paused"), id))
+    elif which == 9:
+        world.call(calls.get_metrics(base, world.pick("completed", "failed"), end=world.pick("-1", "1")))
+    elif which == 0:
         world.call(calls.get_counts(base, *COUNTED))
     elif which == 1:
         world.call(calls.get_state(base, id, version="getState"))
@@ -522,18 +531,48 @@ def expire(world: World) -> None:
     world.plain("DEL", base + world.pick("limiter", "limiter", "de:d1", "de:d/ü", "stalled-check"))
 
 
-def node_moves(world: World) -> None:
-    """A Node client moves jobs by commands that only it has."""
+def moves(world: World) -> None:
+    """Somebody moves one job, or many."""
     base, id = world.any_job()
-    which = world.random.randrange(4)
+    which = world.random.randrange(6)
     if which == 0:
         world.call(calls.promote(base, id))
     elif which == 1:
-        world.call(calls.change_delay(base, id, delay=world.pick("5", "1000"), at=world.now))
+        world.call(calls.change_delay(base, id, delay=world.pick("5", "1000", "20000"), at=world.now))
     elif which == 2:
-        world.call(calls.change_priority(base, id, priority=world.pick("0", "3"), lifo=world.pick("0", "1")))
+        world.call(calls.change_priority(base, id, priority=world.pick("0", "3", "7"), lifo=world.pick("0", "1")))
+    elif which == 3:
+        push = world.pick("LPUSH", "RPUSH")
+        world.call(calls.reprocess_job(base, id, state=world.pick("failed", "completed"), push=push))
     else:
-        world.call(calls.reprocess_job(base, id, state=world.pick("failed", "completed")))
+        state = world.pick("failed", "completed", "delayed")
+        until = "1.7976931348623157e+308" if state == "delayed" else world.now
+        world.call(calls.move_jobs_to_wait(base, state=state, count=world.pick("1", "3", "1000"), until=until))
+
+
+def clean(world: World) -> None:
+    """Somebody cleans a state, or drains the queue."""
+    base = world.queue()
+    if world.chance(0.3):
+        world.call(calls.drain(base, delayed=world.pick("0", "1")))
+    else:
+        until = world.now - world.pick(0, 1, 1000, 5000)
+        world.call(calls.clean(base, state=world.pick(*COUNTED), until=until, limit=world.pick("0", "0", "1", "2")))
+
+
+def families(world: World) -> None:
+    """Somebody counts, pages, unties or removes the children of a job."""
+    (base, id), (child_base, child_id) = world.any_job(), world.any_job()
+    which = world.random.randrange(4)
+    if which == 0:
+        world.call(calls.get_dependency_counts(base, id, "processed", "unprocessed", "ignored", "failed"))
+    elif which == 1:
+        kind = world.pick("processed", "dependencies", "failed")
+        world.call(calls.paginate(f"{base}{id}:{kind}", world.pick("0", "1"), world.pick("-1", "1")))
+    elif which == 2:
+        world.call(calls.remove_child_dependency(child_base + child_id, base + id, child_base))
+    else:
+        world.call(calls.remove_unprocessed_children(base, id))
 
 
 RULES: tuple[tuple[Rule, float], ...] = (
@@ -560,7 +599,9 @@ RULES: tuple[tuple[Rule, float], ...] = (
     (destroy, 0.12),
     (pop_marker, 0.6),
     (expire, 0.6),
-    (node_moves, 0.8),
+    (moves, 1.2),
+    (clean, 0.25),
+    (families, 0.5),
 )
 """Every rule and how often it comes."""
 

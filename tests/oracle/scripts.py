@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from lua import build
-from tests.oracle.calls import OURS
 from tests.oracle.harness import COVERAGE, Bench
 from tests.support.node import bullmq_folder
 from tests.support.servers import Server
@@ -67,12 +66,12 @@ def originals() -> dict[str, str]:
 
 def ours() -> dict[str, str]:
     """Return our scripts in the packaged form."""
-    return {name: build.packaged(name) for name in OURS}
+    return {name: build.packaged(name) for name in build.commands()}
 
 
 def ours_instrumented() -> dict[str, str]:
     """Return our scripts with their branch marks counting."""
-    return {name: build.instrumented(name, COVERAGE) for name in OURS}
+    return {name: build.instrumented(name, COVERAGE) for name in build.commands()}
 
 
 def bench(server: Server) -> Bench:
@@ -82,7 +81,7 @@ def bench(server: Server) -> Bench:
 
 def marks() -> set[str]:
     """Return the marks of all our scripts."""
-    return {mark for name in OURS for mark in build.marks(name)}
+    return {mark for name in build.commands() for mark in build.marks(name)}
 
 
 if __name__ == "__main__":

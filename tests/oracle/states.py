@@ -711,8 +711,46 @@ def moving_call(draw: Draw, ids: Sequence[str]) -> Call:
         lambda: calls.get_counts(base, *[draw.pick(*LISTS, *SETS) for _ in range(draw.pick(0, 1, 5))]),
         lambda: calls.get_state(base, id, version=draw.pick("getState", "getStateV2")),
         lambda: calls.is_finished(base, id, full=draw.pick("", "1", "0")),
+        lambda: calls.move_to_waiting_children(base, id, token=token, child=draw.pick("", "", f"{Q}1", f"{P}2")),
+        lambda: calls.promote(base, id),
+        lambda: calls.change_delay(base, id, delay=delay, at=moment(draw)),
+        lambda: calls.change_priority(base, id, priority=number(draw, 0, 0, 1, 2, 1.5, -1), lifo=draw.pick("0", "1")),
+        lambda: calls.reprocess_job(base, id, state=draw.pick("failed", "completed"), push=push),
+        lambda: calls.move_jobs_to_wait(
+            base,
+            state=draw.pick("failed", "completed", "delayed"),
+            count=number(draw, 1, 2, 1000, 0, -1),
+            until=draw.pick(moment(draw), "1.7976931348623157e+308"),
+        ),
+        lambda: calls.drain(base, delayed=draw.pick("0", "1", "")),
+        lambda: calls.clean(
+            base,
+            state=draw.pick(*LISTS, *SETS),
+            until=draw.pick(T, T - 1000, "-5", "999", "9"),
+            limit=draw.pick("0", "1", "2"),
+        ),
+        lambda: calls.remove_unprocessed_children(base, id),
+        lambda: calls.remove_child_dependency(base + id, draw.pick(Q, P) + draw.pick(*ids), base),
+        lambda: calls.get_counts_per_priority(base, *[number(draw, 0, 1, 2, 5) for _ in range(draw.pick(0, 1, 3))]),
+        lambda: calls.get_ranges(
+            base,
+            draw.pick("0", "1", "-2"),
+            draw.pick("-1", "0", "2", "-3"),
+            *draw.some((*LISTS, *SETS), 0, 1, 4),
+            ascending=draw.pick("0", "1"),
+        ),
+        lambda: calls.is_job_in_list(base, draw.pick(*LISTS), id),
+        lambda: calls.get_metrics(base, "completed"),
+        lambda: calls.get_dependency_counts(base, id, "processed", "unprocessed", "ignored", "failed"),
+        lambda: calls.paginate(
+            base + id + draw.pick(":processed", ":dependencies", ":failed", ":unsuccessful"), "0", "-1"
+        ),
     )
     return draw.random.choice(makers)()
+
+
+ID_ARG = {"moveToDelayed": 2, "retryJob": 3, "moveJobFromActiveToWait": 0, "moveToWaitingChildren": 3}
+"""Where the id stands among the arguments of a command for an active job."""
 
 
 def moving(draw: Draw) -> tuple[list[Command], list[Call]]:
@@ -727,8 +765,8 @@ def moving(draw: Draw) -> tuple[list[Command], list[Call]]:
     found = []
     for _ in range(draw.pick(1, 2, 4)):
         call = moving_call(draw, ids)
-        if call.name in ("moveToDelayed", "retryJob", "moveJobFromActiveToWait") and draw.chance(0.7):
-            id = str(call.args[{"moveToDelayed": 2, "retryJob": 3, "moveJobFromActiveToWait": 0}[call.name]])
+        if call.name in ID_ARG and draw.chance(0.7):
+            id = str(call.args[ID_ARG[call.name]])
             base = Q if str(call.keys[0]).startswith(Q) else P
             made += [("LPUSH", f"{base}active", id), ("SET", f"{base}{id}:lock", "tk", "PX", 300_000)]
         found.append(call)

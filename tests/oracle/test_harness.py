@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from lua import build
-from tests.oracle import report, scripts
-from tests.oracle.calls import OURS, Call, Command
+from tests.oracle import directed, report, scripts
+from tests.oracle.calls import Call, Command
 from tests.oracle.harness import TTL_TOLERANCE_MS, Bench, Result
 from tests.oracle.sequences import Found, replay
 from tests.support import servers
@@ -148,5 +148,10 @@ def test_a_changed_script_is_named_and_not_shown() -> None:
 
 def test_every_script_of_ours_takes_as_many_keys_as_the_original() -> None:
     recorded = scripts.recorded_keys()
-    assert {name: build.key_count(name) for name in OURS} == {name: recorded[name] for name in OURS}
-    assert set(build.commands()) == set(OURS)
+    assert {name: build.key_count(name) for name in build.commands()} == {
+        name: recorded[name] for name in build.commands()
+    }
+
+
+def test_every_command_of_ours_has_directed_cases() -> None:
+    assert set(build.commands()) <= set(directed.REPLIES)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.oracle.cases import Case
-from tests.oracle.directed import adding, fetching, finishing, moving, scheduling
+from tests.oracle.directed import adding, administering, fetching, finishing, moving, scheduling
 
-MODULES = (adding, fetching, finishing, moving, scheduling)
+MODULES = (adding, fetching, finishing, moving, scheduling, administering)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 BRANCHES = {
     f"{section} {name}" for module in MODULES for section, names in module.BRANCHES.items() for name in names.split()
@@ -43,6 +43,20 @@ REPLIES = {
     ),
     "isFinished": "-1 0 1 2 [-1] [0] [1] [2]",
     "updateJobScheduler": "text nil error",
+    "moveToWaitingChildren": "0 1 -1 -2 -3 -6 -9",
+    "moveJobsToWait": "0 1",
+    "reprocessJob": "1 -1 -3 error",
+    "changeDelay": "0 -1 -3",
+    "changePriority": "0 -1 error",
+    "promote": "0 -3",
+    "drain": "nil",
+    "cleanJobsInSet": "list empty",
+    "removeChildDependency": "0 1 -1 -5",
+    "removeUnprocessedChildren": "nil",
+    "isJobInList": "1 nil",
+    "getCountsPerPriority": "list error",
+    **dict.fromkeys(("getRanges", "getMetrics", "getDependencyCounts"), "list"),
+    "paginate": "list error",
 }
 """The kinds of reply that every command must have given."""
 
