@@ -383,9 +383,7 @@ class Worker(Generic[T]):
                     return
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    self._start(self._machine.start(clock()))
-                    if self._paused_first:
-                        self._happen(PauseRequested())
+                    self._start(self._machine.start(clock(), paused=self._paused_first))
                     tasks.start_soon(self._keep_time)
             finally:
                 self._tasks = None

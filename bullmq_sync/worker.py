@@ -204,9 +204,7 @@ class Worker(Generic[T]):
         try:
             self._meet_server()
             with self._lock:
-                actions = self._machine.start(clock())
-                if self._paused_first:
-                    actions += self._machine.handle(PauseRequested(), clock())
+                actions = self._machine.start(clock(), paused=self._paused_first)
             timer.start()
             self._start(actions)
             self._stopped.wait()
@@ -561,13 +559,13 @@ class Worker(Generic[T]):
         if _log.isEnabledFor(LOWEST_LEVEL[kind]):
             line = logline(notice)
             _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+        for stream in self._streams:
+            stream.put(notice)
         for callback in self._callbacks.get(kind, ()):
             try:
                 callback(notice)
             except Exception:
                 _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
-        for stream in self._streams:
-            stream.put(notice)
 
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}

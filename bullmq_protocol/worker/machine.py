@@ -201,14 +201,16 @@ class WorkerMachine:
     def concurrency(self, value: int) -> None:
         self._concurrency = check_concurrency(value)
 
-    def start(self, at: Instant) -> list[Action]:
-        """Begin: a stalled check and the first fetch.
+    def start(self, at: Instant, *, paused: bool = False) -> list[Action]:
+        """Begin: a stalled check and the first fetch; `paused`: without the fetch, as after `PauseRequested`.
 
-        Emits: Call
+        Emits: Call, Notify
         """
         self._begin(at)
         if self._state is WorkerState.NEW:
-            self._state = WorkerState.RUNNING
+            self._state = WorkerState.PAUSED if paused else WorkerState.RUNNING
+            if paused:
+                self._notify(Paused())
             if not self._settings.skip_stalled_check:
                 self._check_stalled()
         return self._end()

@@ -18,8 +18,17 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.failure import RetryPolicy, failure_of
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.events import CallFailed, JobRaised, JobReturned, Replied, Tick, Unlistened
-from bullmq_protocol.worker.machine import WorkerState
+from bullmq_protocol.worker.actions import Call, Notify
+from bullmq_protocol.worker.events import (
+    CallFailed,
+    JobRaised,
+    JobReturned,
+    Replied,
+    ResumeRequested,
+    Tick,
+    Unlistened,
+)
+from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     Disconnected,
@@ -31,6 +40,7 @@ from bullmq_protocol.worker.notices import (
     JobMoved,
     JobStalled,
     LockLost,
+    Paused,
     Reconnected,
     ReconnectFailed,
     RenewalFailed,
@@ -39,7 +49,7 @@ from bullmq_protocol.worker.notices import (
     StalledCheckSkipped,
     WorkerProblem,
 )
-from tests.support.machine_bench import NO_JOB, START, Bench, job_reply
+from tests.support.machine_bench import KEYS, NO_JOB, START, Bench, job_reply
 
 
 def packed(call: Any, at: int) -> Any:
@@ -757,6 +767,17 @@ def test_pause_and_resume() -> None:
     bench.resume()
     bench.resume()
     assert bench.has("moveToActive")
+
+
+def test_a_start_in_pause_fetches_nothing() -> None:
+    bench = Bench()
+    machine = WorkerMachine(KEYS, bench.settings, "w")
+    actions = machine.start(bench.at(), paused=True)
+    assert Notify(Paused()) in actions
+    assert [action.command.name for action in actions if isinstance(action, Call)] == ["moveStalledJobsToWait"]
+    assert machine.snapshot().state == "paused"
+    actions = machine.handle(ResumeRequested(), bench.at())
+    assert [action.command.name for action in actions if isinstance(action, Call)] == ["moveToActive"]
 
 
 def test_a_job_that_ends_while_paused_asks_for_no_next() -> None:

@@ -1,0 +1,1169 @@
+"""Workers on real servers, in three colours."""
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+import bullmq_anyio
+from bullmq_protocol import (
+    Backoff,
+    ConnectionOptions,
+    DelayedError,
+    JobOptions,
+    KeepJobs,
+    Limiter,
+    NewJob,
+    PermanentError,
+    RateLimitError,
+    RetryPolicy,
+    TransientError,
+    UnrecoverableError,
+    UsageError,
+    WaitingError,
+    WorkerOptions,
+)
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, LockMissing, ServerTooOld
+from bullmq_protocol.reply import as_int, as_none, as_texts
+from bullmq_protocol.testing.conformance import Fault
+from bullmq_protocol.worker.notices import (
+    Closing,
+    Disconnected,
+    Drained,
+    HandlerAbandoned,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    JobMoved,
+    JobStalled,
+    LockLost,
+    Paused,
+    Reconnected,
+    RenewalFailed,
+    ReportRefused,
+    Resumed,
+)
+from tests.support import servers
+from tests.support.colours import Colour
+from tests.support.cut_proxy import CutProxy
+from tests.support.servers import Server
+
+_LIMIT_S = 30
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = colour.Queue(name, server.url)
+    yield queue
+    await queue.obliterate(force=True)
+    await queue.aclose()
+
+
+@pytest.fixture
+def work(colour: Colour, server: Server, name: str) -> Callable[..., Any]:
+    """Make a worker of the test's queue."""
+
+    def make(process: Any, connection: Any = None, **options: Any) -> Any:
+        others = {key: options.pop(key) for key in ("data_type", "backoff_strategy", "worker_id") if key in options}
+        return colour.Worker(name, process, connection or server.url, options=WorkerOptions(**options), **others)
+
+    return make
+
+
+class Seen:
+    """The notices of a worker, and a way to wait for them."""
+
+    def __init__(self, worker: Any, *kinds: type) -> None:
+        self.all: list[Any] = []
+        self._news = anyio.Event()
+        for kind in kinds:
+            worker.on(kind, self._take)
+
+    def _take(self, notice: Any) -> None:
+        self.all.append(notice)
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def of(self, kind: type) -> list[Any]:
+        return [notice for notice in self.all if type(notice) is kind]
+
+    async def wait(self, kind: type, count: int = 1, limit_s: float = _LIMIT_S) -> list[Any]:
+        with anyio.fail_after(limit_s):
+            while len(self.of(kind)) < count:
+                await self._news.wait()
+        return self.of(kind)
+
+
+async def until(holds: Callable[[], Awaitable[Any]], limit_s: float = _LIMIT_S) -> None:
+    with anyio.fail_after(limit_s):
+        while not await holds():
+            await anyio.sleep(0.005)
+
+
+async def nothing(job: Any) -> None:
+    """A processor that has nothing to do."""
+
+
+def delete(*keys: str) -> Command[int]:
+    return Command("DEL", keys, (), as_int)
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_returned_is_stored_as_json(queue: Any, work: Any) -> None:
+    values = [None, 0, False, "", "text", 1.5, {"a": [1, "東京"]}, [], {"10": 1, "9": 2}]
+
+    async def process(job: Any) -> Any:
+        return values[job.data]
+
+    await queue.add_bulk([NewJob("a", number) for number in range(len(values))])
+    worker = work(process)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        done = await seen.wait(JobCompleted, len(values))
+    assert [notice.value for notice in done] == [
+        json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in [*values[:-1], {"9": 2, "10": 1}]
+    ]
+    for number, value in enumerate(values):
+        job = await queue.get_job(str(number + 1))
+        assert (job.returnvalue, job.attempts_made, job.attempts_started) == (value, 1, 1)
+        assert job.finished_on >= job.processed_on >= job.timestamp
+
+
+async def test_what_has_no_json_form_fails_the_job(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> Any:
+        return {1, 2}
+
+    await queue.add("a")
+    worker = work(process)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        (failed,) = await seen.wait(JobFailed)
+    assert "returnvalue" in failed.reason
+    assert await queue.get_state("1") == "failed"
+
+
+async def test_retries_with_backoff_until_it_succeeds(queue: Any, work: Any) -> None:
+    starts: list[float] = []
+
+    async def process(job: Any) -> str:
+        starts.append(time.monotonic())
+        if len(starts) < 3:
+            raise ValueError(f"no {len(starts)}")
+        return "done"
+
+    await queue.add("a", options=JobOptions(attempts=3, backoff=Backoff("exponential", 100)))
+    worker = work(process)
+    seen = Seen(worker, JobFailed, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert [notice.retry_delay_ms for notice in seen.of(JobFailed)] == [100, 200]
+    assert starts[1] - starts[0] >= 0.1
+    assert starts[2] - starts[1] >= 0.2
+    job = await queue.get_job("1")
+    assert (job.attempts_made, job.returnvalue, job.failed_reason) == (3, "done", "no 2")
+    assert len(job.stacktrace) == 2
+    assert "ValueError: no 1" in job.stacktrace[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "worker_options", "tries"),
+    [
+        (ValueError("x"), {"attempts": 3}, {}, 3),
+        (ValueError("x"), {}, {}, 1),
+        (UnrecoverableError("x"), {"attempts": 3}, {}, 1),
+        (PermanentError("x"), {"attempts": 3}, {}, 1),
+        (TransientError("x"), {"attempts": 3}, {}, 3),
+        (ValueError("x"), {"attempts": 3}, {"retry_policy": RetryPolicy.CATEGORISING}, 1),
+        (ConnectionResetError("x"), {"attempts": 3}, {"retry_policy": RetryPolicy.CATEGORISING}, 3),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+async def test_tries(
+    queue: Any, work: Any, error: BaseException, options: Any, worker_options: Any, tries: int
+) -> None:
+    started = 0
+
+    async def process(job: Any) -> None:
+        nonlocal started
+        started += 1
+        raise error
+
+    await queue.add("a", options=JobOptions(**options))
+    worker = work(process, **worker_options)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        await seen.wait(JobFailed, tries)
+    assert started == tries
+    assert await queue.get_state("1") == "failed"
+    job = await queue.get_job("1")
+    assert (job.failed_reason, job.attempts_made) == ("x", tries)
+
+
+async def test_discarded_job_is_not_retried(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> None:
+        job.discard()
+        raise ValueError("no")
+
+    await queue.add("a", options=JobOptions(attempts=3))
+    worker = work(process)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        await seen.wait(JobFailed)
+        assert await queue.get_state("1") == "failed"
+
+
+async def test_strategy_of_the_users_own(queue: Any, work: Any) -> None:
+    asked: list[Any] = []
+
+    async def fail(job: Any) -> None:
+        raise ValueError(job.name)
+
+    def strategy(attempt: int, kind: str, error: BaseException, job: Any) -> float:
+        asked.append((attempt, kind, str(error), job.id))
+        if job.name == "broken":
+            raise RuntimeError("strategy")
+        return -1 if attempt == 2 else 20
+
+    own = JobOptions(attempts=5, backoff=Backoff("own"))
+    await queue.add("a", options=own)
+    worker = work(fail, backoff_strategy=strategy)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        first, second = await seen.wait(JobFailed, 2)
+        assert (first.retry_delay_ms, second.retry_delay_ms) == (20, None)
+        assert asked == [(1, "own", "a", "1"), (2, "own", "a", "1")]
+        await queue.add("broken", options=own)
+        broken = (await seen.wait(JobFailed, 3))[2]
+        assert "strategy" in broken.reason
+        assert await queue.get_state("2") == "failed"
+    worker = work(fail)
+    seen = Seen(worker, JobFailed)
+    await queue.add("a", options=own)
+    async with worker:
+        (unknown,) = await seen.wait(JobFailed)
+    assert unknown.reason.startswith("Unknown backoff strategy own.")
+
+
+async def test_job_that_moves_itself(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> str:
+        if job.attempts_started == 1:
+            await job.move_to_delayed(int(time.time() * 1000) + 50)
+            raise DelayedError
+        if job.attempts_started == 2:
+            await job.move_to_wait()
+            raise WaitingError
+        return "at last"
+
+    await queue.add("a")
+    worker = work(process)
+    seen = Seen(worker, JobMoved, JobCompleted, JobFailed)
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert [notice.how for notice in seen.of(JobMoved)] == ["delayed", "waiting"]
+    assert seen.of(JobFailed) == []
+    assert (await queue.get_job("1")).attempts_made == 1
+
+
+async def test_rate_limit_error_gives_the_job_back(queue: Any, work: Any) -> None:
+    starts: list[float] = []
+
+    async def process(job: Any) -> None:
+        starts.append(time.monotonic())
+        if len(starts) == 1:
+            await queue.rate_limit(200)
+            raise RateLimitError
+
+    await queue.add("a")
+    worker = work(process, limiter=Limiter(max=100, duration=1000))
+    seen = Seen(worker, JobMoved, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert [notice.how for notice in seen.of(JobMoved)] == ["rate-limited"]
+    assert starts[1] - starts[0] >= 0.15
+    assert (await queue.get_job("1")).attempts_made == 1
+
+
+async def test_limiter(queue: Any, work: Any) -> None:
+    starts: list[float] = []
+
+    async def process(job: Any) -> None:
+        starts.append(time.monotonic())
+
+    await queue.add_bulk([NewJob("a") for _ in range(5)])
+    worker = work(process, limiter=Limiter(max=2, duration=300), concurrency=3)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted, 5)
+    assert starts[4] - starts[0] >= 0.5
+
+
+async def test_retention(queue: Any, work: Any) -> None:
+    await queue.add_bulk([NewJob("a"), NewJob("a"), NewJob("a", options=JobOptions(remove_on_complete=False))])
+    worker = work(nothing, remove_on_complete=KeepJobs(count=0))
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted, 3)
+    assert (await queue.get_job_counts("completed"))["completed"] == 1
+    assert await queue.get_job("1") is None
+
+
+async def test_work_inside_a_processor(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> Any:
+        await job.update_progress(50)
+        await job.log("halfway")
+        await job.update_data({"n": job.data["n"] + 1})
+        assert await job.extend_lock(60_000) is True
+        assert await job.get_state() == "active"
+        return job.data
+
+    await queue.add("a", {"n": 1})
+    worker = work(process)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted)
+    job = await queue.get_job("1")
+    assert (job.progress, job.data, job.returnvalue) == (50, {"n": 2}, {"n": 2})
+
+
+class Mail(msgspec.Struct):
+    to: str
+
+
+async def test_payload_that_does_not_fit_fails_for_good(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> Any:
+        assert isinstance(job.data, Mail)
+        return job.data.to
+
+    retried = JobOptions(attempts=3)
+    await queue.add_bulk([NewJob("a", {"to": "me"}, retried), NewJob("b", {"to": 7}, retried)])
+    worker = work(process, data_type=Mail)
+    seen = Seen(worker, JobCompleted, JobFailed)
+    async with worker:
+        await seen.wait(JobCompleted)
+        (failed,) = await seen.wait(JobFailed)
+    assert "does not fit" in failed.reason
+    assert "`$.to`" in failed.reason
+    assert await queue.get_state("2") == "failed"
+
+
+async def test_emoji_nul_and_lone_surrogates_in_data(queue: Any, work: Any) -> None:
+    data = {"emoji": "😀 👩‍👩‍👧", "nul": "a\x00b", "lone": "x\ud83d", "\udc00": [1]}
+
+    async def process(job: Any) -> Any:
+        assert job.data == data
+        return job.data
+
+    await queue.add("😀", data)
+    worker = work(process)
+    seen = Seen(worker, JobCompleted, JobFailed)
+    async with worker:
+        await seen.wait(JobCompleted)
+    job = await queue.get_job("1")
+    assert (job.name, job.data, job.returnvalue) == ("😀", data, data)
+
+
+async def test_10_mb_refused(queue: Any) -> None:
+    with pytest.raises(UsageError, match="exceed the limit"):
+        await queue.add("a", "y" * (10 << 20))
+    assert set((await queue.get_job_counts()).values()) == {0}
+
+
+# --- order, concurrency, delays ---------------------------------------------------------------------------------------
+
+
+async def test_order(queue: Any, work: Any) -> None:
+    names: list[str] = []
+
+    async def process(job: Any) -> None:
+        names.append(job.name)
+
+    await queue.add("first")
+    await queue.add("low", options=JobOptions(priority=9))
+    await queue.add("second")
+    await queue.add("high", options=JobOptions(priority=1))
+    await queue.add("last in", options=JobOptions(lifo=True))
+    worker = work(process)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted, 5)
+    assert names == ["last in", "first", "second", "high", "low"]
+
+
+async def test_concurrency_is_reached_and_kept(queue: Any, work: Any) -> None:
+    running = most = 0
+    full = anyio.Event()
+
+    async def process(job: Any) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 5:
+            full.set()
+        with anyio.fail_after(_LIMIT_S):
+            await full.wait()
+        await anyio.sleep(0.002)
+        running -= 1
+
+    await queue.add_bulk([NewJob("a") for _ in range(40)])
+    worker = work(process, concurrency=5)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted, 40)
+    assert most == 5
+
+
+async def test_concurrency_can_be_raised_while_it_runs(queue: Any, work: Any) -> None:
+    gate = anyio.Event()
+
+    async def process(job: Any) -> None:
+        await gate.wait()
+
+    await queue.add_bulk([NewJob("a") for _ in range(3)])
+    worker = work(process)
+    seen = Seen(worker, JobActive, JobCompleted)
+    async with worker:
+        await seen.wait(JobActive)
+        assert worker.concurrency == 1
+        worker.concurrency = 3
+        await seen.wait(JobActive, 3)
+        gate.set()
+        await seen.wait(JobCompleted, 3)
+    with pytest.raises(UsageError, match="concurrency"):
+        worker.concurrency = 0
+
+
+async def test_delay_of_100_ms_starts_within_200_ms(queue: Any, work: Any) -> None:
+    late: list[int] = []
+
+    async def process(job: Any) -> None:
+        late.append(int(time.time() * 1000) - job.timestamp)
+
+    worker = work(process)
+    seen = Seen(worker, JobCompleted, Drained)
+    async with worker:
+        for number in range(100):
+            await queue.add("a", options=JobOptions(delay=100, remove_on_complete=True))
+            await anyio.sleep((number % 5) / 100)
+        await seen.wait(JobCompleted, 100)
+    assert min(late) >= 100
+    assert sorted(late)[94] <= 200, sorted(late)
+
+
+async def test_10_workers_100_jobs_none_twice(queue: Any, work: Any) -> None:
+    started: Counter[str] = Counter()
+
+    async def process(job: Any) -> None:
+        started[job.id] += 1
+
+    workers = [work(process, concurrency=3) for _ in range(10)]
+    seen = [Seen(worker, JobCompleted) for worker in workers]
+    await queue.add_bulk([NewJob("a") for _ in range(500)])
+
+    async def all_done() -> bool:
+        return bool((await queue.get_job_counts("completed"))["completed"] == 1000)
+
+    async with anyio.create_task_group() as tasks:
+        for worker in workers:
+            tasks.start_soon(worker.run)
+        await queue.add_bulk([NewJob("a") for _ in range(500)])
+        await until(all_done)
+        for worker in workers:
+            await worker.aclose()
+    assert len(started) == 1000
+    assert set(started.values()) == {1}
+    assert sum(len(each.of(JobCompleted)) for each in seen) == 1000
+
+
+async def test_1000_worker_ids_all_different(colour: Colour, name: str) -> None:
+    workers = [colour.Worker(name) for _ in range(1000)]
+    assert len({worker.id for worker in workers}) == 1000
+    assert all(len(worker.id) <= 255 for worker in workers)
+    assert colour.Worker(name, worker_id="mine").id == "mine"
+
+
+# --- locks and stalled jobs -------------------------------------------------------------------------------------------
+
+
+async def test_lock_is_renewed_while_the_job_runs(queue: Any, work: Any) -> None:
+    left: list[int] = []
+
+    async def process(job: Any) -> None:
+        for _ in range(30):
+            left.append(await queue.call(Command("PTTL", (queue.keys.lock(job.id),), (), as_int, repeat=Repeat.SAFE)))
+            await anyio.sleep(0.03)
+
+    await queue.add("a")
+    worker = work(process, lock_duration=400, stalled_interval=200)
+    other = work(nothing, lock_duration=400, stalled_interval=200)
+    seen, others = Seen(worker, JobActive, JobCompleted), Seen(other, JobStalled)
+    async with worker:
+        await seen.wait(JobActive)
+        async with other:
+            await seen.wait(JobCompleted)
+    assert min(left) > 0
+    assert others.all == []
+
+
+async def test_lost_lock_drops_the_report(queue: Any, work: Any, colour: Colour) -> None:
+    lost = anyio.Event()
+    ended: list[str] = []
+
+    async def process(job: Any) -> None:
+        await queue.call(delete(queue.keys.lock(job.id)))
+        try:
+            if colour.name == "threads":
+                await anyio.to_thread.run_sync(job.cancelled.wait, _LIMIT_S)
+                ended.append(job.cancelled.reason)
+            else:
+                with anyio.fail_after(_LIMIT_S):
+                    await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            ended.append("lock lost")
+            raise
+        finally:
+            lost.set()
+
+    await queue.add("a")
+    worker = work(process, lock_duration=400, cancel_on_lost_lock=True, skip_stalled_check=True)
+    seen = Seen(worker, LockLost, ReportRefused, JobCompleted, JobFailed)
+    async with worker:
+        await seen.wait(LockLost)
+        await seen.wait(ReportRefused)
+        await lost.wait()
+    assert ended == ["lock lost"]
+    assert (seen.of(JobCompleted), seen.of(JobFailed)) == ([], [])
+
+
+async def test_heartbeat_failure_and_the_job_completes(
+    colour: Colour, server: Server, queue: Any, work: Any, name: str
+) -> None:
+    with CutProxy(server.host, server.port) as proxy:
+        failed = anyio.Event()
+
+        async def process(job: Any) -> str:
+            # Only a renewal names the stalled set alone.
+            proxy.arm(Fault.CUT_BEFORE, f"$1\r\n1\r\n${len(queue.keys.stalled)}\r\n{queue.keys.stalled}", times=2)
+            with anyio.fail_after(_LIMIT_S):
+                await failed.wait()
+            return "done"
+
+        await queue.add("a")
+        worker = work(process, proxy.url, lock_duration=2000, skip_stalled_check=True)
+        worker.on(RenewalFailed, lambda notice: failed.set())
+        seen = Seen(worker, RenewalFailed, JobCompleted, JobFailed)
+        async with worker:
+            await seen.wait(JobCompleted)
+        assert (await queue.get_job("1")).returnvalue == "done"
+        assert seen.of(JobFailed) == []
+
+
+async def test_stalled_job_is_found_and_run(queue: Any, work: Any, colour: Colour, server: Server, name: str) -> None:
+    await queue.add("a")
+    dead = colour.Worker(name, None, server.url, options=WorkerOptions(lock_duration=1000))
+    assert (await dead.get_next_job()).id == "1"
+    await dead.aclose()
+    begun = time.monotonic()
+    worker = work(nothing, stalled_interval=1000)
+    seen = Seen(worker, JobStalled, JobCompleted)
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert [notice.job_id for notice in seen.of(JobStalled)] == ["1"]
+    assert time.monotonic() - begun < 1 + 1 + 1
+    assert (await queue.get_job("1")).stalled_counter == 1
+
+
+async def test_job_that_stalls_too_often_fails(
+    queue: Any, work: Any, colour: Colour, server: Server, name: str
+) -> None:
+    await queue.add("a")
+    dead = colour.Worker(name, None, server.url, options=WorkerOptions(lock_duration=50))
+    await dead.get_next_job()
+    await dead.aclose()
+    worker = work(nothing, stalled_interval=300, max_stalled_count=0)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        (failed,) = await seen.wait(JobFailed)
+    assert failed.reason == "job stalled more than allowable limit"
+
+
+async def test_completion_races_the_stalled_check_and_one_wins(queue: Any, work: Any) -> None:
+    """A worker that renews nothing finishes at about the moment when its lock ends and others look for it."""
+    runs: Counter[str] = Counter()
+
+    async def process(job: Any) -> int:
+        runs[job.id] += 1
+        if job.attempts_started < 4:
+            await anyio.sleep(0.03 + int(job.id) % 5 / 100)
+        return runs[job.id]
+
+    await queue.add_bulk([NewJob("a") for _ in range(20)])
+    options = {"lock_duration": 60, "stalled_interval": 30, "max_stalled_count": 100, "concurrency": 3}
+    slow, other = work(process, skip_lock_renewal=True, **options), work(process, skip_lock_renewal=True, **options)
+    seen, others = (Seen(worker, JobCompleted, ReportRefused) for worker in (slow, other))
+
+    async def all_done() -> bool:
+        return bool((await queue.get_job_counts("completed"))["completed"] == 20)
+
+    async with slow, other:
+        await until(all_done)
+    completed = Counter(notice.job.id for notice in [*seen.of(JobCompleted), *others.of(JobCompleted)])
+    assert set(completed.values()) == {1}
+    assert len(completed) == 20
+    # Some were late: the check, and the worker that took the job then, had won.
+    assert len(seen.of(ReportRefused)) + len(others.of(ReportRefused)) > 0
+
+
+_VICTIM = """
+import sys
+from bullmq_protocol import WorkerOptions
+from bullmq_sync import Worker
+
+def process(job):
+    print("started", flush=True)
+    sys.stdin.read()
+
+Worker(sys.argv[1], process, sys.argv[2], options=WorkerOptions(lock_duration=1000, stalled_interval=1000)).run()
+"""
+
+
+async def test_sigkill_of_a_worker_mid_job(queue: Any, work: Any, server: Server, name: str) -> None:
+    await queue.add("a")
+    command = [sys.executable, "-c", _VICTIM, name, server.url]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=_ROOT) as victim:
+        assert victim.stdout is not None
+        assert await anyio.to_thread.run_sync(victim.stdout.readline) == b"started\n"
+        worker = work(nothing, stalled_interval=1000)
+        seen = Seen(worker, JobCompleted, JobActive)
+        async with worker:
+            victim.kill()
+            killed = time.monotonic()
+            await seen.wait(JobCompleted)
+        assert time.monotonic() - killed < 1 + 1 + 0.5
+    assert len(seen.of(JobActive)) == 1
+    job = await queue.get_job("1")
+    assert (job.attempts_made, job.attempts_started, job.stalled_counter) == (1, 2, 1)
+
+
+# --- pause, resume, close ---------------------------------------------------------------------------------------------
+
+
+async def test_pause_and_resume(queue: Any, work: Any) -> None:
+    gate = anyio.Event()
+
+    async def process(job: Any) -> None:
+        await gate.wait()
+
+    worker = work(process)
+    seen = Seen(worker, JobActive, JobCompleted, Paused, Resumed)
+    async with worker:
+        await queue.add("a")
+        await seen.wait(JobActive)
+        await worker.pause(wait=False)
+        assert worker.is_paused
+        assert worker.snapshot().state == "paused"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.pause)
+            gate.set()
+        await queue.add("b")
+        assert len(seen.of(JobCompleted)) == 1
+        assert worker.snapshot().jobs == ()
+        worker.resume()
+        await seen.wait(JobCompleted, 2)
+        assert not worker.is_paused
+        await worker.pause()
+    assert [type(notice) for notice in seen.all if type(notice) in (Paused, Resumed)] == [Paused, Resumed, Paused]
+
+
+async def test_paused_before_it_runs(queue: Any, work: Any) -> None:
+    await queue.add("a")
+    worker = work(nothing)
+    seen = Seen(worker, Paused, JobCompleted)
+    await worker.pause()
+    async with worker:
+        await seen.wait(Paused)
+        assert await queue.get_state("1") == "waiting"
+        worker.resume()
+        await seen.wait(JobCompleted)
+
+
+async def test_globally_paused_queue(queue: Any, work: Any) -> None:
+    await queue.pause()
+    await queue.add("a")
+    worker = work(nothing)
+    seen = Seen(worker, Drained, JobCompleted)
+    async with worker:
+        await seen.wait(Drained)
+        assert seen.of(JobCompleted) == []
+        await queue.resume()
+        await seen.wait(JobCompleted, limit_s=3)
+
+
+async def test_close_waits_for_the_running_job(queue: Any, work: Any) -> None:
+    gate = anyio.Event()
+
+    async def process(job: Any) -> str:
+        await gate.wait()
+        return "done"
+
+    await queue.add_bulk([NewJob("a"), NewJob("b")])
+    worker = work(process)
+    seen = Seen(worker, JobActive, Closing, JobCompleted)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await seen.wait(JobActive)
+        assert worker.is_running
+        tasks.start_soon(worker.aclose)
+        await seen.wait(Closing)
+        assert worker.snapshot().state == "shutting down"
+        gate.set()
+    assert len(seen.of(JobCompleted)) == 1
+    assert await queue.get_job_counts("completed", "wait") == {"completed": 1, "wait": 1}
+    assert not worker.is_running
+    assert worker.snapshot().state == "stopped"
+    await worker.aclose()
+
+
+@pytest.mark.parametrize("how", ["force", "at once", "after the shutdown time"])
+async def test_close_gives_running_jobs_back(queue: Any, work: Any, how: str) -> None:
+    gate = anyio.Event()
+
+    async def process(job: Any) -> str:
+        await gate.wait()
+        return "too late"
+
+    jobs = [NewJob("a"), NewJob("b", options=JobOptions(priority=3)), NewJob("c")]
+    await queue.add_bulk(jobs)
+    shutdown = {"force": 30_000, "at once": 0, "after the shutdown time": 150}[how]
+    worker = work(process, concurrency=3, shutdown_timeout=shutdown)
+    seen = Seen(worker, JobActive, JobMoved, HandlerAbandoned)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await seen.wait(JobActive, 3)
+        begun = time.monotonic()
+        await worker.aclose(how == "force")
+    assert time.monotonic() - begun < 5
+    assert {notice.how for notice in seen.of(JobMoved)} == {"given-back"}
+    assert len(seen.of(HandlerAbandoned)) == 3
+    assert await queue.get_job_counts("active", "wait", "prioritized") == {"active": 0, "wait": 2, "prioritized": 1}
+    gate.set()
+    other = work(nothing)
+    seen = Seen(other, JobCompleted)
+    begun = time.monotonic()
+    async with other:
+        await seen.wait(JobCompleted, 3)
+    assert time.monotonic() - begun < 2
+    assert {(await queue.get_job(id_)).attempts_made for id_ in ("1", "2", "3")} == {1}
+
+
+async def test_close_before_and_without_run(work: Any, queue: Any) -> None:
+    worker = work(nothing)
+    await worker.aclose()
+    await worker.run()
+    assert not worker.is_running
+    async with work(nothing):
+        pass
+
+
+async def test_close_from_a_processor(anyio_backend: Any, server: Server, name: str) -> None:
+    """On threads the scenario's processor is on no thread of the worker: see `test_worker_threads`."""
+
+    async def process(job: Any) -> str:
+        await worker.aclose()
+        return "done"
+
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add("a")
+        worker = bullmq_anyio.Worker[Any](name, process, server.url)
+        with anyio.fail_after(_LIMIT_S):
+            await worker.run()
+        job = await queue.get_job("1")
+        assert job is not None
+        assert job.returnvalue == "done"
+        await queue.obliterate()
+
+
+async def test_run_needs_a_processor_and_runs_once(work: Any, queue: Any) -> None:
+    with pytest.raises(UsageError, match="processor"):
+        await work(None).run()
+    worker = work(nothing)
+    seen = Seen(worker, Drained)
+    async with worker:
+        await seen.wait(Drained)
+        with pytest.raises(UsageError, match="already running"):
+            await worker.run()
+
+
+# --- what it tells ----------------------------------------------------------------------------------------------------
+
+
+async def test_callback_that_raises_loses_no_job(
+    queue: Any, work: Any, colour: Colour, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(notice: Any) -> None:
+        raise RuntimeError("callback")
+
+    await queue.add_bulk([NewJob("a") for _ in range(5)])
+    worker = work(nothing)
+    removers = [worker.on(kind, broken) for kind in (JobActive, JobCompleted, Drained)]
+    seen = Seen(worker, JobCompleted)
+    with caplog.at_level(logging.ERROR, colour.logger):
+        async with worker:
+            await seen.wait(JobCompleted, 5)
+            told = sum("a callback for JobCompleted raised" in record.getMessage() for record in caplog.records)
+            assert told == 5
+            for remove in removers:
+                remove()
+            caplog.clear()
+            await queue.add("a")
+            await seen.wait(JobCompleted, 6)
+    assert not [record for record in caplog.records if "a callback" in record.getMessage()]
+    assert (await queue.get_job_counts("completed"))["completed"] == 6
+
+
+async def test_callback_can_be_asynchronous(queue: Any, work: Any) -> None:
+    told = anyio.Event()
+
+    async def tell(notice: JobCompleted) -> None:
+        await anyio.sleep(0)
+        assert notice.job.id == "1"
+        told.set()
+
+    await queue.add("a")
+    worker = work(nothing)
+    worker.on(JobCompleted, tell)
+    async with worker:
+        with anyio.fail_after(_LIMIT_S):
+            await told.wait()
+
+
+async def test_iterator_of_notices(queue: Any, work: Any) -> None:
+    await queue.add("a")
+    worker = work(nothing)
+    seen = Seen(worker, JobCompleted)
+    stream, narrow = worker.notices(), worker.notices(buffer=1)
+    async with worker:
+        await seen.wait(JobCompleted)
+    kinds = [type(notice).__name__ async for notice in stream]
+    assert kinds[:3] == ["JobActive", "JobCompleted", "Drained"]
+    assert kinds[-2:] == ["Closing", "ClosedNotice"]
+    assert stream.dropped == 0
+    assert [type(notice).__name__ async for notice in narrow] == ["ClosedNotice"]
+    assert narrow.dropped == len(kinds) - 1
+    assert [notice async for notice in worker.notices()] == []
+
+
+async def test_log_lines(queue: Any, work: Any, colour: Colour, caplog: pytest.LogCaptureFixture) -> None:
+    async def process(job: Any) -> None:
+        if job.attempts_made == 0:
+            raise ValueError("once")
+        raise ValueError("for good")
+
+    await queue.add("a", options=JobOptions(attempts=2))
+    worker = work(process, worker_id="w-1")
+    seen = Seen(worker, JobFailed)
+    with caplog.at_level(logging.DEBUG, colour.logger):
+        async with worker:
+            await seen.wait(JobFailed, 2)
+    lines = [record for record in caplog.records if getattr(record, "job_id", "") == "1"]
+    assert [record.levelname for record in lines] == ["DEBUG", "WARNING", "DEBUG", "ERROR"]
+    assert {(record.worker_id, record.queue) for record in lines} == {("w-1", queue.name)}  # type: ignore[attr-defined]
+    assert "attempts are exhausted: for good" in lines[-1].getMessage()
+
+
+async def test_worker_is_listed_by_its_name(queue: Any, work: Any) -> None:
+    async with work(nothing, name="nick"), work(nothing):
+
+        async def both() -> bool:
+            return len(await queue.get_workers()) == 2
+
+        await until(both)
+        rows = await queue.get_workers()
+    assert {row["name"] for row in rows} == {queue.name}
+    base = queue.keys.client_name()
+    assert sorted(row["rawname"] for row in rows) == [base, f"{base}:w:nick"]
+
+
+# --- the connection ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["idle", "processing"])
+async def test_server_restarts(colour: Colour, name: str, when: str) -> None:
+    with servers.start(config=("--appendonly", "yes", "--appendfsync", "always")) as server:
+        gate = anyio.Event()
+
+        async def process(job: Any) -> str:
+            await gate.wait()
+            return "done"
+
+        async with colour.Queue(name, server.url) as queue:
+            worker = colour.Worker(name, process, server.url)
+            seen = Seen(worker, JobActive, JobCompleted, Disconnected, Reconnected, Drained)
+            async with worker:
+                if when == "processing":
+                    await queue.add("a")
+                    await seen.wait(JobActive)
+                else:
+                    await seen.wait(Drained)
+                await anyio.to_thread.run_sync(server.kill)
+                gate.set()
+                await seen.wait(Disconnected)
+                await anyio.to_thread.run_sync(server.restart)
+                await seen.wait(Reconnected)
+                if when == "idle":
+                    await queue.add("a")
+                await seen.wait(JobCompleted)
+            assert (await queue.get_job("1")).returnvalue == "done"
+
+
+async def test_connections_are_killed_while_jobs_run(queue: Any, work: Any) -> None:
+    started: Counter[str] = Counter()
+
+    async def process(job: Any) -> None:
+        started[job.id] += 1
+        await anyio.sleep(0.01)
+
+    await queue.add_bulk([NewJob("a") for _ in range(100)])
+    worker = work(process, concurrency=5, stalled_interval=500, lock_duration=1000)
+    seen = Seen(worker, JobActive)
+    kill = Command("CLIENT KILL", (), ("TYPE", "normal", "SKIPME", "yes"), as_none)
+
+    async def all_done() -> bool:
+        counts = await queue.get_job_counts("completed", "failed")
+        return counts == {"completed": 100, "failed": 0}
+
+    async with worker:
+        for number in range(5):
+            await seen.wait(JobActive, 10 + 10 * number)
+            await queue.call(kill)
+        await until(all_done)
+    # What a lost fetch took is found stalled and run by its next one; no result is stored twice.
+    assert len(started) == 100
+    assert {(await queue.get_job(job_id)).attempts_made for job_id in started} == {1}
+
+
+async def test_gives_up_after_the_set_number_of_attempts(colour: Colour, name: str) -> None:
+    with servers.start() as server:
+        worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_attempts=3))
+        seen = Seen(worker, Drained)
+        raised: list[BaseException] = []
+
+        async def run() -> None:
+            try:
+                await worker.run()
+            except ConnectionLost as error:
+                raised.append(error)
+
+        with anyio.fail_after(_LIMIT_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                await seen.wait(Drained)
+                server.kill()
+        assert "gave up after 3 attempts" in str(raised[0])
+
+
+async def test_starts_before_its_server(colour: Colour, name: str) -> None:
+    with servers.start() as server:
+        server.kill()
+        options = ConnectionOptions(host=server.host, port=server.port)
+        worker = colour.Worker(name, nothing, options)
+        seen = Seen(worker, Disconnected, JobCompleted)
+        async with worker:
+            await seen.wait(Disconnected)
+            await anyio.to_thread.run_sync(server.restart)
+            async with colour.Queue(name, options) as queue:
+                await queue.add("a")
+            await seen.wait(JobCompleted)
+
+
+async def test_wrong_password_is_raised_at_once(colour: Colour, name: str) -> None:
+    with servers.start(config=("--requirepass", "secret")) as server:
+        url = f"redis://:wrong@{server.host}:{server.port}"
+        with anyio.fail_after(5), pytest.raises(AuthenticationFailed):
+            await colour.Worker(name, nothing, url).run()
+        with pytest.raises(AuthenticationFailed):
+            async with colour.Worker(name, nothing, url):
+                await anyio.sleep(1)
+
+
+async def test_server_too_old_is_raised_at_once(colour: Colour, server: Server, name: str) -> None:
+    with CutProxy(server.host, server.port) as proxy:
+        proxy.arm(Fault.OLD_VERSION)
+        with anyio.fail_after(5), pytest.raises(ServerTooOld, match=r"5\."):
+            await colour.Worker(name, nothing, proxy.url).run()
+
+
+async def test_crossslot_refused_early(colour: Colour, name: str) -> None:
+    with (
+        servers.start(config=("--cluster-enabled", "yes")) as server,
+        anyio.fail_after(5),
+        pytest.raises(UsageError, match="CROSSSLOT"),
+    ):
+        await colour.Worker(name, nothing, server.url).run()
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+async def test_jobs_taken_by_hand(queue: Any, work: Any) -> None:
+    worker = work(None, drain_delay=0.2)
+    assert await worker.get_next_job() is None
+    begun = time.monotonic()
+    assert await worker.get_next_job() is None
+    assert time.monotonic() - begun >= 0.2
+    begun = time.monotonic()
+    assert await worker.get_next_job(block=False) is None
+    assert time.monotonic() - begun < 0.15
+    await queue.add_bulk([NewJob(name) for name in ("a", "b", "c", "d")])
+    job = await worker.get_next_job(block=False)
+    assert job.name == "a"
+    following = await worker.complete(job, "done", fetch_next=True)
+    assert (following.name, following.token) == ("b", job.token)
+    last = await worker.fail(following, ValueError("no"), fetch_next=True)
+    assert last.name == "c"
+    assert await worker.complete(last) is None
+    other = await worker.get_next_job()
+    assert other.name == "d"
+    assert other.token != job.token
+    with pytest.raises(LockMissing):
+        await worker.complete(job)
+    assert await queue.get_job_counts("completed", "failed", "active") == {"completed": 2, "failed": 1, "active": 1}
+    found = await queue.get_job("2")
+    assert (found.failed_reason, found.attempts_made) == ("no", 1)
+    with pytest.raises(UsageError, match="job"):
+        await worker.complete(found)
+    await worker.aclose()
+    assert await worker.get_next_job() is None
+
+
+async def test_retry_by_hand(queue: Any, work: Any) -> None:
+    await queue.add("a", options=JobOptions(attempts=2, backoff=50))
+    worker = work(None)
+    job = await worker.get_next_job()
+    assert await worker.fail(job, ValueError("no"), fetch_next=True) is None
+    assert await queue.get_state("1") == "delayed"
+    assert await worker.get_next_job(block=False) is None
+    begun = time.monotonic()
+    again = None
+    while again is None and time.monotonic() - begun < 5:
+        again = await worker.get_next_job()
+    assert (again.id, again.attempts_made) == ("1", 1)
+    assert time.monotonic() - begun < 1
+    await worker.aclose()
+
+
+async def test_waiting_by_hand_ends_with_close(queue: Any, work: Any) -> None:
+    worker = work(None, drain_delay=20)
+    assert await worker.get_next_job() is None
+    found: list[Any] = []
+
+    async def take() -> None:
+        found.append(await worker.get_next_job())
+
+    blocked = Command("CLIENT LIST", (), (), as_none, repeat=Repeat.SAFE)
+
+    async def waits() -> bool:
+        return any("flags=b" in line for line in await queue.call(replaced(blocked)))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take)
+            await until(waits)
+            await worker.aclose()
+    assert found == [None]
+
+
+def replaced(command: Command[Any]) -> Command[list[str]]:
+    """The same, its reply as lines."""
+    return msgspec.structs.replace(command, decode=lambda reply: as_texts([reply])[0].splitlines())
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": 1.5}, "concurrency"),
+        ({"concurrency": True}, "concurrency"),
+        ({"lock_duration": 0}, "lock_duration"),
+        ({"lock_duration": "30"}, "lock_duration"),
+        ({"lock_renew_time": 0}, "lock_renew_time"),
+        ({"stalled_interval": 0}, "stalled_interval"),
+        ({"max_stalled_count": -1}, "max_stalled_count"),
+        ({"max_started_attempts": -1}, "max_started_attempts"),
+        ({"limiter": {"max": 1}}, "limiter"),
+        ({"limiter": Limiter(max=0, duration=1)}, "limiter.max"),
+        ({"limiter": Limiter(max=1, duration=0)}, "limiter.duration"),
+        ({"drain_delay": 0}, "drain_delay"),
+        ({"drain_delay": timedelta(seconds=-1)}, "drain_delay"),
+        ({"remove_on_complete": True}, "remove_on_complete"),
+        ({"remove_on_fail": 100}, "remove_on_fail"),
+        ({"metrics_max_data_points": -1}, "metrics_max_data_points"),
+        ({"name": ""}, "name"),
+        ({"retry_policy": "all"}, "retry_policy"),
+        ({"max_backoff_delay": 0}, "max_backoff_delay"),
+        ({"max_reconnect_attempts": -1}, "max_reconnect_attempts"),
+        ({"max_reconnect_delay": 0}, "max_reconnect_delay"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout"),
+        ({"cancel_on_lost_lock": 1}, "cancel_on_lost_lock"),
+        ({"skip_stalled_check": "no"}, "skip_stalled_check"),
+        ({"skip_lock_renewal": None}, "skip_lock_renewal"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_bad_option_is_refused(work: Any, options: Any, field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        work(nothing, **options)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "field"),
+    [
+        (("",), {}, "queue name"),
+        (("a:b",), {}, "queue name"),
+        (("q", 7), {}, "processor"),
+        (("q", None, "http://localhost"), {}, "url"),
+        (("q",), {"options": {"concurrency": 3}}, "options"),
+        (("q",), {"worker_id": ""}, "worker_id"),
+        (("q",), {"worker_id": "x" * 256}, "worker_id"),
+        (("q",), {"backoff_strategy": 7}, "backoff_strategy"),
+        (("q",), {"prefix": None}, "prefix"),
+    ],
+)
+async def test_bad_worker_is_refused(colour: Colour, arguments: tuple[Any, ...], options: Any, field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        colour.Worker(*arguments, **options)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lock_duration": 500}, "lock_duration"),
+        ({"lock_renew_time": 20_000}, "lock_renew_time"),
+        ({"stalled_interval": 500}, "stalled_interval"),
+    ],
+)
+async def test_doubtful_option_is_warned_about(
+    work: Any, colour: Colour, caplog: pytest.LogCaptureFixture, options: Any, words: str
+) -> None:
+    with caplog.at_level(logging.WARNING, colour.logger):
+        work(nothing, **options)
+    assert any(words in record.getMessage() for record in caplog.records)
