@@ -32,6 +32,10 @@ T = TypeVar("T")
 
 AddCommand: TypeAlias = Literal["addStandardJob", "addDelayedJob", "addPrioritizedJob", "addParentJob"]
 
+_NO_OPTIONS: Final = JobOptions()
+NO_OPTIONS_PACKED: Final = pack(stored_of({}))
+"""What is stored for a job without options."""
+
 _JS_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)")
 _KNOWN_FIELDS: Final = frozenset(
     (
@@ -369,15 +373,15 @@ def prepare(
     """
     name = check_name("name", new_job.name, max_length=limits.max_name_length)
     found = merged(defaults, new_job.options)
-    warnings = validate_of(found, limits=limits)
+    warnings = validate_of(found, limits=limits) if found else ()
     data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
     if data_type is not Any:
         _check_data_type(new_job.data, data_text, data_type)
-    packed_options = pack(stored_of(found))
+    packed_options = pack(stored_of(found)) if found else NO_OPTIONS_PACKED
     size = len(data_text) if data_text.isascii() else len(data_text.encode())
     _check_size(name, size, len(packed_options), found, limits)
 
-    options = JobOptions(**found)
+    options = JobOptions(**found) if found else _NO_OPTIONS
     job_id = found.get("job_id") or generated_id or ""
     timestamp = found.get("timestamp") or now_ms
     parent_key = dependencies_key = parent = deduplication_key = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import JobRecord, PreparedJob
+from bullmq_protocol.job import NO_OPTIONS_PACKED, JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import stored
+from bullmq_protocol.options import JobOptions, stored
+
+_NO_OPTIONS: Final = json_text(stored(JobOptions())).encode()
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
@@ -51,7 +53,8 @@ def added_record(job: PreparedJob, job_id: str) -> JobRecord:
     fields = {
         "name": job.name.encode(),
         "data": job.data_text.encode(),
-        "opts": json_text(stored(job.options)).encode(),
+        # A job without options is the common case, and the fast one.
+        "opts": _NO_OPTIONS if job.packed_options == NO_OPTIONS_PACKED else json_text(stored(job.options)).encode(),
         "timestamp": b"%d" % job.timestamp,
     }
     for name, value in (("delay", job.options.delay), ("priority", job.options.priority)):
