@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.calls import Call, Command, Q, T
-from tests.oracle.harness import Bench, Entry, error_class, shown
+from tests.oracle.harness import TTL_TOLERANCE_MS, Bench, Entry, error_class, shown
 
 Step = Call | Command
 
@@ -138,7 +138,12 @@ def limited(most: int) -> Callable[[Any], bool]:
     """Expect a fetch that is rate limited for `most` ms or a little less."""
 
     def check(reply: Any) -> bool:
-        return isinstance(reply, list) and reply[:2] == [0, 0] and most - 2000 <= reply[2] <= most and reply[3] == 0
+        return (
+            isinstance(reply, list)
+            and reply[:2] == [0, 0]
+            and most - TTL_TOLERANCE_MS <= reply[2] <= most
+            and reply[3] == 0
+        )
 
     return check
 
@@ -147,7 +152,7 @@ def about(most: int) -> Callable[[Any], bool]:
     """Expect a remaining time of `most` ms or a little less."""
 
     def check(reply: Any) -> bool:
-        return isinstance(reply, int) and most - 2000 <= reply <= most
+        return isinstance(reply, int) and most - TTL_TOLERANCE_MS <= reply <= most
 
     return check
 
@@ -212,7 +217,9 @@ def matches(expected: Any, entry: Entry | None) -> bool:
     if isinstance(expected, Ttl):
         if entry is None or not (expected.value is ANY or matches(expected.value, entry)):
             return False
-        return entry.ttl < 0 if expected.most is None else expected.most - 2000 <= entry.ttl <= expected.most
+        return (
+            entry.ttl < 0 if expected.most is None else expected.most - TTL_TOLERANCE_MS <= entry.ttl <= expected.most
+        )
     found = plain(entry)
     if isinstance(expected, Has):
         return isinstance(found, dict) and all(found.get(name) == value for name, value in expected.items())

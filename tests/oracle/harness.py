@@ -12,7 +12,7 @@ import hiredis
 
 from tests.oracle.calls import Call, Command
 
-TTL_TOLERANCE_MS = 2000
+TTL_TOLERANCE_MS = 5000
 """How far remaining lifetimes, of keys and in replies, may lie apart: the two sides run one after the other."""
 
 COVERAGE = "~oracle~"

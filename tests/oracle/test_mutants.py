@@ -80,6 +80,32 @@ MUTANTS = {
     "a scheduler's older job is protected": ("slot and id == 'repeat:' .. scheduler .. ':' .. slot", "slot"),
     "obliterating stops one job late": ("return budget <= 0", "return budget < 0"),
     "resuming looks at wait": ("call('ZCARD', KEYS[4]) > 0", "call('LLEN', KEYS[2]) > 0"),
+    "an ignored failure is found in the hash": (
+        "call('ZREM', parent .. ':failed', job)",
+        "call('HDEL', parent .. ':failed', job)",
+    ),
+    "a repeated job asks for its priority": ("call(ARGV[2], target, id)", "call('LPUSH', target, id)"),
+    "a front priority sets the marker": (
+        "call('ZADD', prioritized, priority * PRIORITY_STEP, id)",
+        "call('ZADD', prioritized, priority * PRIORITY_STEP, id) mark_ready(KEYS[7], held)",
+    ),
+    "the wrong end of a priority change": (
+        "elseif call('LREM', target, '-1', id)",
+        "elseif call('LREM', KEYS[1], '-1', id)",
+    ),
+    "promotion keeps an old marker": ("call('LPOP', target)", ""),
+    "a last batch asks for more": ("if #ids >= size then", "if #ids > size then"),
+    "parking looks at the lock before the failed children": (
+        "if call('ZCARD', KEYS[5]) > 0 then",
+        "if call('GET', KEYS[3] .. ':lock') ~= ARGV[1] then return -6 end if call('ZCARD', KEYS[5]) > 0 then",
+    ),
+    "draining takes out exactly what it removed": (
+        "call('LTRIM', list, #erase_others(call('LRANGE', list, '0', '-1')), '-1')",
+        "for _, id in ipairs(erase_others(call('LRANGE', list, '0', '-1'))) do call('LREM', list, 0, id) end",
+    ),
+    "all negative ends count from the tail": ("if position == -1 then", "if position < 0 then"),
+    "an untied child keeps its link": ("call('HDEL', child, 'parentKey', 'parent')", "call('HDEL', child, 'parent')"),
+    "cleaning compares numbers": ("return age > newest", "return tonumber(age) > tonumber(newest)"),
     "the catch-up slot is aligned": ("* every + every + offset", "* every + offset"),
 }
 """What is wrong, the text in our packaged scripts, and what it is replaced by."""
