@@ -205,6 +205,7 @@ class Worker(Generic[T]):
             self._meet_server()
             with self._lock:
                 actions = self._machine.start(clock(), paused=self._paused_first)
+                self._publish(actions)
             timer.start()
             self._start(actions)
             self._stopped.wait()
@@ -370,7 +371,10 @@ class Worker(Generic[T]):
 
     def _taken(self, taken: Taken) -> Job[T] | None:
         if taken.problem is not None:
-            self._tell(WorkerProblem(taken.problem))
+            problem = WorkerProblem(taken.problem)
+            with self._lock:
+                self._publish([Notify(problem)])
+            self._tell(problem)
         return None if taken.job is None else self._job(taken.job, taken.token, Cancellation())
 
     # --- driving ------------------------------------------------------------------------------------------------------
@@ -382,6 +386,7 @@ class Worker(Generic[T]):
     def _feed(self, event: Event) -> list[Action]:
         with self._lock:
             actions = self._machine.handle(event, clock())
+            self._publish(actions)
             due = self._machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
                 self._due.notify_all()
@@ -559,13 +564,18 @@ class Worker(Generic[T]):
         if _log.isEnabledFor(LOWEST_LEVEL[kind]):
             line = logline(notice)
             _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
-        for stream in self._streams:
-            stream.put(notice)
         for callback in self._callbacks.get(kind, ()):
             try:
                 callback(notice)
             except Exception:
                 _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+
+    def _publish(self, actions: list[Action]) -> None:
+        """Hand the notices to their readers in the order in which things happened. The lock is held."""
+        for stream in self._streams:
+            for action in actions:
+                if isinstance(action, Notify):
+                    stream.put(action.notice)
 
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}

@@ -1,0 +1,312 @@
+"""What only a worker on threads has: handlers that cannot be stopped, signals, threads of its own."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
+from bullmq_protocol.errors import Closed, ConnectionLost
+from bullmq_protocol.worker.notices import (
+    ClosedNotice,
+    HandlerAbandoned,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    JobMoved,
+)
+from bullmq_sync import Job, Queue, RedisPyTransport, Worker
+from tests.support.servers import Server
+
+_LIMIT_S = 20
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def queue(server: Server, name: str) -> Iterator[Queue[Any]]:
+    with Queue[Any](name, server.url) as queue:
+        yield queue
+        queue.obliterate(force=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    sockets = _sockets()
+    yield
+    end = time.monotonic() + 5
+    while set(threading.enumerate()) - before or len(_sockets() - sockets) > 1:
+        # The queue of the test is closed after this.
+        assert time.monotonic() < end, (set(threading.enumerate()) - before, _sockets() - sockets)
+        time.sleep(0.005)
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(entry)
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+class Told(threading.Event):
+    """Set when the worker has told so many notices of a kind."""
+
+    def __init__(self, worker: Worker[Any], kind: type[Any], count: int = 1) -> None:
+        super().__init__()
+        self.notices: list[Any] = []
+        self._count = count
+        worker.on(kind, self._take)
+
+    def _take(self, notice: Any) -> None:
+        self.notices.append(notice)
+        if len(self.notices) == self._count:
+            self.set()
+
+    def wait(self, timeout: float | None = _LIMIT_S) -> bool:
+        assert super().wait(timeout), "it was not told in time"
+        return True
+
+
+def nothing(job: Job[Any]) -> None:
+    """A processor that has nothing to do."""
+
+
+def in_thread(call: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+def test_cancelled_handler_that_looks_ends_early(queue: Queue[Any], server: Server, name: str) -> None:
+    ended: list[str | None] = []
+
+    def process(job: Job[Any]) -> None:
+        assert job.cancelled.wait(_LIMIT_S)
+        ended.append(job.cancelled.reason)
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url)
+    active = Told(worker, JobActive)
+    with worker:
+        active.wait()
+        worker.close(force=True)
+    assert ended == ["worker closed"]
+    assert queue.get_state("1") == "waiting"
+
+
+def test_handler_that_does_not_look_is_left_to_itself(queue: Queue[Any], server: Server, name: str) -> None:
+    gate = threading.Event()
+    over = threading.Event()
+
+    def process(job: Job[Any]) -> str:
+        gate.wait(_LIMIT_S)
+        over.set()
+        return "too late"
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url, options=WorkerOptions(shutdown_timeout=50))
+    active, abandoned, moved = Told(worker, JobActive), Told(worker, HandlerAbandoned), Told(worker, JobMoved)
+    with worker:
+        active.wait()
+    assert (abandoned.notices[0].job.id, moved.notices[0].how) == ("1", "given-back")
+    assert not over.is_set()
+    with Worker[Any](name, nothing, server.url) as other:
+        Told(other, JobCompleted).wait()
+        gate.set()
+        assert over.wait(_LIMIT_S)
+    job = queue.get_job("1")
+    assert job is not None
+    assert (job.returnvalue, job.attempts_made) == (None, 1)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_close_from_a_processor(queue: Queue[Any], server: Server, name: str, force: bool) -> None:
+    def process(job: Job[Any]) -> str:
+        worker.close(force)
+        return "done"
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url)
+    runner = in_thread(worker.run)
+    runner.join(_LIMIT_S)
+    assert not runner.is_alive()
+    assert queue.get_state("1") == ("waiting" if force else "completed")
+
+
+def test_pause_from_a_processor(queue: Queue[Any], server: Server, name: str) -> None:
+    def process(job: Job[Any]) -> None:
+        worker.pause()
+
+    queue.add_bulk([NewJob("a"), NewJob("b")])
+    worker = Worker[Any](name, process, server.url)
+    done = Told(worker, JobCompleted)
+    with worker:
+        done.wait()
+        assert worker.is_paused
+        assert queue.get_job_counts("wait") == {"wait": 1}
+
+
+@pytest.mark.parametrize("error", [SystemExit("bye"), KeyboardInterrupt("stop")], ids=["exit", "interrupt"])
+def test_what_ends_programs_fails_only_the_job(
+    queue: Queue[Any], server: Server, name: str, error: BaseException
+) -> None:
+    def process(job: Job[Any]) -> None:
+        raise error
+
+    queue.add("a", options=JobOptions(attempts=2))
+    worker = Worker[Any](name, process, server.url)
+    failed = Told(worker, JobFailed, 2)
+    with worker:
+        failed.wait()
+    job = queue.get_job("1")
+    assert job is not None
+    assert job.failed_reason == str(error)
+
+
+_PROGRAM = """
+import signal, sys, threading
+from bullmq_protocol import WorkerOptions
+from bullmq_sync import Worker
+
+name, url, how = sys.argv[1:]
+gate = threading.Event()
+
+def process(job):
+    print("started", flush=True)
+    if how == "forced":
+        threading.Event().wait()
+    gate.wait(20)
+
+worker = Worker(name, process, url, options=WorkerOptions(shutdown_timeout=20_000))
+if how == "graceful":
+    def stop(*_):
+        threading.Timer(0.1, gate.set).start()
+        worker.close()
+    signal.signal(signal.SIGTERM, stop)
+try:
+    worker.run()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print("over", [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon], flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["graceful", "forced"])
+def test_signals(queue: Queue[Any], server: Server, name: str, how: str) -> None:
+    queue.add("a")
+    command = [sys.executable, "-c", _PROGRAM, name, server.url, how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=_ROOT) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"started\n"
+        program.send_signal(signal.SIGTERM if how == "graceful" else signal.SIGINT)
+        begun = time.monotonic()
+        output = program.stdout.read()
+    assert time.monotonic() - begun < 5
+    assert program.returncode == 0
+    if how == "graceful":
+        assert output == b"over []\n"
+        assert queue.get_state("1") == "completed"
+    else:
+        # The job is given back at once, though its handler never ends, and the process ends all the same.
+        assert output == b"interrupted\nover []\n"
+        assert queue.get_state("1") == "waiting"
+
+
+def test_transport_of_somebody_else_is_shared_and_stays_open(server: Server, name: str) -> None:
+    transport = RedisPyTransport(server.url)
+    queue = Queue[Any](name, transport)
+    worker = Worker[Any](name, nothing, transport)
+    done = Told(worker, JobCompleted)
+    with worker:
+        queue.add("a")
+        done.wait()
+    queue.close()
+    assert queue.get_job_counts("completed") == {"completed": 1}
+    queue.obliterate()
+    transport.close()
+
+
+def test_transport_that_its_owner_closes_ends_the_worker(server: Server, name: str) -> None:
+    transport = RedisPyTransport(server.url)
+    worker = Worker[Any](name, nothing, transport)
+    closed = Told(worker, ClosedNotice)
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            worker.run()
+        except Closed as error:
+            raised.append(error)
+
+    runner = in_thread(run)
+    while not worker.snapshot().listening:
+        time.sleep(0.001)
+    transport.close()
+    runner.join(_LIMIT_S)
+    closed.wait()
+    assert len(raised) == 1
+
+
+def test_background_failure_is_raised_at_the_end(name: str) -> None:
+    with pytest.raises(UsageError, match="processor"), Worker[Any](name):
+        pass
+
+
+def test_gives_up_on_a_server_that_it_never_met(name: str) -> None:
+    transport = RedisPyTransport("redis://127.0.0.1:1")
+    worker = Worker[Any](name, nothing, transport, options=WorkerOptions(max_reconnect_attempts=1))
+    with pytest.raises(ConnectionLost, match="gave up after 1 attempt"):
+        worker.run()
+    transport.close()
+
+
+def test_needs_no_more_threads_than_concurrency(queue: Queue[Any], server: Server, name: str) -> None:
+    most = 0
+
+    def process(job: Job[Any]) -> None:
+        nonlocal most
+        most = max(most, threading.active_count())
+
+    before = threading.active_count()
+    for _ in range(4):
+        queue.add_bulk([NewJob("a", options=JobOptions(remove_on_complete=True)) for _ in range(500)])
+    worker = Worker[Any](name, process, server.url, options=WorkerOptions(concurrency=10))
+    done = Told(worker, JobCompleted, 2000)
+    with worker:
+        done.wait(60)
+    # Ten handlers, and beside them: run, the timer, the wait, a fetch, upkeep.
+    assert most - before <= 10 + 5
+
+
+def test_slow_log_handler_does_no_harm(queue: Queue[Any], server: Server, name: str) -> None:
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            time.sleep(0.02)
+
+    logger = logging.getLogger("bullmq_sync")
+    handler = Slow()
+    logger.addHandler(handler)
+    level, logger.level = logger.level, logging.DEBUG
+    try:
+        queue.add_bulk([NewJob("a") for _ in range(20)])
+        worker = Worker[Any](name, nothing, server.url, options=WorkerOptions(concurrency=5))
+        done = Told(worker, JobCompleted, 20)
+        with worker:
+            done.wait()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert queue.get_job_counts("completed") == {"completed": 20}
