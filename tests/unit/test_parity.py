@@ -1,0 +1,94 @@
+"""Both packages offer the same names and signatures, but for `await`, `aclose` and what only one colour can have."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+import bullmq_anyio
+import bullmq_sync
+
+PAIRS = {
+    name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name)) for name in ("Queue", "Job", "Worker", "Notices")
+}
+ONLY_ANYIO = {"Connection"}
+ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
+ONLY_SYNC_MEMBERS = {("Job", "cancelled")}
+# Where the colours differ by nature.
+_NAMES = {
+    "aclose": "close",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+_TYPES = (
+    (r"Awaitable\[(\w+)\]", r"\1"),
+    (r"\bAsyncTransport\b", "Transport"),
+    (r"\bbullmq_anyio\b", "bullmq_sync"),
+    (r"^bool \| None$", "None"),
+)
+
+
+def members(kind: type) -> dict[str, Any]:
+    return {
+        name: member
+        for name, member in vars(kind).items()
+        if not name.startswith("_") or (name.startswith("__a") and name in _NAMES) or name in _NAMES.values()
+    }
+
+
+def shape(member: Any) -> Any:
+    if isinstance(member, property):
+        return ("property", shape(member.fget), None if member.fset is None else shape(member.fset))
+    if not callable(member):
+        return type(member).__name__
+    signature = inspect.signature(member)
+    parameters = [
+        (parameter.name, parameter.kind, plain(parameter.annotation), repr(parameter.default))
+        for parameter in signature.parameters.values()
+        if parameter.name != "cancelled"
+    ]
+    return parameters, plain(signature.return_annotation)
+
+
+def plain(annotation: Any) -> str:
+    text = str(annotation)
+    for pattern, replacement in _TYPES:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def test_both_packages_offer_the_same_names() -> None:
+    assert set(bullmq_anyio.__all__) - ONLY_ANYIO == set(bullmq_sync.__all__) - ONLY_SYNC
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_classes_have_the_same_members(name: str) -> None:
+    asynchronous, blocking = PAIRS[name]
+    renamed = {_NAMES.get(member, member) for member in members(asynchronous)}
+    only_sync = {member for kind, member in ONLY_SYNC_MEMBERS if kind == name}
+    assert renamed == set(members(blocking)) - only_sync
+
+
+@pytest.mark.parametrize(
+    ("name", "member"), [(name, member) for name, (kind, _) in PAIRS.items() for member in members(kind)]
+)
+def test_members_have_the_same_signature(name: str, member: str) -> None:
+    asynchronous, blocking = PAIRS[name]
+    twin = members(blocking)[_NAMES.get(member, member)]
+    assert shape(members(asynchronous)[member]) == shape(twin)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_classes_are_made_alike(name: str) -> None:
+    asynchronous, blocking = PAIRS[name]
+    assert shape(asynchronous) == shape(blocking)
+
+
+@pytest.mark.parametrize("name", ["clock", "perform", "run"])
+def test_functions_have_the_same_signature(name: str) -> None:
+    asynchronous, blocking = getattr(bullmq_anyio, name), getattr(bullmq_sync, name)
+    names = [list(inspect.signature(function).parameters) for function in (asynchronous, blocking)]
+    assert names[0] == names[1]
