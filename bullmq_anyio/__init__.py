@@ -1,10 +1,24 @@
 """BullMQ queues and workers for asyncio and trio, on a connection of their own."""
 
+from bullmq_anyio.base import Items, Pages
 from bullmq_anyio.connection import Connection
 from bullmq_anyio.drive import clock, perform, run
 from bullmq_anyio.job import Job
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.queue import Queue
+from bullmq_anyio.scripts import bullmq_scripts
 from bullmq_anyio.worker import Worker
 
-__all__ = ["Connection", "Job", "Notices", "Queue", "Worker", "clock", "perform", "run"]
+__all__ = [
+    "Connection",
+    "Items",
+    "Job",
+    "Notices",
+    "Pages",
+    "Queue",
+    "Worker",
+    "bullmq_scripts",
+    "clock",
+    "perform",
+    "run",
+]

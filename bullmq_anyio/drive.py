@@ -7,8 +7,10 @@ from typing import Any, TypeVar, cast
 
 from bullmq_anyio.connection import Connection as NativeConnection
 from bullmq_protocol.address import ConnectionOptions
-from bullmq_protocol.command import Command, Now, Operation
+from bullmq_protocol.command import Batch, Command, Now, Operation
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.transport import AsyncTransport, Clock
 from bullmq_protocol.units import Instant
 
@@ -43,16 +45,41 @@ async def run(op: Operation[T], transport: AsyncTransport, clock: Clock = clock)
             resume, value = op.throw, error
 
 
-def transport_of(connection: Any) -> tuple[AsyncTransport, bool]:
+def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[AsyncTransport, bool]:
     """Return the transport to use, and whether it is ours to close. Nothing is opened.
+
+    With a script source that is not ours, every step goes through it.
 
     Raises `UsageError` for what is no address, no client and no transport.
     """
+    if not isinstance(scripts, ScriptSource):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("scripts", scripts, "must be a ScriptSource")
+    transport: AsyncTransport
+    owned = False
     if connection is None:
-        return NativeConnection(ConnectionOptions()), True
-    if callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
-        return cast("AsyncTransport", connection), False
-    return NativeConnection(connection), True
+        transport, owned = NativeConnection(ConnectionOptions()), True
+    elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
+        transport = cast("AsyncTransport", connection)
+    else:
+        transport, owned = NativeConnection(connection), True
+    return (transport if scripts is OWN else Scripted(transport, scripts)), owned
+
+
+class Scripted:
+    """A transport whose scripts are those of a source."""
+
+    def __init__(self, transport: AsyncTransport, scripts: ScriptSource) -> None:
+        self.transport = transport
+        self._scripts = scripts
+
+    async def perform(self, step: Command[Any] | Batch, /) -> Any:
+        return await self.transport.perform(self._scripts.applied(step))
+
+    def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
+        return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)
+
+    async def aclose(self) -> None:
+        await self.transport.aclose()
 
 
 async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
@@ -60,6 +87,8 @@ async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
 
     Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
     """
+    if isinstance(transport, Scripted):
+        transport = transport.transport
     server_info = getattr(transport, "server_info", None)
     if server_info is not None and (await server_info()).cluster:
         keys.require_hash_tag()

@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET
 
-from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
+from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
+from bullmq_anyio.drive import Connection, clock
 from bullmq_anyio.job import Job
-from bullmq_protocol import VERSION
-from bullmq_protocol.command import Command, Operation
+from bullmq_protocol.codec import json_text
+from bullmq_protocol.commands import cleaning, getters, queues, settings
 from bullmq_protocol.commands import jobs as job_commands
-from bullmq_protocol.commands import queues as commands
-from bullmq_protocol.commands.fetching import rate_limit
-from bullmq_protocol.errors import AuthenticationFailed, BulkAddError, BullMQError, ServerError, UsageError
+from bullmq_protocol.commands.fetching import Limiter, rate_limit
+from bullmq_protocol.commands.getters import JobLogs, Metrics
+from bullmq_protocol.commands.queues import QueueSummary
+from bullmq_protocol.errors import BulkAddError, UsageError
 from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
-from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys
+from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.operations.add_jobs import add_many, add_one
-from bullmq_protocol.operations.obliterate import obliterate
+from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
+from bullmq_protocol.operations.move_all import MoveAll
+from bullmq_protocol.operations.obliterate import Obliterate
+from bullmq_protocol.operations.read_dependencies import DependencyRange, get_dependency_range
+from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
+from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
-from bullmq_protocol.units import Duration, Millis, to_ms
+from bullmq_protocol.paging import Page
+from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 _log = logging.getLogger("bullmq_anyio")
 
-SHORT_EVENT_STREAM = 100
 
-
-class Queue(Generic[T]):
+class Queue(QueueBase, Generic[T]):
     """A queue by its name. Nothing is opened before the first call; safe to share between the tasks of one event loop.
 
     `connection` is a URL, a `ConnectionOptions`, a transport (which stays its owner's), or None for the local server.
     `data_type`, when given, is anything msgspec can decode: payloads are checked against it and read into it; else they
-    are JSON values. Every call raises `TransportError` where the connection fails, and `ServerError` where the server
-    refuses.
+    are JSON values. `scripts` are ours or, from `bullmq_scripts`, BullMQ's own.
+
+    Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
+    anything is sent, `UsageError` for a bad argument.
+
+    Long operations go page by page: `..._pages` and `iter_...` return iterators whose `rest` is the plan of what is
+    left; `pages` goes on with one.
     """
 
     def __init__(
@@ -53,30 +63,22 @@ class Queue(Generic[T]):
         max_len_events: int = 10_000,
         skip_meta_update: bool = False,
         data_type: type[T] | None = None,
+        scripts: ScriptSource = OWN,
     ) -> None:
-        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
-        if type(max_len_events) is not int or max_len_events < 1:
-            raise UsageError("max_len_events", max_len_events, "must be a whole number above 0")
-        if max_len_events < SHORT_EVENT_STREAM:
-            _log.warning("max_len_events: %d is short; slow listeners will miss events", max_len_events)
+        super().__init__(
+            QueueKeys.of(name, prefix=prefix, layout=layout),
+            connection,
+            scripts=scripts,
+            max_len_events=max_len_events,
+            skip_meta_update=skip_meta_update,
+        )
         if not isinstance(default_job_options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("default_job_options", default_job_options, "must be a JobOptions")
         self._defaults = default_job_options
         self._limits = limits
-        self._max_len_events = max_len_events
         self._data_type: Any = Any if data_type is None else data_type
-        self._transport, self._owned = transport_of(connection)
-        self._checked = False
-        self._described = skip_meta_update
 
-    @property
-    def name(self) -> str:
-        return self._keys.name
-
-    @property
-    def keys(self) -> QueueKeys:
-        """The names of the queue's keys in Redis."""
-        return self._keys
+    # --- adding -------------------------------------------------------------------------------------------------------
 
     async def add(self, name: str, data: Any = UNSET, options: JobOptions | None = None) -> Job[T]:
         """Add one job; without data it has `{}`.
@@ -104,54 +106,317 @@ class Queue(Generic[T]):
             raise BulkAddError(results)
         return added
 
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
     async def get_job(self, job_id: str) -> Job[T] | None:
         """Read a job; None when there is none with this id."""
-        record = await self.call(job_commands.get_job(self._keys, _checked_id(job_id)))
+        record = await self.call(job_commands.get_job(self._keys, _id(job_id)))
         return None if record is None else self._job(record)
 
-    async def get_state(self, job_id: str) -> str:
+    async def get_job_state(self, job_id: str) -> str:
         """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`,
         `waiting-children`, or `unknown` (also when there is no such job)."""
-        return await self.call(job_commands.get_state(self._keys, _checked_id(job_id)))
+        return await self.call(job_commands.get_state(self._keys, _id(job_id)))
 
-    async def get_job_counts(self, *states: str) -> dict[str, int]:
-        """Count the jobs in these states, or in all of them; `waiting` brings `paused` with it."""
-        return await self.call(commands.get_job_counts(self._keys, states))
+    async def get_state(self, job_id: str) -> str:
+        """Return the same as `get_job_state`."""
+        return await self.get_job_state(job_id)
 
-    async def pause(self) -> None:
-        """Pause the queue for all workers; running jobs go on."""
-        await self.call(commands.pause(self._keys))
+    async def get_ranges(
+        self, states: str | Sequence[str], start: int = 0, end: int = 1, asc: bool = False
+    ) -> list[str]:
+        """Return ids of jobs by their place in each of the states, both ends included; negative places count from the
+        end. `asc`: next to run first, next due first, or finished first. `waiting` does not bring `paused` with it."""
+        named = queues.check_states(_named(states))
+        return await self.call(getters.get_ranges(self._keys, named, start=start, end=end, ascending=asc))
 
-    async def resume(self) -> None:
-        """Let all workers go on."""
-        await self.call(commands.resume(self._keys))
+    async def get_jobs(
+        self, states: str | Sequence[str] = (), start: int = 0, end: int = -1, asc: bool = False
+    ) -> list[Job[T]]:
+        """Read the jobs at these places of each of the states (without states, of all of them), both ends included.
 
-    async def is_paused(self) -> bool:
-        """Tell whether the queue is paused."""
-        return await self.call(commands.is_paused(self._keys))
+        `waiting` brings `paused` with it. The jobs are read after their places, so one that is gone by then is left
+        out. For more than some thousand jobs use `iter_jobs`.
+        """
+        records = await self.run(get_jobs(self._keys, _named(states), start=start, end=end, ascending=asc))
+        return self._jobs(records)
+
+    async def get_waiting(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read waiting jobs, paused ones too, the next to run first."""
+        return await self.get_jobs("waiting", start, end, asc=True)
+
+    async def get_waiting_children(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read jobs that wait for their children, the longest waiting first."""
+        return await self.get_jobs("waiting-children", start, end, asc=True)
+
+    async def get_active(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read active jobs, the first taken first."""
+        return await self.get_jobs("active", start, end, asc=True)
+
+    async def get_delayed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read delayed jobs, the next due first."""
+        return await self.get_jobs("delayed", start, end, asc=True)
+
+    async def get_prioritized(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read prioritized jobs, the next to run first."""
+        return await self.get_jobs("prioritized", start, end, asc=True)
+
+    async def get_completed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read completed jobs, the latest first."""
+        return await self.get_jobs("completed", start, end)
+
+    async def get_failed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
+        """Read failed jobs, the latest first."""
+        return await self.get_jobs("failed", start, end)
+
+    def iter_jobs(self, states: str | Sequence[str] = (), page_size: int = 100, asc: bool = False) -> Items[Job[T]]:
+        """Read all jobs in these states (without states, in all), one state after the other, `page_size` at a time.
+
+        Jobs that move meanwhile may come twice or not at all.
+        """
+        named = queues.expand_states(_named(states))
+        check_whole("page_size", page_size, least=1)
+        return Items(self.pages(JobPages(states=named, page_size=page_size, ascending=asc)), self._jobs)
 
     async def remove(self, job_id: str, *, remove_children: bool = True) -> bool:
         """Remove a job with its data and, by default, its children; False when one of them is locked.
 
         Raises `JobBelongsToScheduler`. A job that is not there counts as removed.
         """
-        command = job_commands.remove_job(self._keys, _checked_id(job_id), remove_children=remove_children)
+        command = job_commands.remove_job(self._keys, _id(job_id), remove_children=remove_children)
         return await self.call(command) == 1
 
-    async def obliterate(self, *, force: bool = False, count: int = 1000) -> None:
+    async def update_job_progress(self, job_id: str, progress: Any) -> None:
+        """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
+        text = json_text(progress, field="progress")
+        await self.call(job_commands.update_progress(self._keys, _id(job_id), text))
+
+    async def add_job_log(self, job_id: str, row: str, keep_logs: int | None = None) -> int:
+        """Append a row to a job's log, keep the newest `keep_logs` rows (None or 0: all); return how many it has.
+
+        Raises `JobNotFound`.
+        """
+        return await self.call(job_commands.add_log(self._keys, _id(job_id), _row(row), keep_logs=keep_logs))
+
+    async def get_job_logs(self, job_id: str, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
+        """Read rows of a job's log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        return await self.run(get_job_logs(self._keys, _id(job_id), start=start, end=end, ascending=asc))
+
+    def iter_logs(self, job_id: str, page_size: int = 1000, asc: bool = True) -> Items[str]:
+        """Read all rows of a job's log, `page_size` at a time; not `asc`: the newest first."""
+        check_whole("page_size", page_size, least=1)
+        return Items(self.pages(LogPages(job_id=_id(job_id), page_size=page_size, ascending=asc)), list)
+
+    async def get_dependencies(
+        self, parent_id: str, kind: Literal["processed", "pending"], start: int = 0, end: int = -1
+    ) -> DependencyRange:
+        """Read children of a job by their place in the order of a scan, with their jobs; both ends included."""
+        return await self.run(get_dependency_range(self._keys, _id(parent_id), kind, start=start, end=end))
+
+    # --- counts and figures -------------------------------------------------------------------------------------------
+
+    async def get_job_counts(self, *states: str) -> dict[str, int]:
+        """Count the jobs in these states, or in all of them; `waiting` brings `paused` with it."""
+        return await self.call(queues.get_job_counts(self._keys, states))
+
+    async def get_job_count_by_types(self, *states: str) -> int:
+        """Return the sum of `get_job_counts`."""
+        return sum((await self.get_job_counts(*states)).values())
+
+    async def count(self) -> int:
+        """Count the jobs that are still to be run: waiting, paused, delayed, prioritized, waiting for children."""
+        return await self.get_job_count_by_types("waiting", "delayed", "prioritized", "waiting-children")
+
+    async def get_summary(self) -> QueueSummary:
+        """Return the five figures waiting, active, delayed, completed, failed; here waiting counts paused and
+        prioritized jobs too."""
+        return await self.call(queues.get_summary(self._keys))
+
+    async def get_waiting_count(self) -> int:
+        """Count waiting jobs, paused ones too."""
+        return await self.get_job_count_by_types("waiting")
+
+    async def get_waiting_children_count(self) -> int:
+        """Count jobs that wait for their children."""
+        return await self.get_job_count_by_types("waiting-children")
+
+    async def get_active_count(self) -> int:
+        """Count active jobs."""
+        return await self.get_job_count_by_types("active")
+
+    async def get_delayed_count(self) -> int:
+        """Count delayed jobs."""
+        return await self.get_job_count_by_types("delayed")
+
+    async def get_prioritized_count(self) -> int:
+        """Count prioritized jobs."""
+        return await self.get_job_count_by_types("prioritized")
+
+    async def get_completed_count(self) -> int:
+        """Count completed jobs."""
+        return await self.get_job_count_by_types("completed")
+
+    async def get_failed_count(self) -> int:
+        """Count failed jobs."""
+        return await self.get_job_count_by_types("failed")
+
+    async def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
+        """Count the waiting jobs of each of these priorities; 0: those without one."""
+        return await self.call(getters.get_counts_per_priority(self._keys, priorities))
+
+    async def get_metrics(self, outcome: Literal["completed", "failed"], start: int = 0, end: int = -1) -> Metrics:
+        """Read how many jobs completed or failed per minute, the newest minute first; both ends included.
+
+        There is something to read only if a worker has the option `metrics`.
+        """
+        return await self.call(getters.get_metrics(self._keys, outcome, start=start, end=end))
+
+    async def export_prometheus_metrics(self, labels: Mapping[str, str] | None = None) -> str:
+        """Return the counts of all states in the text form of Prometheus, each with these further labels."""
+        queues.prometheus_text(self.name, {}, labels or {})
+        return queues.prometheus_text(self.name, await self.get_job_counts(), labels or {})
+
+    # --- the whole queue ----------------------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Pause the queue for all workers; running jobs go on."""
+        await self.call(queues.pause(self._keys))
+
+    async def resume(self) -> None:
+        """Let all workers go on."""
+        await self.call(queues.resume(self._keys))
+
+    async def is_paused(self) -> bool:
+        """Tell whether the queue is paused."""
+        return await self.call(queues.is_paused(self._keys))
+
+    async def drain(self, delayed: bool = False) -> None:
+        """Remove all waiting, paused and prioritized jobs, with `delayed` the delayed ones too, in one call.
+
+        The server does nothing else meanwhile, some seconds for a million jobs; `clean` goes in pages. Active,
+        finished and waiting-children jobs stay, and the next jobs of schedulers.
+        """
+        await self.call(cleaning.drain(self._keys, delayed=delayed))
+
+    async def clean(
+        self,
+        grace: Duration,
+        limit: int = 0,
+        state: str = "completed",
+        *,
+        page_size: int = PAGE_SIZE,
+        on_page: Callable[[Page[list[str]]], object] | None = None,
+    ) -> list[str]:
+        """Remove jobs of one state that are older than `grace` (milliseconds), at most `limit` of them (0: all).
+
+        Returns their ids. The server does nothing else during a page; `on_page` is called after each.
+        """
+        check_callback(on_page)
+        parts = await finish(self.clean_pages(grace, limit, state, page_size=page_size), on_page)
+        return [job_id for part in parts for job_id in part]
+
+    def clean_pages(
+        self, grace: Duration, limit: int = 0, state: str = "completed", *, page_size: int = PAGE_SIZE
+    ) -> Pages[list[str]]:
+        """Do what `clean` does, one page at each step; a page's value is the ids it removed."""
+        grace_ms = check_whole("grace", to_ms("grace", grace), least=0)
+        plan = Clean(state=state, until=clock().wall - grace_ms, limit=limit, page_size=page_size)
+        return self.pages(plan.checked())
+
+    async def obliterate(
+        self, *, force: bool = False, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None
+    ) -> None:
         """Pause the queue, then destroy it with all its jobs, `count` at a time. It cannot be undone.
 
-        Raises `QueueHasActiveJobs` without `force`; the queue stays paused then.
+        `on_page` is called after each page, with the number of jobs that are left. Raises `QueueHasActiveJobs` without
+        `force`; the queue stays paused then.
         """
-        await self.run(obliterate(self._keys, force=force, count=count))
+        check_callback(on_page)
+        await finish(self.obliterate_pages(force=force, count=count), on_page)
+
+    def obliterate_pages(self, *, force: bool = False, count: int = 1000) -> Pages[int]:
+        """Do what `obliterate` does, one page at each step; a page's value is the number of jobs that are left."""
+        check_whole("count", count, least=1)
+        return self.pages(Obliterate(force=force, count=count))
+
+    async def retry_jobs(
+        self,
+        state: Literal["failed", "completed"] = "failed",
+        *,
+        count: int = 1000,
+        timestamp: Millis | None = None,
+        on_page: Callable[[Page[int]], object] | None = None,
+    ) -> None:
+        """Move all failed (or completed) jobs that finished at `timestamp` (default: now) or before back to wait,
+        `count` at a time, without regard to their priorities.
+
+        `on_page` is called after each page, with the number of jobs that are left.
+        """
+        check_callback(on_page)
+        await finish(self.retry_pages(state, count=count, timestamp=timestamp), on_page)
+
+    def retry_pages(
+        self,
+        state: Literal["failed", "completed"] = "failed",
+        *,
+        count: int = 1000,
+        timestamp: Millis | None = None,
+    ) -> Pages[int]:
+        """Do what `retry_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
+        if state not in ("failed", "completed"):
+            raise UsageError("state", state, "must be failed or completed")
+        check_whole("count", count, least=1)
+        # Read once: a job that fails again at once is not retried again.
+        until = clock().wall if timestamp is None else check_whole("timestamp", timestamp, least=0)
+        return self.pages(MoveAll(state=state, count=count, until=until))
+
+    async def promote_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> None:
+        """Move all delayed jobs to wait, `count` at a time, without regard to their priorities.
+
+        `on_page` is called after each page, with the number of jobs that are left.
+        """
+        check_callback(on_page)
+        await finish(self.promote_pages(count=count), on_page)
+
+    def promote_pages(self, *, count: int = 1000) -> Pages[int]:
+        """Do what `promote_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
+        check_whole("count", count, least=1)
+        return self.pages(MoveAll(state="delayed", count=count))
+
+    async def trim_events(self, max_length: int) -> int:
+        """Trim the event stream to about `max_length` entries; return how many are gone."""
+        return await self.call(cleaning.trim_events(self._keys, max_length))
+
+    # --- limits -------------------------------------------------------------------------------------------------------
+
+    async def set_global_concurrency(self, concurrency: int) -> None:
+        """Let at most so many jobs of the queue be active at a time, over all workers."""
+        await self.call(settings.set_global_concurrency(self._keys, concurrency))
+
+    async def get_global_concurrency(self) -> int | None:
+        """Return the global concurrency, None when none is set."""
+        return await self.call(settings.get_global_concurrency(self._keys))
+
+    async def remove_global_concurrency(self) -> bool:
+        """Lift the global concurrency; False when none was set."""
+        return await self.call(settings.remove_global_concurrency(self._keys)) > 0
 
     async def is_maxed(self) -> bool:
         """Tell whether the queue's global concurrency is reached."""
-        return await self.call(commands.is_maxed(self._keys))
+        return await self.call(queues.is_maxed(self._keys))
 
-    async def get_rate_limit_ttl(self, maximum: int | None = None) -> Millis:
-        """Return how long the queue is rate limited, in milliseconds; 0 or below: it is not."""
-        return await self.call(commands.get_rate_limit_ttl(self._keys, maximum))
+    async def set_global_rate_limit(self, maximum: int, duration: Duration) -> None:
+        """Let at most `maximum` jobs of the queue start per `duration` (milliseconds), over all workers."""
+        duration_ms = to_ms("duration", duration)
+        await self.call(settings.set_global_rate_limit(self._keys, maximum, duration_ms))
+
+    async def get_global_rate_limit(self) -> Limiter | None:
+        """Return the global rate limit, None when none is set."""
+        return await self.call(settings.get_global_rate_limit(self._keys))
+
+    async def remove_global_rate_limit(self) -> bool:
+        """Lift the global rate limit; False when none was set."""
+        return await self.call(settings.remove_global_rate_limit(self._keys)) > 0
 
     async def rate_limit(self, duration: Duration) -> None:
         """Limit the queue by hand for so long. Workers without a limiter look at it only after a `RateLimitError`."""
@@ -160,58 +425,52 @@ class Queue(Generic[T]):
             raise UsageError("duration", duration, "must be greater than 0")
         await self.call(rate_limit(self._keys, ttl_ms=duration_ms))
 
+    async def get_rate_limit_ttl(self, maximum: int | None = None) -> Millis:
+        """Return how long the queue is rate limited, in milliseconds; 0 or below: it is not."""
+        if maximum is not None:
+            check_whole("maximum", maximum, least=0)
+        return await self.call(queues.get_rate_limit_ttl(self._keys, maximum))
+
+    async def remove_rate_limit_key(self) -> bool:
+        """End the running window of a rate limit, or a limit set by hand; False when there was none."""
+        return await self.call(cleaning.remove_rate_limit_key(self._keys)) > 0
+
+    # --- deduplication ------------------------------------------------------------------------------------------------
+
+    async def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
+        """Return the id of the job that owns a deduplication id, None when it is free."""
+        checked = check_name("deduplication_id", deduplication_id, max_length=None)
+        return await self.call(getters.get_deduplication_job_id(self._keys, checked))
+
+    async def remove_deduplication_key(self, deduplication_id: str) -> bool:
+        """Let go of a deduplication id, so that the next job with it is added; False when it was free."""
+        checked = check_name("deduplication_id", deduplication_id, max_length=None)
+        return await self.call(cleaning.remove_deduplication_key(self._keys, checked)) > 0
+
+    # --- who else is there --------------------------------------------------------------------------------------------
+
     async def get_version(self) -> str | None:
         """Return the library and version that last opened the queue."""
-        return await self.call(commands.get_version(self._keys))
+        return await self.call(queues.get_version(self._keys))
 
     async def get_workers(self) -> list[dict[str, str]]:
         """List the workers of this queue, of every library: attributes of CLIENT LIST; `rawname` ends with the worker's
         name."""
-        return await self.call(commands.get_workers(self._keys))
+        return await self.call(queues.get_workers(self._keys))
 
-    async def call(self, command: Command[R]) -> R:
-        """Perform any command of the core."""
-        await self._open()
-        return await perform(self._transport, command)
+    async def get_workers_count(self) -> int:
+        """Count the workers of this queue, of every library."""
+        return len(await self.get_workers())
 
-    async def run(self, operation: Operation[R]) -> R:
-        """Run any operation of the core."""
-        await self._open()
-        return await run(operation, self._transport)
+    async def get_queue_events(self) -> list[dict[str, str]]:
+        """List the programs that listen to the queue's events, as `get_workers` does."""
+        return await self.call(queues.get_queue_events(self._keys))
 
-    async def aclose(self) -> None:
-        """Close the connection, unless it is a transport of somebody else. May be called twice."""
-        if self._owned:
-            await self._transport.aclose()
+    async def remove_deprecated_priority_key(self) -> bool:
+        """Remove the key that very old versions of BullMQ used for priorities; False when there was none."""
+        return await self.call(cleaning.remove_deprecated_priority_key(self._keys)) > 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def _open(self) -> None:
-        """Before the first call: check that the server can hold the queue, and describe it in its meta hash."""
-        if not self._checked:
-            # Calls that come meanwhile share the attempt to connect, and its failure.
-            await check_server(self._transport, self._keys)
-            self._checked = True
-        if not self._described:
-            self._described = True
-            await self._describe()
-
-    async def _describe(self) -> None:
-        version = f"bullmq-protocol:{VERSION}"
-        try:
-            await perform(
-                self._transport, commands.write_meta(self._keys, max_len_events=self._max_len_events, version=version)
-            )
-        except BullMQError as error:
-            # The call that follows meets the same fault, or shows that it was none.
-            _log.warning("queue %s: its meta hash could not be written: %s", self.name, error)
-            self._described = isinstance(error, ServerError) and not isinstance(error, AuthenticationFailed)
+    # --- within -------------------------------------------------------------------------------------------------------
 
     def _prepare(self, job: NewJob) -> PreparedJob:
         prepared = prepare(
@@ -229,8 +488,19 @@ class Queue(Generic[T]):
     def _job(self, record: JobRecord) -> Job[T]:
         return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type)
 
+    def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
+        return [self._job(record) for record in records]
 
-def _checked_id(job_id: object) -> str:
-    if not isinstance(job_id, str) or not job_id:
-        raise UsageError("job_id", job_id, "must be a string that is not empty")
-    return job_id
+
+def _id(job_id: object) -> str:
+    return check_name("job_id", job_id, max_length=None)
+
+
+def _named(states: str | Sequence[str]) -> Sequence[str]:
+    return (states,) if isinstance(states, str) else states
+
+
+def _row(row: object) -> str:
+    if not isinstance(row, str):
+        raise UsageError("row", row, "must be a string")
+    return row

@@ -45,6 +45,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.transport import AsyncTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -89,8 +90,8 @@ class Worker(Generic[T]):
     """A worker of one queue. Nothing is opened before `run`, so it can be made before an event loop runs.
 
     `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
-    it raises its failure. `connection` and `data_type` are as in `Queue`; a payload that does not fit fails its job for
-    good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+    it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit
+    fails its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
 
     `async with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -107,6 +108,7 @@ class Worker(Generic[T]):
         data_type: type[T] | None = None,
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
+        scripts: ScriptSource = OWN,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -122,7 +124,7 @@ class Worker(Generic[T]):
         self._processor = processor
         self._strategy = backoff_strategy
         self._data_type: Any = Any if data_type is None else data_type
-        self._transport, self._owned = transport_of(connection)
+        self._transport, self._owned = transport_of(connection, scripts)
         self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()))
         self._tasks: TaskGroup | None = None
         self._inner: anyio.CancelScope | None = None

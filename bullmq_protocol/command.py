@@ -37,12 +37,15 @@ class Repeat(Enum):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A Lua script: its name, SHA-1, number of keys, and text."""
+    """A Lua script: its name, SHA-1, number of keys, and text, which it never shows by itself."""
 
     name: str
     sha1: str
     keys: int
     source: str
+
+    def __repr__(self) -> str:
+        return f"Script(name={self.name!r}, sha1={self.sha1!r}, keys={self.keys})"
 
 
 class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):

@@ -249,6 +249,14 @@ class JobRecord(Struct, frozen=True, dict=True):
         parent = self.opts.parent
         return None if parent is UNSET else _parent_info(_parent_object(parent, self.opts))
 
+    def without_parent(self) -> JobRecord:
+        """Return the job after its link to the parent is gone, which the stored options keep."""
+        fields = {name: value for name, value in self.fields.items() if name not in ("parentKey", "parent")}
+        if self.opts.parent is not UNSET:
+            options = {name: value for name, value in parse_json(fields["opts"]).items() if name != "parent"}
+            fields["opts"] = json_text(options, field="opts").encode()
+        return JobRecord(self.id, fields)
+
     @property
     def repeat_job_key(self) -> str | None:
         """The job scheduler that made this job."""

@@ -41,3 +41,21 @@ def to_ms(field: str, value: object) -> Millis:
     if not math.isfinite(value) or value != int(value):
         raise UsageError(field, value, "must be a whole number of milliseconds")
     return int(value)
+
+
+def check_whole(field: str, value: object, *, least: int | None = None, most: int | None = None) -> int:
+    """Return a whole number within the bounds, or raise `UsageError`. Booleans are none."""
+    if type(value) is not int:
+        raise UsageError(field, value, "must be a whole number")
+    if least is not None and value < least:
+        raise UsageError(field, value, f"must be at least {least}")
+    if most is not None and value > most:
+        raise UsageError(field, value, f"must be at most {most}")
+    return value
+
+
+def check_flag(field: str, value: object) -> bool:
+    """Return True or False, or raise `UsageError`."""
+    if type(value) is not bool:
+        raise UsageError(field, value, "must be True or False")
+    return value

@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar, cast
 
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Now, Operation
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.transport import Clock, Transport
+from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.transport import Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant
 from bullmq_sync.transports.redis_py import RedisPyTransport
 
@@ -51,16 +53,50 @@ def run(op: Operation[T], transport: Performer, clock: Clock = clock) -> T:
             resume, value = op.throw, error
 
 
-def transport_of(connection: Any) -> tuple[Transport, bool]:
+def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transport, bool]:
     """Return the transport to use, and whether it is ours to close. Nothing is opened.
+
+    With a script source that is not ours, every step goes through it.
 
     Raises `UsageError` for what is no address, no client and no transport.
     """
+    if not isinstance(scripts, ScriptSource):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("scripts", scripts, "must be a ScriptSource")
+    transport: Transport
+    owned = False
     if connection is None:
-        return RedisPyTransport(ConnectionOptions()), True
-    if callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
-        return cast("Transport", connection), False
-    return RedisPyTransport(connection), True
+        transport, owned = RedisPyTransport(ConnectionOptions()), True
+    elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
+        transport = cast("Transport", connection)
+    else:
+        transport, owned = RedisPyTransport(connection), True
+    return (transport if scripts is OWN else Scripted(transport, scripts)), owned
+
+
+class Scripted:
+    """A transport whose scripts are those of a source."""
+
+    def __init__(self, transport: Transport, scripts: ScriptSource) -> None:
+        self.transport = transport
+        self._scripts = scripts
+
+    def perform(self, step: Command[Any] | Batch, /) -> Any:
+        return self.transport.perform(self._scripts.applied(step))
+
+    def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
+        return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+class ScriptedListener(Scripted):
+    """A dedicated one."""
+
+    transport: InterruptibleTransport
+
+    def interrupt(self) -> None:
+        self.transport.interrupt()
 
 
 def check_server(transport: Transport, keys: QueueKeys) -> None:
@@ -68,6 +104,8 @@ def check_server(transport: Transport, keys: QueueKeys) -> None:
 
     Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
     """
+    if isinstance(transport, Scripted):
+        transport = transport.transport
     server_info = getattr(transport, "server_info", None)
     if server_info is not None and server_info().cluster:
         keys.require_hash_tag()

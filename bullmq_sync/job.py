@@ -2,66 +2,61 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from bullmq_protocol.codec import json_text
-from bullmq_protocol.command import Command
 from bullmq_protocol.commands import jobs as commands
+from bullmq_protocol.commands.cleaning import clear_logs, remove_child_dependency, remove_unprocessed_children
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait, move_to_delayed
+from bullmq_protocol.commands.getters import (
+    Dependencies,
+    JobLogs,
+    get_children_values,
+    get_dependency_counts,
+    get_ignored_failures,
+    is_in_list,
+    is_in_set,
+)
 from bullmq_protocol.commands.jobs import FinishedState
 from bullmq_protocol.commands.locks import extend_lock
+from bullmq_protocol.commands.moving import (
+    change_delay,
+    change_priority,
+    move_to_waiting_children,
+    promote,
+    reprocess_job,
+)
 from bullmq_protocol.errors import JobNotFound, UsageError
 from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.operations.read_dependencies import (
+    Cursor,
+    DependenciesPage,
+    Dependency,
+    DependencyKind,
+    DependencyPages,
+    get_dependencies,
+    get_dependencies_page,
+)
+from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.options import JobOptions
-from bullmq_protocol.transport import Transport
-from bullmq_protocol.units import Duration, Millis, to_ms
-from bullmq_sync.drive import clock, perform
+from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_sync.base import Items, JobBase
+from bullmq_sync.drive import clock
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 NO_TOKEN = "0"
 """Makes the scripts check no lock."""
 
 
-class Cancellation(threading.Event):
-    """Set when the worker wants a handler to end; threads cannot be stopped, so the handler must look. See `reason`."""
-
-    reason: str | None = None
-
-    def cancel(self, reason: str) -> None:
-        """Set it, saying why."""
-        self.reason = reason
-        self.set()
-
-
-class Job(Generic[T]):
+class Job(JobBase, Generic[T]):
     """A job and what can be done with it. Its values are those of the moment it was read; see `refresh`.
 
     Moments and durations are milliseconds. Methods raise `JobNotFound` where the job is gone, `TransportError` where
-    the connection is, and those that need the job's lock also `LockMissing` and `LockMismatch`.
+    the connection is, `UsageError` for a bad argument, and those that need the job's lock also `LockMissing` and
+    `LockMismatch`.
     """
-
-    def __init__(
-        self,
-        record: JobRecord,
-        *,
-        keys: QueueKeys,
-        transport: Transport,
-        data_type: Any = Any,
-        token: str | None = None,
-        cancelled: Cancellation | None = None,
-    ) -> None:
-        self.record = record
-        self.token = token
-        self.cancelled = Cancellation() if cancelled is None else cancelled
-        self._keys = keys
-        self._transport = transport
-        self._data_type = data_type
-        self._discarded = False
 
     def __repr__(self) -> str:
         return f"Job(id={self.id!r}, name={self.name!r}, queue={self.queue_name!r})"
@@ -69,6 +64,11 @@ class Job(Generic[T]):
     @property
     def id(self) -> str:
         return self.record.id
+
+    @property
+    def key(self) -> str:
+        """The key of its hash in Redis, which is how parents and children name each other."""
+        return self._keys.job(self.id)
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Job(Generic[T]):
 
     @cached_property
     def data(self) -> T:
-        """The payload, in the type that queue or worker were given. Raises `msgspec.DecodeError` if it does not fit."""
+        """The payload, in the type the queue or worker was given. Raises `msgspec.DecodeError` if it does not fit."""
         data: T = self.record.data_as(self._data_type)
         return data
 
@@ -163,29 +163,97 @@ class Job(Generic[T]):
             raise UsageError("progress", value, "must be a whole number from 0 to 100")
         text = json_text(value, field="progress")
         self._perform(commands.update_progress(self._keys, self.id, text))
-        self._note("progress", text)
+        self._note(progress=text)
+
+    def update_data(self, data: T) -> None:
+        """Replace the payload."""
+        text = json_text(data)
+        self._perform(commands.update_data(self._keys, self.id, text))
+        self._note(data=text)
+
+    # --- log ----------------------------------------------------------------------------------------------------------
 
     def log(self, row: str) -> int:
         """Append a row to the job's log; return how many it has. The job's option `keep_logs` trims it."""
         if not isinstance(row, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("row", row, "must be a string")
         keep = self.record.opts.keep_logs
-        return self._perform(
-            commands.add_log(self._keys, self.id, row, keep_logs=int(keep) if isinstance(keep, (int, float)) else None)
-        )
+        kept = int(keep) if isinstance(keep, (int, float)) else 0
+        return self._perform(commands.add_log(self._keys, self.id, row, keep_logs=max(kept, 0)))
 
-    def update_data(self, data: T) -> None:
-        """Replace the payload."""
-        text = json_text(data)
-        self._perform(commands.update_data(self._keys, self.id, text))
-        self._note("data", text)
+    def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
+        """Read rows of the log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        return self._run(get_job_logs(self._keys, self.id, start=start, end=end, ascending=asc))
 
-    def extend_lock(self, duration: Duration) -> bool:
-        """Let the lock live so long from now; False when it is not ours any more. A worker does this by itself."""
-        duration_ms = to_ms("duration", duration)
-        if duration_ms <= 0:
-            raise UsageError("duration", duration, "must be greater than 0")
-        return self._perform(extend_lock(self._keys, self.id, token=self._token(None), lock_ms=duration_ms))
+    def iter_logs(self, page_size: int = 1000, asc: bool = True) -> Items[str]:
+        """Read all rows of the log, `page_size` at a time; not `asc`: the newest first."""
+        check_whole("page_size", page_size, least=1)
+        return Items(self._pages(LogPages(job_id=self.id, page_size=page_size, ascending=asc)), list)
+
+    def clear_logs(self, keep_logs: int = 0) -> None:
+        """Remove the rows of the log but the newest `keep_logs`."""
+        self._perform(clear_logs(self._keys, self.id, keep=check_whole("keep_logs", keep_logs, least=0)))
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> str:
+        """Return the state, as `Queue.get_job_state` does."""
+        return self._perform(commands.get_state(self._keys, self.id))
+
+    def finished_state(self) -> FinishedState:
+        """Tell whether the job is finished, with its result as stored."""
+        return self._perform(commands.is_finished(self._keys, self.id))
+
+    def is_completed(self) -> bool:
+        """Tell whether the job is completed."""
+        return self._perform(is_in_set(self._keys.completed, self.id))
+
+    def is_failed(self) -> bool:
+        """Tell whether the job has failed for good."""
+        return self._perform(is_in_set(self._keys.failed, self.id))
+
+    def is_delayed(self) -> bool:
+        """Tell whether the job is delayed."""
+        return self._perform(is_in_set(self._keys.delayed, self.id))
+
+    def is_waiting_children(self) -> bool:
+        """Tell whether the job waits for its children."""
+        return self._perform(is_in_set(self._keys.waiting_children, self.id))
+
+    def is_active(self) -> bool:
+        """Tell whether the job is active."""
+        return self._perform(is_in_list(self._keys.active, self.id))
+
+    def is_waiting(self) -> bool:
+        """Tell whether the job is waiting or paused. A prioritized job is not."""
+        waiting = self._perform(is_in_list(self._keys.wait, self.id))
+        return waiting or self._perform(is_in_list(self._keys.paused, self.id))
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
+        """Run the finished job again: put it to wait, without regard to its priority. Its attempts are kept.
+
+        Raises `WrongState` if it is not in this state.
+        """
+        self._perform(reprocess_job(self._keys, self.id, state=state, lifo=self.record.opts.lifo is True))
+        self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
+
+    def promote(self) -> None:
+        """Make the delayed job ready now. Raises `WrongState`."""
+        self._perform(promote(self._keys, self.id))
+        self._note(delay="0")
+
+    def change_delay(self, delay: Duration) -> None:
+        """Let the delayed job be due so long from now. Raises `WrongState`."""
+        delay_ms = check_whole("delay", to_ms("delay", delay), least=0)
+        self._perform(change_delay(self._keys, self.id, delay=delay_ms, now=clock().wall))
+        self._note(delay=str(delay_ms))
+
+    def change_priority(self, priority: int = 0, *, lifo: bool = False) -> None:
+        """Change the priority, 0 (none) to 2,097,152; a waiting job is queued anew, with `lifo` before its equals."""
+        self._perform(change_priority(self._keys, self.id, priority=priority, lifo=lifo))
+        self._note(priority=str(priority))
 
     def move_to_delayed(self, timestamp_ms: Millis, token: str | None = None) -> None:
         """Put the active job into delayed until that moment, counting no attempt. Raise `DelayedError` afterwards."""
@@ -194,6 +262,7 @@ class Job(Generic[T]):
         self._perform(
             move_to_delayed(self._keys, self.id, token=self._token(token), now=now, delay=delay, count_attempt=False)
         )
+        self._note(delay=str(delay))
 
     def move_to_wait(self, token: str | None = None) -> Millis:
         """Give the active job back, counting no attempt; return how long the queue is rate limited.
@@ -202,22 +271,33 @@ class Job(Generic[T]):
         """
         return self._perform(move_job_from_active_to_wait(self._keys, self.id, token=self._token(token)))
 
-    def get_state(self) -> str:
-        """Return its state: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`, `waiting-children` or
-        `unknown`."""
-        return self._perform(commands.get_state(self._keys, self.id))
+    def move_to_waiting_children(self, token: str | None = None, *, child: str | None = None) -> bool:
+        """Park the active job until all its children are finished, or until the one child is, named by its `key`.
 
-    def finished_state(self) -> FinishedState:
-        """Tell whether the job is finished, with its result as stored."""
-        return self._perform(commands.is_finished(self._keys, self.id))
+        Returns False if there is nothing to wait for: the job stays active. After True raise `WaitingChildrenError`.
+        Raises `ChildFailed`.
+        """
+        own = token or self.token
+        if own is None:
+            raise UsageError("token", None, "is needed: the job was not taken by a worker")
+        return self._perform(
+            move_to_waiting_children(self._keys, self.id, token=own, now=clock().wall, child_key=child)
+        )
 
-    def remove(self, *, remove_children: bool = True) -> bool:
-        """Remove the job with its data and, by default, its children; False when one of them is locked."""
-        return self._perform(commands.remove_job(self._keys, self.id, remove_children=remove_children)) == 1
+    def extend_lock(self, duration: Duration) -> bool:
+        """Let the lock live so long from now; False when it is not ours any more. A worker does this by itself."""
+        duration_ms = to_ms("duration", duration)
+        if duration_ms <= 0:
+            raise UsageError("duration", duration, "must be greater than 0")
+        return self._perform(extend_lock(self._keys, self.id, token=self._token(None), lock_ms=duration_ms))
 
     def discard(self) -> None:
         """Let the next failure of this run be the last one, whatever attempts are left."""
         self._discarded = True
+
+    def remove(self, *, remove_children: bool = True) -> bool:
+        """Remove the job with its data and, by default, its children; False when one of them is locked."""
+        return self._perform(commands.remove_job(self._keys, self.id, remove_children=remove_children)) == 1
 
     def refresh(self) -> None:
         """Read the job again."""
@@ -226,14 +306,77 @@ class Job(Generic[T]):
             raise JobNotFound("refresh", job_id=self.id)
         self._replace(record)
 
-    def _perform(self, command: Command[R]) -> R:
-        return perform(self._transport, command)
+    # --- children and parent ------------------------------------------------------------------------------------------
+
+    def get_children_values(self) -> dict[str, Any]:
+        """Return what the finished children returned, by their keys."""
+        return self._perform(get_children_values(self._keys, self.id))
+
+    def get_ignored_children_failures(self) -> dict[str, str]:
+        """Return the texts of those children's failures that this job ignores, by their keys."""
+        return self._perform(get_ignored_failures(self._keys, self.id))
+
+    def get_failed_children_values(self) -> dict[str, str]:
+        """Return the same as `get_ignored_children_failures`; BullMQ has both names."""
+        return self.get_ignored_children_failures()
+
+    def get_dependencies(self) -> Dependencies:
+        """Read all children at one moment."""
+        return self._run(get_dependencies(self._keys, self.id))
+
+    def get_dependencies_page(
+        self,
+        *,
+        processed: Cursor | None = None,
+        unprocessed: Cursor | None = None,
+        ignored: Cursor | None = None,
+        failed: Cursor | None = None,
+    ) -> DependenciesPage:
+        """Read one page of each kind of children that is given a cursor; go on with that page's own, until it is 0."""
+        return self._run(
+            get_dependencies_page(
+                self._keys,
+                self.id,
+                processed=processed,
+                unprocessed=unprocessed,
+                ignored=ignored,
+                failed=failed,
+            )
+        )
+
+    def iter_dependencies(self, kind: DependencyKind, page_size: int = 100) -> Items[Dependency]:
+        """Read all children of one kind, about `page_size` at a time. One may come twice while others come or go."""
+        plan = DependencyPages(job_id=self.id, kind=kind, page_size=page_size)
+        return Items(self._pages(plan.checked()), list)
+
+    def get_dependencies_count(self, *kinds: DependencyKind) -> dict[str, int]:
+        """Count the children of these kinds: `processed`, `unprocessed`, `ignored`, `failed`; without kinds, of all."""
+        return self._perform(get_dependency_counts(self._keys, self.id, kinds))
+
+    def remove_child_dependency(self) -> bool:
+        """Break the link to the parent, which is released if this was its last child; False when there was no link.
+
+        Raises `ParentNotFound`, also for a job without a parent.
+        """
+        parent_key = self.record.parent_key or ""
+        unlinked = self._perform(remove_child_dependency(self._keys, self.id, parent_key))
+        if unlinked:
+            self._replace(self.record.without_parent())
+        return unlinked
+
+    def remove_unprocessed_children(self) -> None:
+        """Remove all children, and theirs, that are neither finished nor locked."""
+        self._perform(remove_unprocessed_children(self._keys, self.id))
+
+    # --- within -------------------------------------------------------------------------------------------------------
 
     def _token(self, token: str | None) -> str:
         return token or self.token or NO_TOKEN
 
-    def _note(self, field: str, text: str) -> None:
-        self._replace(JobRecord(self.record.id, {**self.record.fields, field: text.encode()}))
+    def _note(self, **texts: str) -> None:
+        """Take over what was written, field by field; an empty text is a field that is gone."""
+        fields = {**self.record.fields, **{field: text.encode() for field, text in texts.items()}}
+        self._replace(JobRecord(self.record.id, {field: value for field, value in fields.items() if value}))
 
     def _replace(self, record: JobRecord) -> None:
         self.record = record

@@ -39,6 +39,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.transport import InterruptibleTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -59,9 +60,10 @@ from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, Worker
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.notices import Notice, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_sync.base import Cancellation
 from bullmq_sync.crew import Crew
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
-from bullmq_sync.job import Cancellation, Job
+from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
 
 T = TypeVar("T")
@@ -82,8 +84,8 @@ class Worker(Generic[T]):
 
     `processor` is a function of the `Job`; what it returns becomes the job's result (any JSON value), and what it
     raises its failure. It runs on a thread of its own; a thread cannot be stopped, so a long one looks at
-    `job.cancelled`. `connection` and `data_type` are as in `Queue`; a payload that does not fit fails its job for good.
-    `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+    `job.cancelled`. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
+    its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
 
     `with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -100,6 +102,7 @@ class Worker(Generic[T]):
         data_type: type[T] | None = None,
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
+        scripts: ScriptSource = OWN,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -115,7 +118,7 @@ class Worker(Generic[T]):
         self._processor = processor
         self._strategy = backoff_strategy
         self._data_type: Any = Any if data_type is None else data_type
-        self._transport, self._owned = transport_of(connection)
+        self._transport, self._owned = transport_of(connection, scripts)
         token = str(uuid.uuid4())
         self._machine = WorkerMachine(self._keys, self._settings, token)
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ from bullmq_protocol.commands._shared import JobCode, JobFlag
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import as_int, as_none, as_texts
+from bullmq_protocol.units import check_flag, check_whole
 
 CLEANABLE = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
 
@@ -19,10 +20,12 @@ def drain(keys: QueueKeys, *, delayed: bool = False) -> Command[None]:
     Keys:    wait, paused, delayed, prioritized, repeat
     Args:    base prefix, 1 for the delayed jobs too
     Reply:   nil -> None
+    Raises:  UsageError
     Repeat:  unsafe: jobs that were added in between would go too
     Cost:    O(jobs removed), in one run of the script
     Source:  specs/03-transitions-admin-getters.md#drain
     """
+    check_flag("delayed", delayed)
     names = (keys.wait, keys.paused, keys.delayed, keys.prioritized, keys.repeat)
     return Command("drain", names, (keys.base, "1" if delayed else "0"), as_none, script=DRAIN)
 
@@ -99,9 +102,7 @@ def clear_logs(keys: QueueKeys, job_id: str, *, keep: int = 0) -> Command[None]:
     Cost:    O(rows removed)
     Source:  specs/03-transitions-admin-getters.md#sec-10
     """
-    if keep < 0:
-        raise UsageError("keep", keep, "must not be negative")
-    if keep:
+    if check_whole("keep", keep, least=0):
         return Command("LTRIM", (keys.logs(job_id),), (-keep, -1), as_none, repeat=Repeat.SAFE)
     return Command("DEL", (keys.logs(job_id),), (), as_none, repeat=Repeat.SAFE)
 
@@ -111,10 +112,12 @@ def trim_events(keys: QueueKeys, max_length: int) -> Command[int]:
 
     Keys:    events
     Reply:   number of entries removed -> int
+    Raises:  UsageError
     Repeat:  safe
     Cost:    O(entries removed)
     Source:  specs/03-transitions-admin-getters.md#sec-10
     """
+    check_whole("max_length", max_length, least=0)
     return Command("XTRIM", (keys.events,), ("MAXLEN", "~", max_length), as_int, repeat=Repeat.SAFE)
 
 

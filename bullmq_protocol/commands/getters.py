@@ -19,6 +19,7 @@ from bullmq_protocol.codec import parse_json
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import MAX_PRIORITY
 from bullmq_protocol.reply import (
     Reply,
     as_fields,
@@ -29,6 +30,7 @@ from bullmq_protocol.reply import (
     as_text_fields,
     as_texts,
 )
+from bullmq_protocol.units import check_whole
 
 LIST_STATES = ("active", "wait", "waiting", "paused")
 DEPENDENCY_KINDS = ("processed", "unprocessed", "ignored", "failed")
@@ -49,12 +51,14 @@ def get_counts_per_priority(keys: QueueKeys, priorities: Sequence[int]) -> Comma
     Keys:    wait, paused, meta, prioritized
     Args:    priorities
     Reply:   one integer per priority -> map from priority to integer, in the order given, duplicates dropped
-    Raises:  UnexpectedReply
+    Raises:  UsageError, UnexpectedReply
     Repeat:  safe
     Cost:    O(log n) per priority
     Source:  specs/03-transitions-admin-getters.md#get-counts-per-priority
     """
     distinct = tuple(dict.fromkeys(priorities))
+    for priority in distinct:
+        check_whole("priority", priority, least=0, most=MAX_PRIORITY)
     return Command(
         "getCountsPerPriority",
         (keys.wait, keys.paused, keys.meta, keys.prioritized),
@@ -89,12 +93,14 @@ def get_ranges(
     Keys:    base prefix
     Args:    start, end, 1 for ascending, state names as in the keys
     Reply:   one array of ids per state -> list of str, in the order of the states
-    Raises:  UnexpectedReply
+    Raises:  UsageError, UnexpectedReply
     Repeat:  safe
     Cost:    O(ids returned), plus the distance from the end for wait, paused and active
     Source:  specs/03-transitions-admin-getters.md#get-ranges
     """
     named = tuple(states)
+    check_whole("start", start)
+    check_whole("end", end)
     return Command(
         "getRanges",
         (keys.base,),
@@ -170,6 +176,8 @@ def get_metrics(keys: QueueKeys, outcome: str, *, start: int = 0, end: int = -1)
     """
     if outcome not in ("completed", "failed"):
         raise UsageError("outcome", outcome, "must be completed or failed")
+    check_whole("start", start)
+    check_whole("end", end)
     key = keys.metrics_completed if outcome == "completed" else keys.metrics_failed
     return Command(
         "getMetrics", (key, f"{key}:data"), (start, end), _as_metrics, script=GET_METRICS, repeat=Repeat.SAFE
@@ -441,8 +449,7 @@ def range_failed(keys: QueueKeys, job_id: str, *, cursor: int = 0, count: int = 
     Cost:    O(log n + count)
     Source:  specs/03-transitions-admin-getters.md#sec-12-4
     """
-    if count < 1:
-        raise UsageError("count", count, "must be at least 1")
+    check_whole("count", count, least=1)
     return Command(
         "ZRANGE",
         (keys.unsuccessful(job_id),),

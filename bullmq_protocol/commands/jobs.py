@@ -20,6 +20,7 @@ from bullmq_protocol.errors import JobNotFound, UnexpectedReply
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_optional_text, as_text
+from bullmq_protocol.units import check_whole
 
 
 class JobRead(msgspec.Struct, frozen=True):
@@ -176,11 +177,13 @@ def add_log(keys: QueueKeys, job_id: str, row: str, *, keep_logs: int | None = N
     Keys:    job, job logs
     Args:    id, row, rows to keep or empty
     Reply:   number of rows -> int
-    Raises:  JobNotFound
+    Raises:  UsageError, JobNotFound
     Repeat:  unsafe
     Cost:    O(1) plus trimmed rows
     Source:  specs/03-transitions-admin-getters.md#add-log
     """
+    if keep_logs is not None:
+        check_whole("keep_logs", keep_logs, least=0)
     return Command(
         "addLog",
         (keys.job(job_id), keys.logs(job_id)),

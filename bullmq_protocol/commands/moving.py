@@ -17,8 +17,9 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import MAX_PRIORITY
 from bullmq_protocol.reply import as_bool
-from bullmq_protocol.units import Millis
+from bullmq_protocol.units import Millis, check_flag, check_whole
 
 WHATEVER_DUE = "1.7976931348623157e+308"
 """The highest score, as BullMQ's clients write it: every delayed job."""
@@ -69,17 +70,18 @@ def move_jobs_to_wait(
     Keys:    base prefix, events, the state's set, wait, paused, meta, active, marker
     Args:    batch size, highest score, state
     Reply:   1 call again, 0 finished -> True when there may be more
-    Raises:  UsageError (a count below 1 would never end)
+    Raises:  UsageError (also for a count below 1, which would never end)
     Repeat:  unsafe: a second run moves the next batch
     Cost:    O(count * log n)
     Source:  specs/03-transitions-admin-getters.md#move-jobs-to-wait
     """
-    if count < 1:
-        raise UsageError("count", count, "must be at least 1")
-    source = {"failed": keys.failed, "completed": keys.completed, "delayed": keys.delayed}[state]
+    check_whole("count", count, least=1)
+    sources = {"failed": keys.failed, "completed": keys.completed, "delayed": keys.delayed}
+    if state not in sources:
+        raise UsageError("state", state, f"must be one of {', '.join(sources)}")
     return Command(
         "moveJobsToWait",
-        (keys.base, keys.events, source, keys.wait, keys.paused, keys.meta, keys.active, keys.marker),
+        (keys.base, keys.events, sources[state], keys.wait, keys.paused, keys.meta, keys.active, keys.marker),
         (count, WHATEVER_DUE if until is None else until, state),
         as_bool,
         script=MOVE_JOBS_TO_WAIT,
@@ -94,11 +96,13 @@ def reprocess_job(
     Keys:    job, events, the state's set, wait, meta, paused, active, marker
     Args:    id, LPUSH or RPUSH, failedReason or returnvalue, state
     Reply:   1 -> int
-    Raises:  JobNotFound, WrongState
+    Raises:  UsageError, JobNotFound, WrongState
     Repeat:  guarded: a second run finds the job not finished
     Cost:    O(log n)
     Source:  specs/03-transitions-admin-getters.md#reprocess-job
     """
+    if state not in ("failed", "completed"):
+        raise UsageError("state", state, "must be failed or completed")
     failed = state == "failed"
     return Command(
         "reprocessJob",
@@ -145,11 +149,13 @@ def change_priority(keys: QueueKeys, job_id: str, *, priority: int, lifo: bool =
     Keys:    wait, paused, meta, prioritized, active, pc, marker
     Args:    priority, base prefix, id, 1 for lifo
     Reply:   0 -> int
-    Raises:  JobNotFound
+    Raises:  UsageError, JobNotFound
     Repeat:  unsafe: a second run puts the job behind those that came in between
     Cost:    O(log n + length of the list)
     Source:  specs/03-transitions-admin-getters.md#change-priority
     """
+    check_whole("priority", priority, least=0, most=MAX_PRIORITY)
+    check_flag("lifo", lifo)
     return Command(
         "changePriority",
         (keys.wait, keys.paused, keys.meta, keys.prioritized, keys.active, keys.pc, keys.marker),

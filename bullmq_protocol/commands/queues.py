@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -11,6 +14,7 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
+from bullmq_protocol.units import Millis
 
 DEFAULT_STATES = (
     "active",
@@ -22,6 +26,15 @@ DEFAULT_STATES = (
     "waiting",
     "waiting-children",
 )
+
+
+STATES = (*DEFAULT_STATES, "wait", "repeat")
+"""All names that are understood. `wait` is waiting without paused; `repeat` holds the schedulers' ids."""
+
+_LABEL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+SUMMARY_STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
 
 
 class QueueNotPaused(BullMQError):
@@ -58,6 +71,29 @@ class NamedCounts(msgspec.Struct, frozen=True):
         return {state: 0 if count is None else as_int(count) for state, count in zip(self.states, counts, strict=True)}
 
 
+def check_states(states: Sequence[str]) -> tuple[str, ...]:
+    """Return the names as they are, or raise `UsageError` for one that is no state.
+
+    Source: specs/03-transitions-admin-getters.md#sec-11-1
+    """
+    named = (states,) if isinstance(states, str) else tuple(states)
+    for state in named:
+        if state not in STATES:
+            raise UsageError("state", state, f"must be one of {', '.join(STATES)}")
+    return named
+
+
+def expand_states(states: Sequence[str]) -> tuple[str, ...]:
+    """Return the states meant by a caller's names: without names all, `waiting` brings `paused` with it, none twice.
+
+    Raises `UsageError`.
+
+    Source: specs/03-transitions-admin-getters.md#sec-11-1
+    """
+    named = check_states(states) or DEFAULT_STATES
+    return tuple(dict.fromkeys((*named, "paused") if "waiting" in named else named))
+
+
 def get_job_counts(keys: QueueKeys, states: Sequence[str] = ()) -> Command[dict[str, int]]:
     """Count the jobs per state, by the names that BullMQ's users know; without names: all states.
 
@@ -71,13 +107,7 @@ def get_job_counts(keys: QueueKeys, states: Sequence[str] = ()) -> Command[dict[
     Cost:    O(states)
     Source:  specs/03-transitions-admin-getters.md#sec-11-2
     """
-    named = tuple(states) or DEFAULT_STATES
-    for state in named:
-        if state not in (*DEFAULT_STATES, "wait"):
-            raise UsageError("state", state, f"must be one of {', '.join((*DEFAULT_STATES, 'wait'))}")
-    if "waiting" in named:
-        named = (*named, "paused")
-    named = tuple(dict.fromkeys(named))
+    named = expand_states(states)
     return Command(
         "getCounts",
         (keys.base,),
@@ -86,6 +116,44 @@ def get_job_counts(keys: QueueKeys, states: Sequence[str] = ()) -> Command[dict[
         script=GET_COUNTS,
         repeat=Repeat.SAFE,
     )
+
+
+class QueueSummary(msgspec.Struct, frozen=True):
+    """The five figures of a queue. `waiting` counts all that is ready to run: paused and prioritized jobs too."""
+
+    waiting: int
+    active: int
+    delayed: int
+    completed: int
+    failed: int
+
+
+def get_summary(keys: QueueKeys) -> Command[QueueSummary]:
+    """Return the five figures of a queue.
+
+    Keys:    base prefix
+    Args:    state names as in the keys
+    Reply:   one integer per state -> QueueSummary
+    Raises:  UnexpectedReply
+    Repeat:  safe
+    Cost:    O(1)
+    Source:  specs/03-transitions-admin-getters.md#get-counts
+    """
+    counts = get_job_counts(keys, SUMMARY_STATES)
+    return Command(counts.name, counts.keys, counts.args, _as_summary, script=counts.script, repeat=Repeat.SAFE)
+
+
+def count_until(keys: QueueKeys, state: str, until: Millis | None) -> Command[int]:
+    """Count the jobs of one of the sorted sets up to a score; None: all. Of finished jobs the score is when they did.
+
+    Keys:    the state's set
+    Reply:   number of jobs -> int
+    Repeat:  safe
+    Cost:    O(log n)
+    Source:  specs/03-transitions-admin-getters.md#move-jobs-to-wait
+    """
+    highest = "+inf" if until is None else until
+    return Command("ZCOUNT", (f"{keys.base}{state}",), (0, highest), as_int, repeat=Repeat.SAFE)
 
 
 def pause(keys: QueueKeys) -> Command[None]:
@@ -192,11 +260,12 @@ def get_version(keys: QueueKeys) -> Command[str | None]:
     return Command("HGET", (keys.meta,), ("version",), as_optional_text, repeat=Repeat.SAFE)
 
 
-class WorkersOf(msgspec.Struct, frozen=True):
-    """Decode CLIENT LIST into the connections of one queue's workers."""
+class ClientsOf(msgspec.Struct, frozen=True):
+    """Decode CLIENT LIST into the connections of one queue that have this name, or with `named` one that adds to it."""
 
     queue: str
     client_name: str
+    named: bool
 
     def __call__(self, reply: Reply) -> list[dict[str, str]]:
         found: list[dict[str, str]] = []
@@ -207,7 +276,7 @@ class WorkersOf(msgspec.Struct, frozen=True):
                 if equals:
                     row[key] = value
             name = row.get("name", "")
-            if name == self.client_name or name.startswith(f"{self.client_name}:w:"):
+            if name == self.client_name or (self.named and name.startswith(f"{self.client_name}:w:")):
                 found.append({**row, "name": self.queue, "rawname": name})
         return found
 
@@ -220,7 +289,38 @@ def get_workers(keys: QueueKeys) -> Command[list[dict[str, str]]]:
     Cost:    O(connections of the server)
     Source:  specs/03-transitions-admin-getters.md#sec-14
     """
-    return Command("CLIENT LIST", (), (), WorkersOf(keys.name, keys.client_name()), repeat=Repeat.SAFE)
+    return Command("CLIENT LIST", (), (), ClientsOf(keys.name, keys.client_name(), True), repeat=Repeat.SAFE)
+
+
+def get_queue_events(keys: QueueKeys) -> Command[list[dict[str, str]]]:
+    """List the connections by which programs listen to this queue's events, as `get_workers` does.
+
+    Reply:   the text of CLIENT LIST -> one map per listener; `rawname` is the connection's own name
+    Repeat:  safe
+    Cost:    O(connections of the server)
+    Source:  specs/03-transitions-admin-getters.md#sec-14
+    """
+    return Command("CLIENT LIST", (), (), ClientsOf(keys.name, f"{keys.client_name()}:qe", False), repeat=Repeat.SAFE)
+
+
+def prometheus_text(queue: str, counts: Mapping[str, int], labels: Mapping[str, str] = _NO_LABELS) -> str:
+    """Return the counts of a queue in the text form of Prometheus, without a line end at its end.
+
+    Raises `UsageError` for a label's name that Prometheus does not know.
+
+    Source: specs/03-transitions-admin-getters.md#sec-15
+    """
+    extra = ""
+    for name, value in labels.items():
+        if not _LABEL.fullmatch(str(name)) or name in ("queue", "state"):
+            raise UsageError("label", name, "must be letters, digits and _, no digit first, and not queue or state")
+        extra += f', {name}="{_escaped(value)}"'
+    lines = ["# HELP bullmq_job_count Number of jobs in the queue by state", "# TYPE bullmq_job_count gauge"]
+    lines += [
+        f'bullmq_job_count{{queue="{_escaped(queue)}", state="{state}"{extra}}} {count}'
+        for state, count in counts.items()
+    ]
+    return "\n".join(lines)
 
 
 def ping() -> Command[None]:
@@ -229,6 +329,21 @@ def ping() -> Command[None]:
     Repeat:  safe
     """
     return Command("PING", (), (), as_none, repeat=Repeat.SAFE)
+
+
+def _as_summary(reply: Reply) -> QueueSummary:
+    counts = NamedCounts(expand_states(SUMMARY_STATES))(reply)
+    return QueueSummary(
+        waiting=counts["waiting"] + counts["paused"] + counts["prioritized"],
+        active=counts["active"],
+        delayed=counts["delayed"],
+        completed=counts["completed"],
+        failed=counts["failed"],
+    )
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _obliterated(reply: Reply) -> bool:

@@ -6,7 +6,7 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import Limiter
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_int, as_list
-from bullmq_protocol.units import Millis
+from bullmq_protocol.units import Millis, check_whole
 
 
 def set_global_concurrency(keys: QueueKeys, concurrency: int) -> Command[int]:
@@ -14,9 +14,11 @@ def set_global_concurrency(keys: QueueKeys, concurrency: int) -> Command[int]:
 
     Keys:    meta
     Reply:   1 new, 0 changed -> int
+    Raises:  UsageError
     Repeat:  safe
     Source:  specs/03-transitions-admin-getters.md#sec-10
     """
+    check_whole("concurrency", concurrency, least=1)
     return Command("HSET", (keys.meta,), ("concurrency", concurrency), as_int, repeat=Repeat.SAFE)
 
 
@@ -48,9 +50,12 @@ def set_global_rate_limit(keys: QueueKeys, maximum: int, duration_ms: Millis) ->
 
     Keys:    meta
     Reply:   number of fields that are new -> int
+    Raises:  UsageError
     Repeat:  safe
     Source:  specs/03-transitions-admin-getters.md#sec-10
     """
+    check_whole("maximum", maximum, least=1)
+    check_whole("duration", duration_ms, least=1)
     return Command("HSET", (keys.meta,), ("max", maximum, "duration", duration_ms), as_int, repeat=Repeat.SAFE)
 
 

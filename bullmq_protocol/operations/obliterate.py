@@ -1,23 +1,38 @@
-"""Destroy a whole queue."""
+"""Destroy a whole queue, in pages."""
 
 from __future__ import annotations
 
+import msgspec
+from msgspec.structs import replace
+
 from bullmq_protocol.command import Operation
-from bullmq_protocol.commands.queues import obliterate_page, pause
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.commands.queues import get_counts, obliterate_page, pause
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.paging import Page
+from bullmq_protocol.units import check_whole
+
+_DESTROYED = ("active", "delayed", "completed", "paused", "prioritized", "failed")
 
 
-def obliterate(keys: QueueKeys, *, force: bool = False, count: int = 1000) -> Operation[None]:
-    """Pause the queue, then destroy it in pages of `count` jobs until nothing is left.
+class Obliterate(msgspec.Struct, frozen=True, kw_only=True):
+    """Pause the queue, then destroy it, `count` jobs at a time. A page is the number of jobs that are left.
 
-    Steps:   one round trip for the pause, one per page
-    Atomic:  each page; a cut leaves a paused queue with the rest
-    Raises:  UsageError, QueueHasActiveJobs (without `force`; the queue stays paused and is otherwise untouched)
-    Source:  specs/03-transitions-admin-getters.md#sec-13-2
+    A cut leaves a paused queue with the rest. Raises `UsageError`, and `QueueHasActiveJobs` without `force`; the queue
+    stays paused then and is otherwise untouched.
+
+    Source: specs/03-transitions-admin-getters.md#sec-13-2
     """
-    if type(count) is not int or count < 1:
-        raise UsageError("count", count, "must be a whole number above 0")
-    yield from pause(keys)
-    while (yield from obliterate_page(keys, count=count, force=force)):
-        pass
+
+    force: bool = False
+    count: int = 1000
+    paused: bool = False
+
+    def page(self, keys: QueueKeys) -> Operation[Page[int]]:
+        check_whole("count", self.count, least=1)
+        if not self.paused:
+            yield from pause(keys)
+        more = yield from obliterate_page(keys, count=self.count, force=self.force)
+        if not more:
+            return Page(0, None)
+        left = yield from get_counts(keys, _DESTROYED)
+        return Page(sum(left), replace(self, paused=True))

@@ -89,6 +89,8 @@ def _may_import(importer: str, target: str) -> bool:
     to_room, to_module = _room(target)
     if module == "__init__":
         return to_room == room or room == ""
+    if target == f"{_CORE}._lua":
+        return importer == f"{_CORE}.scripts" or room == "commands"
     if room == "":
         foundation = to_module in _FOUNDATION or module not in _FOUNDATION
         return to_room == "" and to_module not in ("__init__", "_lua") and foundation
@@ -113,6 +115,9 @@ def _may_import(importer: str, target: str) -> bool:
         ("command", "reply", True),
         ("command", "commands.adding", False),
         ("commands.adding", "_lua", True),
+        ("scripts", "_lua", True),
+        ("job", "_lua", False),
+        ("operations.drain", "_lua", False),
         ("commands.adding", "commands.fetching", False),
         ("commands.adding", "worker.events", False),
         ("operations.drain", "commands.adding", True),

@@ -1,0 +1,197 @@
+"""What queues and jobs of this colour are made of: a transport, the names of the keys, and a walk through pages."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from bullmq_anyio.drive import Connection, check_server, perform, run, transport_of
+from bullmq_protocol import VERSION
+from bullmq_protocol.command import Command, Operation
+from bullmq_protocol.commands.queues import write_meta
+from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, UsageError
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.paging import Page, Plan
+from bullmq_protocol.scripts import ScriptSource
+from bullmq_protocol.transport import AsyncTransport
+from bullmq_protocol.units import check_whole
+
+R = TypeVar("R")
+V = TypeVar("V")
+X = TypeVar("X")
+
+_log = logging.getLogger("bullmq_anyio")
+
+SHORT_EVENT_STREAM = 100
+
+
+class Pages(Generic[V]):
+    """The pages of a long operation, one at each step of the iteration. `rest` is the plan of those to come.
+
+    It is for one task. After an error the next step tries the same page again.
+    """
+
+    def __init__(
+        self, plan: Plan[V], keys: QueueKeys, run: Callable[[Operation[Page[V]]], Coroutine[Any, Any, Page[V]]]
+    ) -> None:
+        self.rest: Plan[V] | None = plan
+        self._keys = keys
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Page[V]:
+        if self.rest is None:
+            raise StopAsyncIteration
+        page = await self._run(self.rest.page(self._keys))
+        self.rest = page.rest
+        return page
+
+
+class Items(Generic[X]):
+    """The single items of all pages. `rest` is the plan of the pages that are not read yet."""
+
+    def __init__(self, pages: Pages[V], items_of: Callable[[V], Sequence[X]]) -> None:
+        self._pages: Any = pages
+        self._items_of: Callable[[Any], Sequence[X]] = items_of
+        self._ready: deque[X] = deque()
+
+    @property
+    def rest(self) -> Plan[Any] | None:
+        rest: Plan[Any] | None = self._pages.rest
+        return rest
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> X:
+        while not self._ready:
+            page = await self._pages.__anext__()
+            self._ready.extend(self._items_of(page.value))
+        return self._ready.popleft()
+
+
+class QueueBase:
+    """A queue's connection, and its description in Redis."""
+
+    def __init__(
+        self,
+        keys: QueueKeys,
+        connection: Connection,
+        *,
+        scripts: ScriptSource,
+        max_len_events: int,
+        skip_meta_update: bool,
+    ) -> None:
+        self._keys = keys
+        if check_whole("max_len_events", max_len_events, least=1) < SHORT_EVENT_STREAM:
+            _log.warning("max_len_events: %d is short; slow listeners will miss events", max_len_events)
+        self._max_len_events = max_len_events
+        self._transport, self._owned = transport_of(connection, scripts)
+        self._checked = False
+        self._described = skip_meta_update
+
+    @property
+    def name(self) -> str:
+        return self._keys.name
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The names of the queue's keys in Redis."""
+        return self._keys
+
+    async def call(self, command: Command[R]) -> R:
+        """Perform any command of the core."""
+        await self._open()
+        return await perform(self._transport, command)
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run any operation of the core."""
+        await self._open()
+        return await run(operation, self._transport)
+
+    def pages(self, plan: Plan[V]) -> Pages[V]:
+        """Walk through the pages of a long operation, or through the rest of one that was begun before."""
+        return Pages(plan, self._keys, self.run)
+
+    async def aclose(self) -> None:
+        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        if self._owned:
+            await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _open(self) -> None:
+        """Before the first call: check that the server can hold the queue, and describe it in its meta hash."""
+        if not self._checked:
+            # Calls that come meanwhile share the attempt to connect, and its failure.
+            await check_server(self._transport, self._keys)
+            self._checked = True
+        if not self._described:
+            self._described = True
+            await self._describe()
+
+    async def _describe(self) -> None:
+        version = f"bullmq-protocol:{VERSION}"
+        try:
+            await perform(self._transport, write_meta(self._keys, max_len_events=self._max_len_events, version=version))
+        except BullMQError as error:
+            # The call that follows meets the same fault, or shows that it was none.
+            _log.warning("queue %s: its meta hash could not be written: %s", self.name, error)
+            self._described = isinstance(error, ServerError) and not isinstance(error, AuthenticationFailed)
+
+
+class JobBase:
+    """What a job was read as, and where it came from."""
+
+    def __init__(
+        self,
+        record: JobRecord,
+        *,
+        keys: QueueKeys,
+        transport: AsyncTransport,
+        data_type: Any = Any,
+        token: str | None = None,
+    ) -> None:
+        self.record = record
+        self.token = token
+        self._keys = keys
+        self._transport = transport
+        self._data_type = data_type
+        self._discarded = False
+
+    async def _perform(self, command: Command[R]) -> R:
+        return await perform(self._transport, command)
+
+    async def _run(self, operation: Operation[R]) -> R:
+        return await run(operation, self._transport)
+
+    def _pages(self, plan: Plan[V]) -> Pages[V]:
+        return Pages(plan, self._keys, self._run)
+
+
+async def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) -> list[V]:
+    """Go through all pages, and tell of each."""
+    values: list[V] = []
+    async for page in pages:
+        values.append(page.value)
+        if on_page is not None:
+            on_page(page)
+    return values
+
+
+def check_callback(on_page: object) -> None:
+    """Raise `UsageError` for what cannot be called."""
+    if on_page is not None and not callable(on_page):
+        raise UsageError("on_page", on_page, "must be a function of a page")
