@@ -280,6 +280,302 @@ return finish_add(id, job)
 """,
 )
 
+ADD_JOB_SCHEDULER = Script(
+    name="addJobScheduler",
+    sha1="274b479f8b995d7f2ea4a6eb507b0fcc61793a10",
+    keys=11,
+    source="""\
+local call = redis.call
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function unlink_hard(home, child)
+  local link = call('HMGET', child, 'parentKey', 'deid')
+  local parent, dedup_id = link[1], link[2]
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  local _, base, id = leave_pending(parent, child)
+  if not base then
+    return
+  end
+  if base ~= home then
+    requeue_parent(base, id)
+    return
+  end
+  unlink_hard(home, parent)
+  purge(parent)
+  if dedup_id then
+    call('DEL', home .. 'de:' .. dedup_id)
+  end
+end
+local function erase_job(base, id)
+  local job = base .. id
+  unlink_hard(base, job)
+  release_dedup(base, job, id)
+  purge(job)
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function event_cap(meta)
+  local stored = call('HGET', meta, 'opts.maxLenEvents')
+  if stored then
+    return stored
+  end
+  return store_default_cap(meta)
+end
+local function next_slot(previous, every, now, offset, start)
+  local slot = now
+  if previous then
+    slot = previous + every
+    if slot < now then
+      slot = math.floor(now / every) * every + every + offset
+    else
+    end
+  elseif start and tonumber(start) > now then
+    slot = tonumber(start)
+  else
+  end
+  if offset == 0 then
+    offset = slot - math.floor(slot / every) * every
+  end
+  return math.floor(slot), math.floor(offset)
+end
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local function place_delayed(delayed, marker, events, cap, id, now, delay)
+  local score, due = delay_slot(delayed, now, delay)
+  call('ZADD', delayed, score, id)
+  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
+  mark_later(marker, delayed)
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+  local fields = {
+    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function create_iteration(job, id, name, data, options, now, delay, scheduler, active, cap)
+  local delayed, wait, paused, meta, prioritized, marker = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+  local events, counter = KEYS[9], KEYS[10]
+  options.delay = delay
+  options.jobId = id
+  store_job(events, job, id, name, data, now, options, nil, nil, scheduler)
+  if delay ~= 0 then
+    place_delayed(delayed, marker, events, cap, id, now, delay)
+    return
+  end
+  local target, held = queue_gate(meta, active, wait, paused)
+  local priority = options.priority or 0
+  if priority ~= 0 then
+    place_by_priority(prioritized, counter, priority, id)
+  elseif options.lifo then
+    call('RPUSH', target, id)
+  else
+    call('LPUSH', target, id)
+  end
+  mark_ready(marker, held)
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+end
+local schedulers, meta = KEYS[1], KEYS[5]
+local scheduler, data, base, producer = ARGV[3], ARGV[4], ARGV[8], ARGV[9]
+local record, id_stem = schedulers .. ':' .. scheduler, 'repeat:' .. scheduler .. ':'
+local function is_taken(slot)
+  return call('EXISTS', record .. ':' .. slot) == 1
+end
+local function take_back(id)
+  for _, set in ipairs({ KEYS[2], KEYS[6] }) do
+    if call('ZSCORE', set, id) then
+      erase_job(base, id)
+      call('ZREM', set, id)
+      return true
+    end
+  end
+  local list = KEYS[3]
+  if call('HEXISTS', meta, 'paused') == 1 then
+    list = KEYS[4]
+  end
+  if call('LREM', list, '1', id) == 1 then
+    erase_job(base, id)
+    return true
+  end
+  return false
+end
+local function write_record(slot, schedule, template)
+  call('ZADD', schedulers, slot, scheduler)
+  local fields, count = { 'name', schedule.name }, 2
+  local function add(name, value)
+    fields[count + 1], fields[count + 2] = name, value
+    count = count + 2
+  end
+  for _, name in ipairs({ 'tz', 'limit', 'pattern', 'startDate', 'endDate', 'every' }) do
+    if schedule[name] then
+      add(name, schedule[name])
+    end
+  end
+  if schedule.offset then
+    add('offset', schedule.offset)
+  else
+    local before = call('HGET', record, 'offset')
+    if before then
+      add('offset', tonumber(before))
+    else
+    end
+  end
+  local options = cjson.encode(template)
+  if options ~= '{}' then
+    add('opts', options)
+  end
+  if data ~= '{}' then
+    add('data', data)
+  end
+  add('ic', call('HGET', record, 'ic') or '1')
+  call('DEL', record)
+  call('HMSET', record, unpack(fields, 1, count))
+end
+local template, options = cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
+local cap = event_cap(meta)
+local previous = tonumber(call('ZSCORE', schedulers, scheduler))
+local schedule = cmsgpack.unpack(ARGV[2])
+local now, every = tonumber(ARGV[7]), schedule.every
+local fallback = (options['repeat'] or {}).offset
+local slot, offset = ARGV[1], schedule.offset or fallback or 0
+if every then
+  slot, offset = next_slot(previous, every, now, offset, schedule.startDate)
+else
+end
+if previous and is_taken(previous) and take_back(id_stem .. previous) then
+  slot = previous
+else
+  schedule.offset = offset
+end
+if is_taken(slot) then
+  if not every then
+    return -10
+  end
+  slot = slot + every
+  if is_taken(slot) then
+    return -11
+  end
+end
+local delay, id = math.max(slot - now, 0), id_stem .. slot
+write_record(slot, schedule, template)
+call('INCR', KEYS[8])
+create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, KEYS[11], cap)
+if producer ~= '' then
+  call('HSET', producer, 'nrjid', id)
+else
+end
+return { id, delay }
+""",
+)
+
 ADD_LOG = Script(
     name="addLog",
     sha1="984b3f2f4b751a5fac8671bd0af57dd0df6a0b9c",
@@ -801,6 +1097,124 @@ place_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
 mark_ready(KEYS[1], held)
 emit_capped(events, cap, 'waiting', 'jobId', id)
 return finish_add(id, job)
+""",
+)
+
+ADD_REPEATABLE_JOB = Script(
+    name="addRepeatableJob",
+    sha1="ab23ec2a693441dc5081a5a530425aa368ecd278",
+    keys=2,
+    source="""\
+local call = redis.call
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function release_dedup(base, job, id)
+  local dedup_id = call('HGET', job, 'deid')
+  if not dedup_id then
+    return
+  end
+  local key = base .. 'de:' .. dedup_id
+  if call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function unlink_hard(home, child)
+  local link = call('HMGET', child, 'parentKey', 'deid')
+  local parent, dedup_id = link[1], link[2]
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  local _, base, id = leave_pending(parent, child)
+  if not base then
+    return
+  end
+  if base ~= home then
+    requeue_parent(base, id)
+    return
+  end
+  unlink_hard(home, parent)
+  purge(parent)
+  if dedup_id then
+    call('DEL', home .. 'de:' .. dedup_id)
+  end
+end
+local function erase_job(base, id)
+  local job = base .. id
+  unlink_hard(base, job)
+  release_dedup(base, job, id)
+  purge(job)
+end
+local members, delayed = KEYS[1], KEYS[2]
+local slot, oldest, member, base = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
+local before = call('ZSCORE', members, member)
+if before then
+  local id = 'repeat:' .. member .. ':' .. before
+  if call('ZSCORE', delayed, id) and call('EXISTS', members .. ':' .. member .. ':' .. slot) == 0 then
+    erase_job(base, id)
+    call('ZREM', delayed, id)
+  else
+  end
+end
+if call('ZSCORE', members, oldest) then
+  member = oldest
+else
+end
+call('ZADD', members, slot, member)
+local schedule = cmsgpack.unpack(ARGV[2])
+local fields, count = { 'name', schedule.name }, 2
+for _, name in ipairs({ 'tz', 'pattern', 'endDate', 'every' }) do
+  if schedule[name] then
+    fields[count + 1], fields[count + 2] = name, schedule[name]
+    count = count + 2
+  end
+end
+call('HMSET', members .. ':' .. member, unpack(fields, 1, count))
+return member
 """,
 )
 
@@ -1627,6 +2041,20 @@ for index, name in ipairs(ARGV) do
   end
 end
 return counts
+""",
+)
+
+GET_JOB_SCHEDULER = Script(
+    name="getJobScheduler",
+    sha1="99cfc02675d0116910b358f571b0c0603ee15044",
+    keys=1,
+    source="""\
+local call = redis.call
+local slot = call('ZSCORE', KEYS[1], ARGV[1])
+if not slot then
+  return {}
+end
+return { call('HGETALL', KEYS[1] .. ':' .. ARGV[1]), slot }
 """,
 )
 
@@ -3541,6 +3969,79 @@ return 1
 """,
 )
 
+REMOVE_JOB_SCHEDULER = Script(
+    name="removeJobScheduler",
+    sha1="902e9e1d76defcf76f3702593a5bebb484a8b02d",
+    keys=3,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function drop_delayed(delayed, events, base, id)
+  if call('ZREM', delayed, id) == 0 then
+    return
+  end
+  purge(base .. id)
+  emit(events, 'removed', 'jobId', id, 'prev', 'delayed')
+end
+local schedulers, scheduler = KEYS[1], ARGV[1]
+local slot = call('ZSCORE', schedulers, scheduler)
+if slot then
+  drop_delayed(KEYS[2], KEYS[3], ARGV[2], 'repeat:' .. scheduler .. ':' .. slot)
+end
+if call('ZREM', schedulers, scheduler) == 0 then
+  return 1
+end
+call('DEL', schedulers .. ':' .. scheduler)
+return 0
+""",
+)
+
+REMOVE_REPEATABLE = Script(
+    name="removeRepeatable",
+    sha1="3d6a40d7569d19bae5290d6803db22c6f720fdbe",
+    keys=3,
+    source="""\
+local call = redis.call
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function drop_delayed(delayed, events, base, id)
+  if call('ZREM', delayed, id) == 0 then
+    return
+  end
+  purge(base .. id)
+  emit(events, 'removed', 'jobId', id, 'prev', 'delayed')
+end
+local function remove_member(member, id_stem)
+  local slot = call('ZSCORE', KEYS[1], member)
+  if not slot then
+    return false
+  end
+  drop_delayed(KEYS[2], KEYS[3], ARGV[4], id_stem .. slot)
+  return call('ZREM', KEYS[1], member) == 1
+end
+local member = ARGV[3]
+if remove_member(ARGV[2], ARGV[1]) then
+  return 0
+end
+if remove_member(member, 'repeat:' .. member .. ':') then
+  call('DEL', KEYS[1] .. ':' .. member)
+  return 0
+end
+return 1
+""",
+)
+
 REMOVE_UNPROCESSED_CHILDREN = Script(
     name="removeUnprocessedChildren",
     sha1="baa88d18721d24930dc42315ec589f90695eb674",
@@ -3929,7 +4430,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="0ae5e17eaef92be1926b95b6ff2f753f5108c859",
+    sha1="c7eaa9f9eb1a09ffa948f84b12358554410a870f",
     keys=12,
     source="""\
 local call = redis.call
@@ -3947,10 +4448,16 @@ local function event_cap(meta)
   end
   return store_default_cap(meta)
 end
-local function slot_after(previous, every, now, offset)
-  local slot = previous + every
-  if slot < now then
-    slot = math.floor(now / every) * every + every + offset
+local function next_slot(previous, every, now, offset, start)
+  local slot = now
+  if previous then
+    slot = previous + every
+    if slot < now then
+      slot = math.floor(now / every) * every + every + offset
+    else
+    end
+  elseif start and tonumber(start) > now then
+    slot = tonumber(start)
   else
   end
   if offset == 0 then
@@ -4074,7 +4581,7 @@ local fallback_every, fallback_offset = schedule.every, schedule.offset
 local every = tonumber(template[3]) or tonumber(fallback_every)
 local slot
 if every then
-  slot = slot_after(previous, every, now, template[4] or fallback_offset or 0)
+  slot = next_slot(previous, every, now, template[4] or fallback_offset or 0, nil)
 else
   slot = tonumber(ARGV[1])
 end
@@ -4137,14 +4644,32 @@ return 0
 """,
 )
 
+UPDATE_REPEATABLE_JOB_MILLIS = Script(
+    name="updateRepeatableJobMillis",
+    sha1="b79b6b699827e9ae50d50201c7eacba789d45249",
+    keys=1,
+    source="""\
+local call = redis.call
+for index = 2, 3 do
+  if call('ZSCORE', KEYS[1], ARGV[index]) then
+    call('ZADD', KEYS[1], ARGV[1], ARGV[index])
+    return ARGV[index]
+  end
+end
+return ''
+""",
+)
+
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     {
         script.name: script
         for script in (
             ADD_DELAYED_JOB,
+            ADD_JOB_SCHEDULER,
             ADD_LOG,
             ADD_PARENT_JOB,
             ADD_PRIORITIZED_JOB,
+            ADD_REPEATABLE_JOB,
             ADD_STANDARD_JOB,
             CHANGE_DELAY,
             CHANGE_PRIORITY,
@@ -4155,6 +4680,7 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             GET_COUNTS,
             GET_COUNTS_PER_PRIORITY,
             GET_DEPENDENCY_COUNTS,
+            GET_JOB_SCHEDULER,
             GET_METRICS,
             GET_RANGES,
             GET_RATE_LIMIT_TTL,
@@ -4177,6 +4703,8 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             RELEASE_LOCK,
             REMOVE_CHILD_DEPENDENCY,
             REMOVE_JOB,
+            REMOVE_JOB_SCHEDULER,
+            REMOVE_REPEATABLE,
             REMOVE_UNPROCESSED_CHILDREN,
             REPROCESS_JOB,
             RETRY_JOB,
@@ -4184,6 +4712,7 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             UPDATE_DATA,
             UPDATE_JOB_SCHEDULER,
             UPDATE_PROGRESS,
+            UPDATE_REPEATABLE_JOB_MILLIS,
         )
     }
 )

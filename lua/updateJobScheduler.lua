@@ -25,7 +25,7 @@ local slot
 if every then
   --@every
   -- an offset that is no number makes the script fail, needed or not
-  slot = slot_after(previous, every, now, template[4] or fallback_offset or 0)
+  slot = next_slot(previous, every, now, template[4] or fallback_offset or 0, nil)
 else
   --@cron
   slot = tonumber(ARGV[1])

@@ -368,7 +368,7 @@ def paginate(
     return Call("paginate", (key,), (first, last, cursor, passed, scans, *fetch))
 
 
-# Commands that a Node client may run on the same queue; only BullMQ has them here.
+# Schedulers and repeatable jobs (part 04)
 
 
 def add_scheduler(
@@ -376,13 +376,47 @@ def add_scheduler(
     scheduler: str = "s",
     *,
     slot: Arg = "",
-    schedule: Mapping[str, Any],
+    schedule: Any,
     data: Arg = "{}",
-    template: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any],
-    at: int = T,
+    template: Any = None,
+    options: Any,
+    at: Arg = T,
+    producer_key: Arg = "",
 ) -> Call:
-    """Create or replace a scheduler."""
+    """Create or replace a scheduler; maps are packed, bytes stay as they are."""
     keys = (*_keys(base, SCHEDULER_KEYS), f"{base}active")
-    args = (slot, pack(schedule), scheduler, data, pack(template or {}), pack(options), str(at), base, "")
+    maps = (schedule, {} if template is None else template, options)
+    packed = tuple(each if isinstance(each, bytes) else pack(each) for each in maps)
+    args = (slot, packed[0], scheduler, data, packed[1], packed[2], str(at), base, producer_key)
     return Call("addJobScheduler", keys, args)
+
+
+def remove_scheduler(base: str = Q, scheduler: str = "s") -> Call:
+    """Remove a scheduler."""
+    return Call("removeJobScheduler", _keys(base, "repeat delayed events"), (scheduler, base))
+
+
+def get_scheduler(base: str = Q, scheduler: str = "s") -> Call:
+    """Read a scheduler."""
+    return Call("getJobScheduler", (f"{base}repeat",), (scheduler,))
+
+
+def add_repeatable(
+    base: str = Q, member: str = "m", oldest: str = "n::::1000", *, slot: Arg = T, schedule: Any = None
+) -> Call:
+    """Store a repeatable job of an older client; bytes stay as they are."""
+    named = {"name": "n", "endDate": None, "tz": None, "pattern": None, "every": 1000} if schedule is None else schedule
+    packed = named if isinstance(named, bytes) else pack(named)
+    return Call("addRepeatableJob", _keys(base, "repeat delayed"), (str(slot), packed, oldest, member, base))
+
+
+def update_repeatable(base: str = Q, member: str = "m", oldest: str = "n::::1000", *, slot: Arg = T) -> Call:
+    """Move the slot of a repeatable job."""
+    return Call("updateRepeatableJobMillis", (f"{base}repeat",), (str(slot), member, oldest))
+
+
+def remove_repeatable(
+    base: str = Q, member: str = "m", oldest: str = "n::::1000", *, oldest_id: str = "repeat:hash:"
+) -> Call:
+    """Remove a repeatable job."""
+    return Call("removeRepeatable", _keys(base, "repeat delayed events"), (oldest_id, oldest, member, base))

@@ -415,7 +415,7 @@ def settings(world: World) -> None:
 
 
 def scheduler(world: World) -> None:
-    """A Node client leaves or replaces a scheduler."""
+    """A scheduler is created or replaced, whatever its current job does."""
     base, name = world.queue(), world.pick("s1", "s1", "a:b")
     every = world.chance(0.6)
     known = {"every": world.pick(1000, 60_000, 7)} if every else {"pattern": "* * * * *"}
@@ -460,6 +460,35 @@ def scheduled_run(world: World) -> None:
         producers = [held.id for held in world.held if held.base == base and held.id.startswith(f"repeat:{name}:")]
         if producers:
             world.advance(base, name, world.schedulers[base, name], producers[-1])
+
+
+def unschedule(world: World) -> None:
+    """A scheduler is read, or removed with its delayed job."""
+    base, name = world.pick(*world.schedulers) if world.schedulers else (world.queue(), "s1")
+    if world.chance(0.5):
+        world.call(calls.get_scheduler(base, name))
+    elif world.call(calls.remove_scheduler(base, name)) == 0 and world.chance(0.5):
+        world.schedulers.pop((base, name), None)
+
+
+def repeatable(world: World) -> None:
+    """An older client stores, advances or removes a repeatable job; the one of the newer kind has a delayed job."""
+    base, member = world.queue(), world.pick("m", "m", "s1")
+    oldest = world.pick("n::::1000", "n::::1000", "")
+    slot = world.now + world.pick(0, 1000, 5000)
+    which = world.random.randrange(5)
+    if which < 2:
+        reply = world.call(calls.add_repeatable(base, member, oldest, slot=slot))
+        if isinstance(reply, bytes) and world.chance(0.8):
+            repeat = {"every": 1000, "count": 1}
+            options = {"repeat": repeat, "delay": max(slot - world.now, 1), "prevMillis": slot}
+            id = f"repeat:{reply.decode()}:{slot}"
+            added = calls.add("addDelayedJob", base, id=id, at=world.now, options=options, scheduler=member)
+            world.know(base, world.call(added))
+    elif which == 2:
+        world.call(calls.update_repeatable(base, member, oldest, slot=slot))
+    else:
+        world.call(calls.remove_repeatable(base, member, oldest))
 
 
 def reads(world: World) -> None:
@@ -593,6 +622,8 @@ RULES: tuple[tuple[Rule, float], ...] = (
     (settings, 0.8),
     (scheduler, 0.8),
     (scheduled_run, 0.8),
+    (unschedule, 0.3),
+    (repeatable, 0.4),
     (reads, 2),
     (edits, 1.6),
     (remove, 0.9),

@@ -846,6 +846,141 @@ def scheduling(draw: Draw) -> tuple[list[Command], list[Call]]:
     return made, [call] * draw.pick(1, 1, 2)
 
 
+ODD_SCHEDULES = ([], "str", 5, {}, {"name": None}, {"name": 12}, {"name": False}, {"name": True, "every": 5})
+
+
+def schedule(draw: Draw, every: Any, now: Any, *, cron: bool) -> Any:
+    found: dict[str, Any] = {
+        "name": draw.pick("sj", "sj", "ü", ""),
+        "startDate": draw.pick(None, None, None, now + 5000, now - 5000, now, 0),
+        "endDate": draw.pick(None, 1_893_456_000_000),
+        "tz": draw.pick(None, "UTC", "Europe/London", ""),
+        "pattern": "*/5 * * * *" if cron else None,
+        "every": None if cron else every,
+        "limit": draw.pick(None, 5, 0),
+        "offset": None,
+    }
+    if draw.odd(0.06):
+        found["startDate"] = draw.pick(False, now + 0.5, "17", 1e15, "x", "", NAN, True, str(now + 5000))
+    if draw.odd(0.08):
+        found["offset"] = draw.pick(0, 777, "0", "12", False, 1.5, -3, "x", True)
+    if draw.odd(0.04):
+        found["every"] = draw.pick("1000", False, True, NAN, INF, 0.5, -1000, "x")
+    if draw.odd(0.03):
+        found["limit"] = draw.pick(True, False, "x", 1.5, NAN)
+    if draw.odd(0.03):
+        return draw.pick(*ODD_SCHEDULES)
+    return {name: value for name, value in found.items() if value is not None} if draw.chance(0.1) else found
+
+
+def templates(draw: Draw) -> Any:
+    if draw.odd(0.05):
+        return draw.pick([], {"n": NAN}, [1, 2], "str", 5, None, {"n": {"m": INF}})
+    return draw.pick(
+        {}, {}, {"attempts": 3}, {"kl": 7, "tm": "md", "attempts": 3, "priority": 0}, {"a": None}, {"x": []}
+    )
+
+
+def upserting(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """Schedulers that are created, replaced while their job waits or runs, read and removed."""
+    scheduler = draw.pick("s", "s", "s", "a:b", "", "ü", "0", "with space", "x:y:z:w:v")
+    now: Any = T + draw.random.randrange(10**8)
+    every: Any = draw.pick(1, 1000, 60_000, 86_400_000, 7)
+    if draw.odd(0.08):
+        now = draw.pick(0, 1, 1_234_567, 10**14, 2**41 + 3, 100_000_000_000_001)
+    before: Any = draw.pick(None, now, now - every, now - every - 1, now + 1, now - draw.random.randrange(10**7))
+    if draw.odd(0.08):
+        before = draw.pick(-5, 0, 0.5, 10**14, 100_000_000_000_001, now + 0.5)
+    cron = draw.chance(0.4)
+    made = queue(draw, Q, draw.some(PLAIN, 0, 2, 4))
+    current = None
+    if before is not None:
+        current = f"repeat:{scheduler}:{before:.14g}"
+        made.append(("ZADD", f"{Q}repeat", repr(before), scheduler))
+        if draw.chance(0.85):
+            made += job(draw, Q, current)
+        for _ in range(draw.pick(0, 1, 1, 1, 2)):
+            name = draw.pick("delayed", "delayed", "prioritized", "wait", "paused", "active", "completed")
+            made.append(place(draw, Q, current, name))
+        if draw.chance(0.15):
+            made += link(draw, draw.pick((P, "P"), (Q, "1")), Q + current)
+    if draw.chance(0.85):
+        record: dict[str, Any] = {"name": "old", "zzz": "old"}
+        record |= {name: value for name, value in (("offset", "777"), ("ic", "7"), ("data", "1")) if draw.chance(0.5)}
+        if draw.odd(0.1):
+            record[draw.pick("offset", "ic")] = draw.pick("x", "", "1.5", "-3")
+        made += [("DEL", f"{Q}repeat:{scheduler}"), *fields(f"{Q}repeat:{scheduler}", record)]
+    slot = draw.pick(now + draw.random.randrange(10**6), now, now - 5, now + 1, now if before is None else before)
+    text: Arg = str(slot) if cron else ""
+    if cron and draw.odd(0.08):
+        text = draw.pick("x", "", "0.5", "1e3", "0x10", "nan", " 5")
+    following: Any = text if cron else now if before is None else before + every
+    if draw.chance(0.3):
+        made += fields(f"{Q}repeat:{scheduler}:{following}", {"name": "taken"})
+        if not cron and draw.chance(0.5):
+            made += fields(f"{Q}repeat:{scheduler}:{following + every}", {"name": "taken too"})
+    repeat: Any = {"every": every} if not cron else {"pattern": "*/5 * * * *"}
+    repeat |= {"count": 1, "offset": draw.pick(None, None, 0, 777)}
+    if draw.odd(0.05):
+        repeat = draw.pick(None, False, {}, "txt", 5, True, [])
+    found = options(draw, "addStandardJob")
+    if isinstance(found, dict):
+        found["repeat"] = repeat
+    made += spoil(draw, [current or "1", f"repeat:{scheduler}"])
+    add = calls.add_scheduler(
+        Q,
+        scheduler,
+        slot=text,
+        schedule=junk(draw, pack(schedule(draw, every, now, cron=cron))),
+        data=draw.pick("{}", '{"a":1}', "", "null"),
+        template=junk(draw, pack(templates(draw))),
+        options=junk(draw, pack(found)),
+        at=str(now) if not draw.odd(0.03) else draw.pick("x", "", "1e12", " 17"),
+        producer_key=draw.pick("", "", "", f"{Q}prod") if not draw.odd(0.04) else f"{Q}wait",
+    )
+    others = [calls.remove_scheduler(Q, scheduler), calls.get_scheduler(Q, scheduler), add]
+    return made, draw.pick([add], [add], [add, draw.pick(*others)], [draw.pick(*others)])
+
+
+def repeating(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """Repeatable jobs of older clients."""
+    oldest, member = draw.pick("n::::1000", "n:x:::* * *", "m", ""), draw.pick("m", "m", "n::::1000", "ü")
+    made = queue(draw, Q, draw.some(PLAIN, 0, 2))
+    stem = draw.pick("repeat:hash:", f"repeat:{member}:", "repeat::", "")
+    for each, start in ((oldest, stem), (member, f"repeat:{member}:")):
+        if draw.chance(0.6):
+            slot = draw.pick(5, T, T + 1.5, 10**14)
+            made.append(("ZADD", f"{Q}repeat", repr(slot), each))
+            if draw.chance(0.6):
+                made += fields(f"{Q}repeat:{each}", {"name": "x", "old": "1"})
+            id = f"{start}{slot}"
+            if draw.chance(0.8):
+                made += job(draw, Q, id)
+            if draw.chance(0.8):
+                made.append(place(draw, Q, id, draw.pick("delayed", "delayed", "wait")))
+    slot_text = str(draw.pick(T, 5, T + 1000)) if not draw.odd(0.08) else draw.pick("x", "", "1e3", "1.5")
+    if draw.chance(0.3):
+        made += fields(f"{Q}repeat:{member}:{slot_text}", {"name": "taken"})
+    named: Any = {
+        "name": draw.pick("n", ""),
+        "endDate": draw.pick(None, 5, 1_893_456_000_000),
+        "tz": draw.pick(None, "UTC", ""),
+        "pattern": draw.pick(None, "* * * * *"),
+        "every": draw.pick(None, 60_000, 1.5, "7"),
+    }
+    if draw.odd(0.08):
+        named[draw.pick("name", "endDate", "tz", "every")] = draw.pick(None, False, True, 0, 5)
+    made += spoil(draw, [f"repeat:{member}", f"repeat:{member}:5"])
+    makers = (
+        calls.add_repeatable(Q, member, oldest, slot=slot_text, schedule=junk(draw, pack(named))),
+        calls.update_repeatable(Q, member, oldest, slot=slot_text),
+        calls.remove_repeatable(Q, member, oldest, oldest_id=stem),
+        calls.get_scheduler(Q, draw.pick(member, oldest)),
+        calls.remove_scheduler(Q, draw.pick(member, oldest)),
+    )
+    return made, [draw.random.choice(makers) for _ in range(draw.pick(1, 1, 2))]
+
+
 GENERATORS: tuple[tuple[Callable[[Draw], tuple[list[Command], list[Call]]], float], ...] = (
     (adding, 5),
     (fetching, 3),
@@ -854,6 +989,8 @@ GENERATORS: tuple[tuple[Callable[[Draw], tuple[list[Command], list[Call]]], floa
     (locking, 1),
     (moving, 6),
     (scheduling, 2),
+    (upserting, 3),
+    (repeating, 1.5),
 )
 """Every generator of a state with calls, and how often it comes."""
 

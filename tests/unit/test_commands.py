@@ -53,6 +53,14 @@ def plain(**options: Any) -> Any:
 
 FINISH = finishing.FinishOptions(token="tk", keep_jobs={"count": -1}, lock_ms=30_000)
 
+SCHEDULER_KEYS = ("repeat", "delayed", "wait", "paused", "meta", "prioritized", "marker", "id", "events", "pc")
+
+EVERY = schedulers.Schedule(name="jn", every=60000)
+OLD_EVERY = schedulers.RepeatableKey(name="jn", rule="60000")
+OLD_CRON = schedulers.RepeatableKey(
+    name="jn", job_id="cust", end_date=1893456000000, tz="Europe/London", rule="0 0 1 1 *"
+)
+
 MOVE_KEYS = ("wait", "active", "prioritized", "events", "stalled", "limiter", "delayed", "paused", "meta", "pc")
 
 WIRE: list[tuple[Command[Any], tuple[str, ...], tuple[Any, ...], Repeat]] = [
@@ -384,6 +392,88 @@ WIRE: list[tuple[Command[Any], tuple[str, ...], tuple[Any, ...], Repeat]] = [
     (getters.scan_ignored(K, "7", count=3), keys("7:failed"), (0, "COUNT", 3), Repeat.SAFE),
     (getters.range_failed(K, "7", cursor=20), keys("7:unsuccessful"), (20, 39), Repeat.SAFE),
     (getters.get_deduplication_job_id(K, "d"), keys("de:d"), (), Repeat.SAFE),
+    (
+        schedulers.add_job_scheduler(
+            K,
+            "s",
+            schedule=EVERY,
+            data_text="{}",
+            packed_template=b"\x80",
+            packed_options=b"\x81\xa1a\x01",
+            now=NOW,
+        ),
+        keys(*SCHEDULER_KEYS, "active"),
+        ("", EVERY.packed(), "s", "{}", b"\x80", b"\x81\xa1a\x01", NOW, "bull:q:", ""),
+        Repeat.UNSAFE,
+    ),
+    (
+        schedulers.add_job_scheduler(
+            K,
+            "s",
+            schedule=EVERY,
+            data_text="{}",
+            packed_template=b"\x80",
+            packed_options=b"\x80",
+            now=NOW,
+            next_at=NOW + 5,
+            producer_id="7",
+        ),
+        keys(*SCHEDULER_KEYS, "active"),
+        (NOW + 5, EVERY.packed(), "s", "{}", b"\x80", b"\x80", NOW, "bull:q:", "bull:q:7"),
+        Repeat.UNSAFE,
+    ),
+    (
+        schedulers.remove_job_scheduler(K, "s"),
+        keys("repeat", "delayed", "events"),
+        ("s", "bull:q:"),
+        Repeat.GUARDED,
+    ),
+    (schedulers.get_job_scheduler(K, "s"), keys("repeat"), ("s",), Repeat.SAFE),
+    (schedulers.get_scheduler_slots(K), keys("repeat"), (0, -1, "WITHSCORES"), Repeat.SAFE),
+    (schedulers.get_scheduler_slots(K, end=9, ascending=True), keys("repeat"), (0, 9, "WITHSCORES"), Repeat.SAFE),
+    (schedulers.read_job_scheduler(K, "s"), keys("repeat:s"), (), Repeat.SAFE),
+    (schedulers.count_job_schedulers(K), keys("repeat"), (), Repeat.SAFE),
+    (
+        schedulers.add_repeatable_job(K, OLD_CRON, schedulers.Schedule(name="jn", tz="UTC"), next_at=NOW),
+        keys("repeat", "delayed"),
+        (
+            NOW,
+            msgspec.msgpack.encode({"name": "jn", "endDate": None, "tz": "UTC", "pattern": None, "every": None}),
+            "jn:cust:1893456000000:Europe/London:0 0 1 1 *",
+            "c187b2cb4eae49ccdf8b4a87420a3e8b",
+            "bull:q:",
+        ),
+        Repeat.SAFE,
+    ),
+    (
+        schedulers.update_repeatable_job_millis(K, "m", "jn::::60000", next_at=NOW),
+        keys("repeat"),
+        (NOW, "m", "jn::::60000"),
+        Repeat.SAFE,
+    ),
+    (
+        schedulers.remove_repeatable(K, OLD_EVERY),
+        keys("repeat", "delayed", "events"),
+        (
+            "repeat:e34263c43ed31540c22bddd83144b4a9:",
+            "jn::::60000",
+            "45058748743d4d95ccd17fd5fb7bcfb3",
+            "bull:q:",
+        ),
+        Repeat.GUARDED,
+    ),
+    (
+        schedulers.remove_repeatable_by_key(K, "jn::::60000"),
+        keys("repeat", "delayed", "events"),
+        ("repeat:e34263c43ed31540c22bddd83144b4a9:", "jn::::60000", "jn::::60000", "bull:q:"),
+        Repeat.GUARDED,
+    ),
+    (
+        schedulers.remove_repeatable_by_key(K, "s"),
+        keys("repeat", "delayed", "events"),
+        ("repeat:f2de56aad9c301528a50f59e7faa58c9:", "", "s", "bull:q:"),
+        Repeat.GUARDED,
+    ),
 ]
 
 

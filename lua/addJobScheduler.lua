@@ -1,0 +1,129 @@
+--- keys: repeat, delayed, wait, paused, meta, prioritized, marker, id, events, pc, active
+--- args: next slot or empty, schedule (MessagePack map), scheduler id, data, template options (MessagePack map)
+--- args: options of the job (MessagePack map), now, base prefix, key of the producing job or empty
+--- include call
+--- include erase_job
+--- include event_cap
+--- include scheduler_slot
+--- include scheduler_iteration
+
+local schedulers, meta = KEYS[1], KEYS[5]
+local scheduler, data, base, producer = ARGV[3], ARGV[4], ARGV[8], ARGV[9]
+local record, id_stem = schedulers .. ':' .. scheduler, 'repeat:' .. scheduler .. ':'
+
+local function is_taken(slot)
+  return call('EXISTS', record .. ':' .. slot) == 1
+end
+
+-- specs/04-schedulers-flows-events.md#sec-1-6: gives whether the job had not started and is gone now.
+local function take_back(id)
+  for _, set in ipairs({ KEYS[2], KEYS[6] }) do
+    if call('ZSCORE', set, id) then
+      --@back-from-set
+      erase_job(base, id)
+      call('ZREM', set, id)
+      return true
+    end
+  end
+  local list = KEYS[3]
+  if call('HEXISTS', meta, 'paused') == 1 then
+    --@paused
+    list = KEYS[4]
+  end
+  if call('LREM', list, '1', id) == 1 then
+    --@back-from-list
+    erase_job(base, id)
+    return true
+  end
+  --@started
+  return false
+end
+
+-- specs/04-schedulers-flows-events.md#sec-1-4: of the record before, only offset and count of iterations survive.
+local function write_record(slot, schedule, template)
+  call('ZADD', schedulers, slot, scheduler)
+  local fields, count = { 'name', schedule.name }, 2
+  local function add(name, value)
+    fields[count + 1], fields[count + 2] = name, value
+    count = count + 2
+  end
+
+  for _, name in ipairs({ 'tz', 'limit', 'pattern', 'startDate', 'endDate', 'every' }) do
+    if schedule[name] then
+      --@field
+      add(name, schedule[name])
+    end
+  end
+  if schedule.offset then
+    --@offset
+    add('offset', schedule.offset)
+  else
+    local before = call('HGET', record, 'offset')
+    if before then
+      --@offset-kept
+      add('offset', tonumber(before))
+    else
+      --@no-offset
+    end
+  end
+  local options = cjson.encode(template)
+  if options ~= '{}' then
+    --@template-options
+    add('opts', options)
+  end
+  if data ~= '{}' then
+    --@template-data
+    add('data', data)
+  end
+  add('ic', call('HGET', record, 'ic') or '1')
+  call('DEL', record)
+  call('HMSET', record, unpack(fields, 1, count))
+end
+
+-- specs/04-schedulers-flows-events.md#sec-3-1
+local template, options = cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
+local cap = event_cap(meta)
+local previous = tonumber(call('ZSCORE', schedulers, scheduler))
+local schedule = cmsgpack.unpack(ARGV[2])
+local now, every = tonumber(ARGV[7]), schedule.every
+-- looked into in any case: a number or true in its place makes the script fail
+local fallback = (options['repeat'] or {}).offset
+local slot, offset = ARGV[1], schedule.offset or fallback or 0
+if every then
+  --@every
+  slot, offset = next_slot(previous, every, now, offset, schedule.startDate)
+else
+  --@cron
+end
+
+if previous and is_taken(previous) and take_back(id_stem .. previous) then
+  --@same-slot
+  slot = previous
+else
+  --@new-slot
+  schedule.offset = offset
+end
+if is_taken(slot) then
+  if not every then
+    --@job-exists
+    return -10
+  end
+  slot = slot + every
+  if is_taken(slot) then
+    --@slots-busy
+    return -11
+  end
+  --@slot-after
+end
+
+local delay, id = math.max(slot - now, 0), id_stem .. slot
+write_record(slot, schedule, template)
+call('INCR', KEYS[8])
+create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, KEYS[11], cap)
+if producer ~= '' then
+  --@producer
+  call('HSET', producer, 'nrjid', id)
+else
+  --@no-producer
+end
+return { id, delay }
