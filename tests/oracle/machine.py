@@ -22,8 +22,11 @@ RANDOMS = st.randoms(use_true_random=False)
 CHOICES = st.sampled_from([each for each, weight in RULES for _ in range(max(1, round(weight)))])
 
 
-def run(bench: Bench, count: int, seed_: int) -> tuple[int, Found | None]:
-    """Run up to `count` sequences; return how many were begun and the first difference, reduced."""
+def run(bench: Bench, count: int, seed_: int, *, shrink: bool = True) -> tuple[int, Found | None]:
+    """Run up to `count` sequences; return how many were begun and the first difference, reduced.
+
+    Without `shrink` hypothesis leaves the reducing to `sequences.shrink`, which only drops steps but is quick.
+    """
     begun = 0
 
     class Machine(RuleBasedStateMachine):
@@ -45,7 +48,7 @@ def run(bench: Bench, count: int, seed_: int) -> tuple[int, Found | None]:
         deadline=None,
         database=None,
         report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         print_blob=False,
     )
     try:
