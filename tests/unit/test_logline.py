@@ -1,0 +1,96 @@
+"""What is logged about each notice: level, message, fields for structured logs."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.worker import notices
+from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LOWEST_LEVEL, WARNING, logline
+
+JOB = JobRecord.from_fields("7", {"name": b"mail"})
+
+
+def failed(**changes: Any) -> notices.JobFailed:
+    values: dict[str, Any] = {
+        "job": JOB,
+        "reason": "boom",
+        "attempts_made": 2,
+        "retry_delay_ms": None,
+        "exhausted": True,
+        "permanent": False,
+        "duration_ms": 12,
+    }
+    return notices.JobFailed(**{**values, **changes})
+
+
+LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
+    (notices.JobActive(JOB), DEBUG, "picked up", {"job_id": "7", "job_name": "mail"}),
+    (
+        notices.JobCompleted(JOB, '"é"', 12),
+        INFO,
+        "completed",
+        {"job_id": "7", "duration_ms": 12, "result_bytes": 4},
+    ),
+    (
+        failed(retry_delay_ms=500.0, exhausted=False),
+        WARNING,
+        "retried in 500",
+        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "delay_ms": 500.0},
+    ),
+    (
+        failed(),
+        ERROR,
+        "attempts are exhausted",
+        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "transient"},
+    ),
+    (
+        failed(permanent=True, exhausted=False),
+        ERROR,
+        "job 7 failed: boom",
+        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
+    ),
+    (notices.JobMoved(JOB, "delayed"), INFO, "delayed", {"job_id": "7", "how": "delayed"}),
+    (notices.JobStalled("7"), WARNING, "stalled", {"job_id": "7"}),
+    (notices.LockLost(JOB), WARNING, "lost its lock", {"job_id": "7"}),
+    (
+        notices.ReportRefused(JOB, "gone", True),
+        WARNING,
+        "refused",
+        {"job_id": "7", "error": "gone", "uncertain": True},
+    ),
+    (notices.Drained(), DEBUG, "no job", {}),
+    (notices.RenewalFailed(("7",), "late"), WARNING, "heartbeat failed", {"job_ids": ["7"], "error": "late"}),
+    (notices.Renewed(("7",), 3), DEBUG, "renewed", {"job_ids": ["7"], "duration_ms": 3}),
+    (notices.StalledCheckSkipped(), WARNING, "skipped", {}),
+    (notices.Disconnected("gone"), ERROR, "disconnected", {"error": "gone"}),
+    (
+        notices.ReconnectFailed(2, 200, "refused"),
+        WARNING,
+        "attempt 2",
+        {"attempt": 2, "delay_ms": 200, "error": "refused"},
+    ),
+    (notices.Reconnected(3, 900), INFO, "reconnected", {"attempts": 3, "duration_ms": 900}),
+    (notices.WorkerProblem("odd"), ERROR, "odd", {"error": "odd"}),
+    (notices.WorkerProblem("odd", "7"), ERROR, "odd", {"error": "odd", "job_id": "7"}),
+    (notices.Paused(), INFO, "paused", {}),
+    (notices.Resumed(), INFO, "resumed", {}),
+    (notices.Closing(), INFO, "shutting down", {}),
+    (notices.ClosedNotice(), INFO, "closed", {}),
+    (notices.HandlerAbandoned(JOB), WARNING, "still ran", {"job_id": "7"}),
+]
+
+
+@pytest.mark.parametrize(("notice", "level", "words", "fields"), LINES, ids=lambda value: type(value).__name__)
+def test_line(notice: notices.Notice, level: int, words: str, fields: dict[str, Any]) -> None:
+    line = logline(notice)
+    assert line.level == level
+    assert words in line.message
+    assert line.fields == fields
+    assert LOWEST_LEVEL[type(notice)] <= level
+
+
+def test_every_notice_has_a_line() -> None:
+    assert {type(notice) for notice, *_ in LINES} == set(get_args(notices.Notice)) == set(LOWEST_LEVEL)
