@@ -43,6 +43,7 @@ check: env ## format, lint, types, stale Lua, and the core's coverage by the tes
 	$(IN) -m mypy
 	$(IN) -m pyright --pythonpath $(IN)
 	$(IN) lua/build.py --check
+	$(IN) tools/twin.py --check
 	@mkdir -p .cache
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage run -m pytest tests/unit tests/property
 	@# conformance.py is what a transport is put through: it runs in the tests with a server

@@ -10,7 +10,8 @@ import bullmq_anyio
 import bullmq_sync
 
 PAIRS = {
-    name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name)) for name in ("Queue", "Job", "Worker", "Notices")
+    name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name))
+    for name in ("Queue", "Job", "Worker", "Notices", "Pages", "Items")
 }
 ONLY_ANYIO = {"Connection"}
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
@@ -25,6 +26,7 @@ _NAMES = {
 }
 _TYPES = (
     (r"Awaitable\[(\w+)\]", r"\1"),
+    (r"Coroutine\[Any, Any, (Page\[V\])\]", r"\1"),
     (r"\bAsyncTransport\b", "Transport"),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
     (r"^bool \| None$", "None"),
@@ -34,7 +36,9 @@ _TYPES = (
 def members(kind: type) -> dict[str, Any]:
     return {
         name: member
-        for name, member in vars(kind).items()
+        for owner in reversed(kind.__mro__)
+        if owner.__module__.startswith("bullmq_")
+        for name, member in vars(owner).items()
         if not name.startswith("_") or (name.startswith("__a") and name in _NAMES) or name in _NAMES.values()
     }
 

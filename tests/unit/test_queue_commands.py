@@ -1,0 +1,141 @@
+"""What the commands on a whole queue read and refuse, and the text for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues, settings
+from bullmq_protocol.commands.queues import QueueSummary
+from bullmq_protocol.errors import UnexpectedReply, UsageError
+from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.units import check_flag, check_whole
+
+K = QueueKeys.of("q")
+
+
+@pytest.mark.parametrize(
+    ("names", "expanded"),
+    [
+        ((), queues.DEFAULT_STATES),
+        (["waiting"], ("waiting", "paused")),
+        (["waiting", "completed", "waiting"], ("waiting", "completed", "paused")),
+        (["wait", "repeat"], ("wait", "repeat")),
+        (["paused", "waiting"], ("paused", "waiting")),
+        ("failed", ("failed",)),
+    ],
+)
+def test_names_of_states(names: Any, expanded: tuple[str, ...]) -> None:
+    assert queues.expand_states(names) == expanded
+
+
+def test_counts_are_named_as_asked() -> None:
+    command = queues.get_job_counts(K, ("waiting", "wait", "failed"))
+    assert command.args == ("wait", "wait", "failed", "paused")
+    assert command.decode([3, 3, None, 1]) == {"waiting": 3, "wait": 3, "failed": 0, "paused": 1}
+    with pytest.raises(UnexpectedReply):
+        command.decode([1])
+
+
+def test_five_figures() -> None:
+    command = queues.get_summary(K)
+    assert command.args == ("wait", "prioritized", "active", "delayed", "completed", "failed", "paused")
+    assert command.decode([1, 20, 3, 4, 5, 6, 300]) == QueueSummary(321, 3, 4, 5, 6)
+
+
+CLIENTS = b"""id=1 addr=a:1 name=bull:cQ== age=3 flags=
+id=2 addr=a:2 name=bull:cQ==:w:one resp=2
+id=3 addr=a:3 name=bull:cQ==:qe
+id=4 addr=a:4 name=bull:cWE=
+id=5 addr=a:5 name=
+noise
+"""
+
+
+def test_workers_and_listeners_are_told_by_their_names() -> None:
+    found = queues.get_workers(K).decode(CLIENTS)
+    assert found == [
+        {"id": "1", "addr": "a:1", "name": "q", "age": "3", "flags": "", "rawname": "bull:cQ=="},
+        {"id": "2", "addr": "a:2", "name": "q", "resp": "2", "rawname": "bull:cQ==:w:one"},
+    ]
+    assert [row["id"] for row in queues.get_queue_events(K).decode(CLIENTS.decode())] == ["3"]
+
+
+def test_text_for_prometheus() -> None:
+    text = queues.prometheus_text("q", {"active": 0, "waiting-children": 5}, {"env": "prod", "x": 'a"b\\c\nd'})
+    assert text == (
+        "# HELP bullmq_job_count Number of jobs in the queue by state\n"
+        "# TYPE bullmq_job_count gauge\n"
+        'bullmq_job_count{queue="q", state="active", env="prod", x="a\\"b\\\\c\\nd"} 0\n'
+        'bullmq_job_count{queue="q", state="waiting-children", env="prod", x="a\\"b\\\\c\\nd"} 5'
+    )
+    assert queues.prometheus_text("q", {"active": 1}).endswith('{queue="q", state="active"} 1')
+
+
+@pytest.mark.parametrize("label", ["", "1a", "a-b", "ä", "queue", "state", 7])
+def test_names_of_labels(label: Any) -> None:
+    with pytest.raises(UsageError, match="label"):
+        queues.prometheus_text("q", {}, {label: "x"})
+
+
+@pytest.mark.parametrize(
+    ("build", "field"),
+    [
+        (lambda: queues.get_job_counts(K, ("done",)), "state"),
+        (lambda: cleaning.clean_jobs_in_set(K, "waiting", until=1, limit=1), "state"),
+        (lambda: cleaning.clear_logs(K, "7", keep=-1), "keep"),
+        (lambda: cleaning.clear_logs(K, "7", keep=True), "keep"),
+        (lambda: cleaning.trim_events(K, -1), "max_length"),
+        (lambda: cleaning.trim_events(K, "9"), "max_length"),  # type: ignore[arg-type]
+        (lambda: cleaning.drain(K, delayed=1), "delayed"),  # type: ignore[arg-type]
+        (lambda: settings.set_global_concurrency(K, 0), "concurrency"),
+        (lambda: settings.set_global_concurrency(K, 1.5), "concurrency"),  # type: ignore[arg-type]
+        (lambda: settings.set_global_rate_limit(K, 0, 1000), "maximum"),
+        (lambda: settings.set_global_rate_limit(K, 5, 0), "duration"),
+        (lambda: moving.change_priority(K, "7", priority=-1), "priority"),
+        (lambda: moving.change_priority(K, "7", priority=2_097_153), "priority"),
+        (lambda: moving.change_priority(K, "7", priority=1.5), "priority"),  # type: ignore[arg-type]
+        (lambda: moving.change_priority(K, "7", priority=1, lifo="yes"), "lifo"),  # type: ignore[arg-type]
+        (lambda: moving.reprocess_job(K, "7", state="active"), "state"),  # type: ignore[arg-type]
+        (lambda: moving.move_jobs_to_wait(K, state="active"), "state"),  # type: ignore[arg-type]
+        (lambda: moving.move_jobs_to_wait(K, state="failed", count=0), "count"),
+        (lambda: getters.get_counts_per_priority(K, [1, 2_097_153]), "priority"),
+        (lambda: getters.get_counts_per_priority(K, [-1]), "priority"),
+        (lambda: getters.get_counts_per_priority(K, ["1"]), "priority"),  # type: ignore[list-item]
+        (lambda: getters.get_ranges(K, ["failed"], start=0.5), "start"),  # type: ignore[arg-type]
+        (lambda: getters.get_ranges(K, ["failed"], end=None), "end"),  # type: ignore[arg-type]
+        (lambda: getters.get_metrics(K, "delayed"), "outcome"),
+        (lambda: getters.get_metrics(K, "failed", start=True), "start"),
+        (lambda: getters.get_metrics(K, "failed", end="x"), "end"),  # type: ignore[arg-type]
+        (lambda: getters.range_failed(K, "7", count=0), "count"),
+        (lambda: jobs.add_log(K, "7", "x", keep_logs=-1), "keep_logs"),
+    ],
+)
+def test_bad_arguments_are_refused(build: Callable[[], Command[Any]], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build()
+    assert caught.value.field == field
+
+
+def test_whole_numbers_and_flags() -> None:
+    assert check_whole("n", 3, least=3, most=3) == 3
+    assert check_flag("f", False) is False
+    for wrong in (2, 4, True, 3.0, "3", None):
+        with pytest.raises(UsageError, match="n: must be"):
+            check_whole("n", wrong, least=3, most=3)
+    with pytest.raises(UsageError, match="f: must be"):
+        check_flag("f", 1)
+
+
+def test_a_job_can_forget_its_parent() -> None:
+    opts = b'{"attempts":3,"parent":{"id":"p","queue":"bull:q"}}'
+    job = JobRecord("7", {"name": b"n", "opts": opts, "parentKey": b"bull:q:p", "parent": b'{"id":"p"}'})
+    alone = job.without_parent()
+    assert job.parent_key == "bull:q:p"
+    assert (alone.parent_key, alone.parent) == (None, None)
+    assert alone.fields == {"name": b"n", "opts": b'{"attempts":3}'}
+    assert JobRecord("7", {"name": b"n"}).without_parent().fields == {"name": b"n"}
