@@ -81,7 +81,9 @@ class Link(ABC):
         pending, self._pending = self._pending, deque()
         self._out.clear()
         for call in pending:
-            call.failure = kind(message, maybe_applied=call.sent)
+            # A server that refuses a connection says why before it closes it.
+            why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
+            call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
             call.done = True
             if call.wake is not None:
                 call.wake.set()

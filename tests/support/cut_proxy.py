@@ -94,8 +94,8 @@ class CutProxy:
 
     def _obey(self, order: str) -> None:
         if order != "listen":
-            for sock in list(self._pairs):
-                self._drop(sock)
+            while self._pairs:
+                self._drop(next(iter(self._pairs)))
         if order in ("refuse", "stop") and self._listener.fileno() >= 0:
             self._selector.unregister(self._listener)
             self._listener.close()
