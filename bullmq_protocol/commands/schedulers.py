@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import md5
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -464,7 +465,7 @@ def _text_or_none(reply: Reply) -> str | None:
 
 def _moment(reply: Reply) -> Millis | None:
     score = as_optional_float(reply)
-    return None if score is None else int(score)
+    return None if score is None or not isfinite(score) else int(score)
 
 
 def _whole(text: str | None) -> int | None:
