@@ -107,8 +107,9 @@ class QueueBase:
 
     async def call(self, command: Command[R]) -> R:
         """Perform any command of the core."""
-        await self._open()
-        return await perform(self._transport, command)
+        if not (self._checked and self._described):
+            await self._open()
+        return command.decode(await self._transport.perform(command))
 
     async def run(self, operation: Operation[R]) -> R:
         """Run any operation of the core."""

@@ -327,7 +327,7 @@ def _parent_info(found: dict[str, Any]) -> ParentInfo:
     )
 
 
-class NewJob(Struct, frozen=True):
+class NewJob(Struct, frozen=True, gc=False):
     """A job to be added: name, data (any value with a JSON form; not given: `{}`), options."""
 
     name: str
@@ -335,7 +335,7 @@ class NewJob(Struct, frozen=True):
     options: JobOptions = JobOptions()
 
 
-class PreparedJob(Struct, frozen=True, kw_only=True):
+class PreparedJob(Struct, frozen=True, kw_only=True, gc=False):
     """A checked and serialised job: what the add commands put on the wire.
 
     `job_id` is the id argument, empty for one from the counter. `head` is ARGV[1], `packed_options` ARGV[3].
