@@ -2060,12 +2060,12 @@ return { call('HGETALL', KEYS[1] .. ':' .. ARGV[1]), slot }
 
 GET_METRICS = Script(
     name="getMetrics",
-    sha1="758d8cde82f29f779b81eae2fa1b680fba6b7775",
+    sha1="5f91843e8bd765b60e576dfdd00ba5b14ff6bd3f",
     keys=2,
     source="""\
 local call = redis.call
 local totals = call('HMGET', KEYS[1], 'count', 'prevTS', 'prevCount')
-local points = call('LRANGE', KEYS[2], ARGV[1], ARGV[2])
+local points = call('LRANGE', KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2]))
 return { totals, points, call('LLEN', KEYS[2]) }
 """,
 )
@@ -3522,12 +3522,12 @@ return 0
 
 PAGINATE = Script(
     name="paginate",
-    sha1="abdd158635bdcd74958e9a788effa7bbbebb11f3",
+    sha1="5e3624faaec475ea36664e40e8d9ea407560bc07",
     keys=1,
     source="""\
 local call = redis.call
 local key, first, last, cursor = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local at, scans, with_hashes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= nil
+local at, most, with_hashes = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] ~= nil
 local kind, scan, total, width = call('TYPE', key).ok, nil, nil, nil
 if kind == 'none' then
   return { 0, 0, {}, 0 }
@@ -3541,7 +3541,7 @@ end
 if last == -1 then
   last = total
 end
-local stop = last + 1
+local stop = first + (last - first + 1)
 local page, hashes = {}, {}
 local function take(found, index)
   local name = found[index]
@@ -3570,11 +3570,12 @@ local function walk(found)
   end
   return true
 end
+local scans = 0
 repeat
   local reply = call(scan, key, cursor, 'COUNT', '100')
   cursor = reply[1]
-  scans = scans - 1
-until not walk(reply[2]) or cursor == '0' or scans <= 0
+  scans = scans + 1
+until not walk(reply[2]) or cursor == '0' or scans >= most
 return { cursor, at, page, total, hashes }
 """,
 )

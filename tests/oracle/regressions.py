@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.oracle.calls import Q, T, move_to_finished, update_scheduler
+from tests.oracle.calls import (
+    Q,
+    T,
+    add_repeatable,
+    add_scheduler,
+    get_metrics,
+    move_to_finished,
+    paginate,
+    update_scheduler,
+)
 from tests.oracle.cases import ERROR, Case, Error, case, job, push, put, zadd
 
 CASES: tuple[Case, ...] = (
@@ -58,5 +67,49 @@ CASES: tuple[Case, ...] = (
         move_to_finished(),
         reply=0,
         wait=["0"],
+    ),
+    # Ours decoded all maps first; the schedule's turn is after the score (upserting state 1/227).
+    case(
+        "04#3.1 decode",
+        "a schedule of another type: the cap is stored",
+        add_scheduler(schedule=5, options={"repeat": {}}),
+        reply=ERROR,
+        meta={"opts.maxLenEvents": "10000"},
+    ),
+    # Ours read the stored offset and count together (upserting state 2/9301).
+    case(
+        "04#1.4 nan",
+        "a record of another type and NaN in the template",
+        push("repeat:s", "x"),
+        add_scheduler(schedule={"name": "n", "every": 5}, template={"n": float("nan")}, options={}),
+        reply=Error("ERR"),
+    ),
+    # Ours decoded the schedule first (repeating state 2/3255).
+    case(
+        "04#6.2 decode",
+        "a schedule that does not decode, no member",
+        add_repeatable(schedule=b"\xc1"),
+        reply=ERROR,
+        repeat={"m": T},
+    ),
+    # Ours passed the range on as text (paging state 1/283).
+    case(
+        "03#9.7 range", "a range in scientific notation", get_metrics(start="-3", end="1e2"), reply=[[None] * 3, [], 0]
+    ),
+    # Ours looked at the number of scans before the cursor (paging state 1/223).
+    case(
+        "03#9.9 4",
+        "a number of scans that is none, one scan is enough",
+        ("SADD", f"{Q}s", "m"),
+        paginate(f"{Q}s", "0", "-1", "0", "0", "abc"),
+        reply=["0", 1, ["m"], 1, []],
+    ),
+    # Ours looked at the first element only when it had one (paging state 1/2760).
+    case(
+        "03#9.9 2",
+        "a first element that is no number, nothing scanned",
+        ("SADD", f"{Q}s", "m"),
+        paginate(f"{Q}s", "abc", "1", "0", "5"),
+        reply=ERROR,
     ),
 )

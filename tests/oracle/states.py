@@ -773,6 +773,172 @@ def moving(draw: Draw) -> tuple[list[Command], list[Call]]:
     return made, found
 
 
+def settle(draw: Draw, base: str, id: str, *states: str) -> list[Command]:
+    """Take a job out of wherever it is, and put it into one of the states."""
+    made: list[Command] = [("LREM", base + name, 0, id) for name in LISTS]
+    made += [("ZREM", base + name, id) for name in SETS]
+    return [*made, place(draw, base, id, draw.pick(*states))]
+
+
+def outcomes(draw: Draw, parent: str, child: str) -> list[Command]:
+    """Move a child from the pending ones of its parent to the others, alone or beside another."""
+    made: list[Command] = [("DEL", f"{parent}:dependencies")] if draw.chance(0.7) else []
+    for key, chance in (("processed", 0.4), ("unsuccessful", 0.4), ("failed", 0.3)):
+        if draw.chance(chance):
+            named = draw.pick(child, child, f"{Q}other")
+            key = f"{parent}:{key}"
+            made.append(("ZADD", key, T, named) if key.endswith("unsuccessful") else ("HSET", key, named, "1"))
+    return made
+
+
+def aimed(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """A move of one job that is where it should be, with a parent or children, or of a batch."""
+    id, push = draw.pick(*PLAIN, *COLONS), draw.pick("LPUSH", "RPUSH")
+    key = Q + id
+    made = queue(draw, Q, draw.some(PLAIN, 0, 3, 6)) + queue(draw, P, draw.some(PLAIN, 0, 2))
+    if draw.chance(0.95):
+        made += job(draw, Q, id)
+    parent = draw.pick((P, "P"), (Q, "P"), (P, "a:b:c"))
+    if draw.chance(0.6):
+        made += job(draw, *parent) + link(draw, parent, key)
+    if draw.chance(0.2):
+        made.append(("LPUSH", Q + draw.pick("wait", "paused"), "0:5"))
+    which = draw.random.randrange(7)
+    if which == 0:
+        made += settle(draw, Q, id, "delayed", "delayed", "delayed", "wait")
+        delay = number(draw, 0, 0, 1, 1, 2, 5, 1000, -5, 0.5, 1000.25)
+        call = calls.change_delay(Q, id, delay=delay, at=moment(draw))
+    elif which == 1:
+        made += settle(draw, Q, id, "wait", "wait", "paused", "prioritized", "prioritized", "delayed")
+        priority = number(draw, 0, 0, 1, 2, 5, 1.5, 2_097_152, 3_000_000, -1)
+        call = calls.change_priority(Q, id, priority=priority, lifo=draw.pick("0", "1", "1", ""))
+    elif which == 2:
+        made += settle(draw, Q, id, "delayed")
+        call = calls.promote(Q, id)
+    elif which == 3:
+        state = draw.pick("failed", "completed")
+        made += settle(draw, Q, id, state) + outcomes(draw, parent[0] + parent[1], key)
+        call = calls.reprocess_job(Q, id, state=state, push=push)
+    elif which == 4:
+        children = [f"{Q}k", f"{P}k", f"{P}l"]
+        made += settle(draw, Q, id, "active")
+        made += [("DEL", f"{key}:dependencies"), ("DEL", f"{key}:unsuccessful")] if draw.chance(0.8) else []
+        made += [("SADD", f"{key}:dependencies", *children[:2])] if draw.chance(0.9) else []
+        made += [("SET", f"{key}:lock", "tk"), ("SADD", f"{Q}stalled", id)] if draw.chance(0.9) else []
+        token = draw.pick("tk", "tk", "tk", "0", "")
+        child = draw.pick("", "", *children)
+        call = calls.move_to_waiting_children(Q, id, token=token, at=moment(draw), child=child)
+    elif which == 5:
+        state = draw.pick("failed", "completed", "delayed")
+        for each in draw.some(PLAIN, 2, 4, 8):
+            made += settle(draw, Q, each, state)
+        until = draw.pick(moment(draw), str((T + 5) * 4096), "1.7976931348623157e+308")
+        call = calls.move_jobs_to_wait(Q, state=state, count=number(draw, 1, 2, 3, 1000, 0, -1), until=until)
+    else:
+        call = calls.remove_child_dependency(key, draw.pick(parent[0] + parent[1], parent[0] + parent[1], f"{Q}1"))
+    return made + spoil(draw, [id, "P"]), [call]
+
+
+def ages(draw: Draw, key: str) -> list[Command]:
+    """Moments in a job's hash, some of which are no usual ones."""
+    found = {}
+    for name in ("timestamp", "processedOn", "finishedOn"):
+        if draw.chance(0.4):
+            found[name] = str(T - draw.pick(0, 1, 1000, 5000, -10))
+            if draw.odd(0.3):
+                found[name] = draw.pick("999", "", "abc", "-5", "1e3", "17", "1700000000000.5")
+    return fields(key, found) + ([("HDEL", key, "timestamp")] if draw.chance(0.1) else [])
+
+
+def cleaning(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """Removals of many, with jobs of schedulers, families that reach other queues, and odd ages."""
+    current = [f"repeat:s:{T}", "repeat:s:5"]
+    ids = [*draw.some(PLAIN, 3, 5, 8), *draw.pick((), current[:1], current), *draw.pick((), (), COLONS[:2])]
+    others = draw.some(PLAIN, 1, 3)
+    made = queue(draw, Q, ids) + queue(draw, P, others)
+    for id in ids:
+        made += job(draw, Q, id) if draw.chance(0.6) else []
+        made += ages(draw, Q + id)
+    if draw.chance(0.6):
+        made += [("ZADD", f"{Q}repeat", draw.pick(T, T, 5), "s"), ("HSET", f"{Q}repeat:s", "name", "n")]
+    state = draw.pick(*LISTS, *SETS)
+    for id in ids:
+        made += settle(draw, Q, id, state, state, *LISTS, *SETS) if draw.chance(0.8) else []
+    made += family(draw, [(Q, id) for id in ids] + [(P, id) for id in others])
+    made += [command for id in ids if draw.chance(0.2) for command in link(draw, draw.pick((P, "1"), (Q, "1")), Q + id)]
+    for id in draw.some(ids, 0, 2):
+        made += [*fields(Q + id, {"deid": "d"}), ("SET", f"{Q}de:d", draw.pick(id, "x"))]
+    most = draw.pick("0", "0", "1", "2", "3", "100")
+    if draw.odd(0.08):
+        most = draw.pick("", "-1", "1.5", "abc", "-3")
+    until = draw.pick(str(T), str(T), str(T - 1000), str(T + 10), "999", "2", "-5", "-Infinity", "Infinity")
+    if draw.odd(0.08):
+        until = draw.pick("abc", "", "1.5e12")
+    clean = calls.clean(Q, state=state, until=until, limit=most)
+    makers = (
+        clean,
+        clean,
+        calls.drain(Q, delayed=draw.pick("0", "1", "1")),
+        calls.obliterate(Q, count=number(draw, 1, 2, 3, 5, 8, 1000), force=draw.pick("", "force", "force")),
+        calls.remove_job(Q, draw.pick(*ids), children=draw.pick("1", "1", "0")),
+        calls.remove_unprocessed_children(Q, draw.pick(*ids)),
+    )
+    call = draw.random.choice(makers)
+    if call.name == "obliterate" and draw.chance(0.9):
+        made.append(("HSET", f"{Q}meta", "paused", "1"))
+    return made + spoil(draw, ids), [call] * draw.pick(1, 1, 2)
+
+
+def paging(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """Reads of large collections, of ranges, and of metrics."""
+    made = queue(draw, Q, draw.some(PLAIN, 2, 5, 8))
+    size = draw.pick(1, 3, 50, 130, 400, 900)
+    names = [f"{Q}{number}" for number in range(size)]
+    hash = draw.chance(0.5)
+    big = (
+        ("HSET", f"{Q}big", *[part for name in names for part in (name, "1")]) if hash else ("SADD", f"{Q}big", *names)
+    )
+    made.append(big)
+    made += [("RPUSH", f"{Q}metrics:completed:data", *map(str, range(5)))] if draw.chance(0.7) else []
+    made += fields(f"{Q}metrics:completed", {"count": "5"}) if draw.chance(0.7) else []
+    if draw.chance(0.4):
+        made.append(("RPUSH", Q + draw.pick("wait", "paused"), draw.pick("0:1", "0:")))
+
+    def place_in(*usual: str) -> Arg:
+        return str(draw.pick("", "abc", "1.5", "-5", "1e2") if draw.odd(0.06) else draw.pick(*usual))
+
+    def position() -> Arg:
+        return place_in("0", "0", "1", "2", "5", "-1", "-1", "-2", "-3")
+
+    def page() -> Call:
+        return calls.paginate(
+            draw.pick(f"{Q}big", f"{Q}big", f"{Q}big", f"{Q}1:processed", f"{Q}1", f"{Q}wait"),
+            place_in("0", "0", "5", "100", "250", "399", "1000"),
+            place_in("-1", "-1", "0", "5", "99", "100", "260", "2000"),
+            place_in("0", "0", "0", "5", "64"),
+            place_in("0", "0", "0", "7", "200", "300"),
+            place_in("5", "5", "1", "2", "20", "0"),
+            *draw.pick((), ("1",), ("",)),
+        )
+
+    makers: tuple[Callable[[], Call], ...] = (
+        page,
+        page,
+        page,
+        lambda: calls.get_ranges(
+            Q, position(), position(), *draw.some((*LISTS, *SETS), 0, 1, 2, 4), ascending=draw.pick("0", "1", "1")
+        ),
+        lambda: calls.get_metrics(Q, "completed", start=position(), end=position()),
+        lambda: calls.get_counts_per_priority(Q, *[number(draw, 0, 1, 2, 5, 1.5, -1) for _ in range(3)]),
+        lambda: calls.get_counts(Q, *draw.some((*LISTS, *SETS), 1, 4)),
+        lambda: calls.is_job_in_list(Q, draw.pick(*LISTS), draw.pick(*PLAIN)),
+        lambda: calls.get_dependency_counts(Q, "1", *draw.some(("processed", "unprocessed", "ignored", "x"), 0, 2, 4)),
+        lambda: calls.get_state(Q, draw.pick(*PLAIN), version=draw.pick("getState", "getStateV2")),
+    )
+    made += spoil(draw, ["1"])
+    return made, [draw.random.choice(makers)() for _ in range(draw.pick(2, 5))]
+
+
 # Schedulers (part 04)
 
 
@@ -987,7 +1153,10 @@ GENERATORS: tuple[tuple[Callable[[Draw], tuple[list[Command], list[Call]]], floa
     (finishing, 7),
     (stalling, 2),
     (locking, 1),
-    (moving, 6),
+    (moving, 5),
+    (aimed, 4),
+    (cleaning, 4),
+    (paging, 1.5),
     (scheduling, 2),
     (upserting, 3),
     (repeating, 1.5),
