@@ -1,4 +1,4 @@
-"""A worker of ours is killed in the middle of a job."""
+"""A worker is killed in the middle of a job."""
 
 import time
 
@@ -18,6 +18,14 @@ def test_another_of_ours_finishes_the_job_of_a_killed_worker(
     colour: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
 ) -> None:
     took = _kill_and_wait(colour, colour, home, node, raw, queue)
+    assert took <= (LOCK_MS + STALLED_MS) / 1000 + SLACK_S
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_we_finish_the_job_of_a_killed_node_worker(
+    colour: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+) -> None:
+    took = _kill_and_wait("node", colour, home, node, raw, queue)
     assert took <= (LOCK_MS + STALLED_MS) / 1000 + SLACK_S
 
 
