@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import ssl
+from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -68,6 +69,7 @@ class SharedConnection(ABC):
         self._children: set[SharedConnection] = set()
         self._link: Link | None = None
         self._loop: object = None
+        self._thread = 0
         self._attempt: _Attempt | None = None
         self._closed = False
         self._info: ServerInfo | None = None
@@ -117,15 +119,15 @@ class SharedConnection(ABC):
         `UsageError` in another event loop than the one it was connected in, and for a blocking command without
         `dedicated`.
         """
-        link = await self._connected()
+        link = self._ready() or await self._connected()
         try:
-            return await self._run(link, step)
+            if isinstance(step, Batch):
+                return await self._run_batch(link, step)
+            return await self._run_command(link, step)
         except (ConnectionLost, TransportTimeout) as error:
             if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
                 raise
-        return await self._run(await self._connected(), step)
-
-    async def _run(self, link: Link, step: Command[Any] | Batch) -> Any:
+        link = await self._connected()
         if isinstance(step, Batch):
             return await self._run_batch(link, step)
         return await self._run_command(link, step)
@@ -185,14 +187,23 @@ class SharedConnection(ABC):
                 replies[index] = reply
         return replies
 
+    def _ready(self) -> Link | None:
+        """Return the link, or None if it has to be made. Raises `UsageError` in a strange event loop."""
+        link = self._link
+        if link is None or link.dead or self._closed:
+            return None
+        # While somebody uses it, only another thread could bring another event loop.
+        strange = current_token().native_token is not self._loop if link.idle else get_ident() != self._thread
+        if strange:
+            raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
+        return link
+
     async def _connected(self) -> Link:
         while True:
             if self._closed:
                 raise Closed
-            link = self._link
-            if link is not None and not link.dead:
-                if current_token().native_token is not self._loop:
-                    raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
+            link = self._ready()
+            if link is not None:
                 return link
             attempt = self._attempt
             if attempt is None:
@@ -211,6 +222,7 @@ class SharedConnection(ABC):
                     link.die(Closed, "the client is closed")
                     raise Closed
                 self._loop = current_token().native_token
+                self._thread = get_ident()
                 self._link = link
                 return link
             if self._closed:

@@ -1,7 +1,8 @@
 """One socket: bytes out, replies in, for any number of callers at once. It has no task of its own.
 
 Writing: a caller puts its bytes into the out-buffer; the first one there sends everything the buffer holds in one
-write, after letting the tasks that are ready run once if other replies are outstanding. Reading: one of the waiting
+write, after letting the tasks that are ready run once if other replies are outstanding. If many come meanwhile, whoever
+fills the buffer up sends it, so that the server begins while the others still pack. Reading: one of the waiting
 callers holds the read role; it feeds the parser and resolves everybody's replies, and when its own is there it wakes
 another waiter to take the role. Replies are matched by order alone: a cancelled caller's are counted and dropped.
 
@@ -28,6 +29,8 @@ from anyio.lowlevel import checkpoint
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout
 
 _READ_SIZE = 1 << 16
+_ENOUGH = 16
+"""So many commands are worth a write of their own."""
 _NOTHING = object()
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -62,7 +65,9 @@ class Link(ABC):
         self._make_event: Callable[[], anyio.Event] = type(anyio.Event())
         self._out: list[Call] = []
         self._pending: deque[Call] = deque()
+        self._rest: tuple[memoryview, list[Call]] | None = None
         self._writing = False
+        self._gathering = False
         self._reading = False
         self._death: tuple[type[TransportError], str] | None = None
         self.sourced: set[str] = set()
@@ -71,6 +76,11 @@ class Link(ABC):
     @property
     def dead(self) -> bool:
         return self._death is not None
+
+    @property
+    def idle(self) -> bool:
+        """Nobody writes or reads."""
+        return not self._writing and not self._reading
 
     def die(self, kind: type[TransportError], message: str) -> None:
         """Close the socket and fail every call with `kind`; only the first death counts."""
@@ -105,6 +115,8 @@ class Link(ABC):
         try:
             if not self._writing:
                 await self._write()
+            elif self._gathering and len(self._out) >= _ENOUGH:
+                self._send_out()
             while not call.done:
                 if self._reading:
                     call.wake = self._make_event()
@@ -145,29 +157,42 @@ class Link(ABC):
         mine = self._out[-1]
         try:
             if len(self._pending) > 1:
+                self._gathering = True
                 await checkpoint()
         except BaseException:
             self._abandon(mine)
             raise
         finally:
+            self._gathering = False
             try:
-                while self._out:
-                    calls, self._out = self._out, []
-                    await self._send(calls)
+                while self._out or self._rest is not None:
+                    if self._rest is None:
+                        self._send_out()
+                    else:
+                        await self._finish()
             finally:
                 self._writing = False
 
-    async def _send(self, calls: list[Call]) -> None:
+    def _send_out(self) -> None:
+        """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
+        calls, self._out = self._out, []
         data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
         position = self._send_now(data)
         if position:
             mark_sent(calls)
-        if position < len(data) and not self.dead:
-            # A half-written command would spoil the stream for everybody, so this is not cancelled.
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._write_limit_s) as scope:
-                await self._send_rest(memoryview(data)[position:], calls)
-            if scope.cancelled_caught:
-                self.die(TransportTimeout, "writing took longer than the time limit of a command")
+        if position < len(data) and self._death is None:
+            self._gathering = False
+            self._rest = memoryview(data)[position:], calls
+
+    async def _finish(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is None or self._death is not None:
+            return
+        # A half-written command would spoil the stream for everybody, so this is not cancelled.
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._write_limit_s) as scope:
+            await self._send_rest(*rest)
+        if scope.cancelled_caught:
+            self.die(TransportTimeout, "writing took longer than the time limit of a command")
 
     async def _read(self, call: Call) -> None:
         self._reading = True
