@@ -327,10 +327,10 @@ def _same_page(one: list[Any], other: list[Any]) -> bool:
     """Compare pages: their elements, with the hashes behind them, in any order if all of the key was read."""
     if len(one) != 5 or len(other) != 5 or one[:2] != other[:2] or one[3] != other[3] or len(one[2]) < one[3]:
         return False
-    with_hashes = bool(one[4])
-    pages = [
-        sorted(zip(page[2], map(_fields, page[4]) if with_hashes else page[2], strict=True)) for page in (one, other)
-    ]
+    if any(len(page[4]) not in (0, len(page[2])) for page in (one, other)):
+        return False
+    hashes = [list(map(_fields, page[4])) or [None] * len(page[2]) for page in (one, other)]
+    pages = [sorted(zip(page[2], each, strict=True)) for page, each in zip((one, other), hashes, strict=True)]
     return pages[0] == pages[1]
 
 
