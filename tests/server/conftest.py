@@ -1,27 +1,49 @@
-"""Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads."""
+"""Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads.
 
+Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own.
+"""
+
+import functools
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
 
+from bullmq_anyio import bullmq_scripts
+from bullmq_protocol.scripts import OWN, ScriptSource
 from tests.support.colours import NAMES, Colour, opened
+from tests.support.node import bullmq_folder
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "colour" in metafunc.fixturenames:
-        pairs = [(name, "asyncio" if name == "threads" else name) for name in NAMES]
+        pairs = [pytest.param((name, False), "asyncio" if name == "threads" else name, id=name) for name in NAMES]
+        if getattr(metafunc.module, "BOTH_SOURCES", False):
+            pairs += [
+                pytest.param(
+                    (name, True),
+                    "asyncio" if name == "threads" else name,
+                    id=f"{name}-bullmq-scripts",
+                    marks=pytest.mark.node,
+                )
+                for name in NAMES
+            ]
         # A mark, so that it goes before the parameters that `anyio_backend` has of its own.
-        metafunc.definition.add_marker(
-            pytest.mark.parametrize(("colour", "anyio_backend"), pairs, indirect=True, ids=NAMES)
-        )
+        metafunc.definition.add_marker(pytest.mark.parametrize(("colour", "anyio_backend"), pairs, indirect=True))
 
 
 @pytest.fixture
 async def colour(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Colour]:
-    async for each in opened(request.param):
+    name, original = request.param
+    async for each in opened(name, originals() if original else OWN):
         yield each
+
+
+@functools.cache
+def originals() -> ScriptSource:
+    """BullMQ's own scripts."""
+    return bullmq_scripts(bullmq_folder())
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from bullmq_protocol.reply import as_int, as_texts
 from tests.support.colours import Colour
 from tests.support.servers import Server
 
+BOTH_SOURCES = True
+
 
 @pytest.fixture
 async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:

@@ -29,6 +29,8 @@ from tests.support import servers
 from tests.support.colours import Colour
 from tests.support.servers import Server
 
+BOTH_SOURCES = True
+
 
 @pytest.fixture
 async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:

@@ -17,6 +17,7 @@ from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.scripts import OWN, ScriptSource
 
 NAMES = ("asyncio", "trio", "threads")
 _TWINS: dict[type, type] = {
@@ -24,25 +25,30 @@ _TWINS: dict[type, type] = {
     bullmq_sync.Job: bullmq_anyio.Job,
     bullmq_sync.Worker: bullmq_anyio.Worker,
     bullmq_sync.Notices: bullmq_anyio.Notices,
+    bullmq_sync.Pages: bullmq_anyio.Pages,
+    bullmq_sync.Items: bullmq_anyio.Items,
 }
 _OTHER_NAMES = {"aclose": "close"}
 
 
 class Colour:
-    """The classes of one colour."""
+    """The classes of one colour, and the scripts they use if not told otherwise."""
 
-    def __init__(self, name: str, portal: BlockingPortal) -> None:
+    def __init__(self, name: str, portal: BlockingPortal, scripts: ScriptSource) -> None:
         self.name = name
         self.logger = "bullmq_sync" if name == "threads" else "bullmq_anyio"
         threads = _Threads(portal)
-        self.Queue: Any = threads.making(bullmq_sync.Queue) if name == "threads" else bullmq_anyio.Queue
-        self.Worker: Any = threads.making(bullmq_sync.Worker) if name == "threads" else bullmq_anyio.Worker
+        queue = threads.making(bullmq_sync.Queue) if name == "threads" else bullmq_anyio.Queue
+        worker = threads.making(bullmq_sync.Worker) if name == "threads" else bullmq_anyio.Worker
+        self.scripts = scripts
+        self.Queue: Any = functools.partial(queue, scripts=scripts)
+        self.Worker: Any = functools.partial(worker, scripts=scripts)
 
 
-async def opened(name: str) -> AsyncIterator[Colour]:
+async def opened(name: str, scripts: ScriptSource = OWN) -> AsyncIterator[Colour]:
     """Give the colour of this name, in the event loop that is running."""
     async with BlockingPortal() as portal:
-        yield Colour(name, portal)
+        yield Colour(name, portal, scripts)
         await portal.stop(cancel_remaining=True)
 
 
