@@ -198,15 +198,16 @@ def _jitter(value: object) -> float:
 def _check_keep(field: str, keep: object) -> None:
     if not isinstance(keep, KeepJobs):
         raise UsageError(field, keep, "must be a KeepJobs(count=..., age=...) on a worker")
-    count = keep.count
-    age: object = keep.age
-    if count is not UNSET:
-        _at_least(f"{field}.count", count, -1)
-    seconds: object = age.total_seconds() if isinstance(age, timedelta) else age
-    if seconds is not UNSET and (
-        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf
-    ):
-        raise UsageError(f"{field}.age", age, "must be a number of seconds, at least 0, or a timedelta")
+    if keep.count is not UNSET:
+        _at_least(f"{field}.count", keep.count, -1)
+    if keep.age is not UNSET:
+        _check_age(f"{field}.age", keep.age)
+
+
+def _check_age(field: str, age: object) -> None:
+    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise UsageError(field, age, "must be a number of seconds, at least 0, or a timedelta")
 
 
 def _check_limiter(limiter: object) -> None:
