@@ -41,6 +41,13 @@ def test_a_mixed_queue_ends_as_one_of_node_alone(
     assert state.differences(mixed.at_the_end, all_node.at_the_end, races=("order", "wake")) == []
 
 
+def test_a_queue_of_ours_alone_ends_as_one_of_node_alone(home: Server, raw: "Redis[bytes]", all_node: Run) -> None:
+    with client("trio", home) as first, client("threads", home) as second:
+        ours = run(home, raw, "iq-mixed-ours", (first, second), ("asyncio", "threads"))
+    assert state.differences(ours.after_adding, all_node.after_adding) == []
+    assert state.differences(ours.at_the_end, all_node.at_the_end, races=("order", "wake")) == []
+
+
 def run(home: Server, raw: "Redis[bytes]", queue: str, clients: tuple[Program, Program], sides: tuple[str, str]) -> Run:
     """Add one half one after the other, then the other half at once while two workers work; check throughout."""
     base = int(time.time() * 1000)
