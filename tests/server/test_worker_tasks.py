@@ -1,0 +1,282 @@
+"""What only tasks have: cancelling `run`, handlers that are cancelled or cancel, what is left behind."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from bullmq_anyio import Job, Queue, Worker
+from bullmq_protocol import JobOptions, NewJob, WorkerOptions
+from bullmq_protocol.errors import AuthenticationFailed
+from bullmq_protocol.worker.notices import HandlerAbandoned, JobCompleted, JobFailed, JobMoved
+from tests.support import servers
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
+
+
+@pytest.fixture
+async def nothing_left() -> AsyncIterator[None]:
+    """Compare tasks and sockets."""
+    before = _sockets()
+    yield
+    with anyio.fail_after(5):
+        while not _sockets() <= before:
+            await anyio.sleep(0.001)
+    assert [task.name for task in anyio.get_running_tasks() if "bullmq" in str(task.name)] == []
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(entry)
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+@pytest.fixture
+async def queue(server: Server) -> AsyncIterator[Queue[Any]]:
+    queue: Queue[Any] = Queue(f"tasks-{uuid4().hex[:12]}", server.url)
+    yield queue
+    await queue.obliterate(force=True)
+    await queue.aclose()
+
+
+async def _until(holds: Callable[[], Any]) -> None:
+    with anyio.fail_after(10):
+        while not holds():
+            await anyio.sleep(0.001)
+
+
+async def test_cancelling_run_gives_the_jobs_back(queue: Queue[Any], server: Server) -> None:
+    started: list[str] = []
+    cancelled: list[str] = []
+
+    async def hang(job: Job[Any]) -> None:
+        started.append(job.id)
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.append(job.id)
+            raise
+
+    jobs = await queue.add_bulk([NewJob("hang") for _ in range(3)])
+    worker = Worker(queue.name, hang, server.url, options=WorkerOptions(concurrency=3))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await _until(lambda: len(started) == 3)
+        tasks.cancel_scope.cancel()
+    assert sorted(cancelled) == sorted(job.id for job in jobs)
+    assert worker.is_running is False
+    counts = await queue.get_job_counts("active", "wait")
+    assert counts == {"active": 0, "wait": 3}
+    for job in jobs:
+        await job.refresh()
+        assert job.attempts_made == 0
+
+    done: list[str] = []
+
+    async def note(job: Job[Any]) -> None:
+        done.append(job.id)
+
+    async with Worker(queue.name, note, server.url):
+        await _until(lambda: len(done) == 3)
+
+
+async def test_cancelled_after_any_number_of_steps(queue: Queue[Any], server: Server) -> None:
+    """Cancel `run` after 1, 2, 3, ... turns of the event loop: no job is lost, and none stays active."""
+    runs: dict[str, int] = {}
+
+    async def count(job: Job[Any]) -> None:
+        await checkpoint()
+        runs[job.id] = runs.get(job.id, 0) + 1
+
+    jobs = await queue.add_bulk([NewJob("count") for _ in range(40)])
+    steps = 0
+    while (await queue.get_job_counts("completed"))["completed"] < len(jobs):
+        steps += 1 + steps // 15
+        worker = Worker(queue.name, count, server.url, options=WorkerOptions(concurrency=5))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            for _ in range(steps):
+                await checkpoint()
+            tasks.cancel_scope.cancel()
+        counts = await queue.get_job_counts("active", "wait", "completed")
+        assert counts["active"] == 0
+        assert counts["wait"] + counts["completed"] == len(jobs)
+    assert set(runs) == {job.id for job in jobs}
+
+
+async def test_graceful_close_cancels_handlers_after_the_shutdown_time(queue: Queue[Any], server: Server) -> None:
+    started = anyio.Event()
+    freed = anyio.Event()
+
+    async def stubborn(job: Job[Any]) -> str:
+        started.set()
+        with anyio.CancelScope(shield=True):
+            await freed.wait()
+        return "too late"
+
+    job = await queue.add("stubborn")
+    worker = Worker(queue.name, stubborn, server.url, options=WorkerOptions(shutdown_timeout=50))
+    moved: list[JobMoved] = []
+    abandoned: list[HandlerAbandoned] = []
+    worker.on(JobMoved, moved.append)
+    worker.on(HandlerAbandoned, abandoned.append)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await started.wait()
+        tasks.start_soon(worker.aclose)
+        await _until(lambda: moved)
+        # The job is free although its handler will not end.
+        assert await job.get_state() == "waiting"
+        assert worker.is_running is True
+        freed.set()
+    assert [notice.how for notice in moved] == ["given-back"]
+    assert len(abandoned) == 1
+    assert worker.is_running is False
+    await job.refresh()
+    assert (job.returnvalue, job.attempts_made) == (None, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancellation_that_is_not_ours_is_a_failure(
+    queue: Queue[Any], server: Server, anyio_backend: Any
+) -> None:
+    async def meet(job: Job[Any]) -> str:
+        if job.attempts_made == 0:
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        return "second"
+
+    job = await queue.add("meet", options=JobOptions(attempts=2))
+    worker = Worker(queue.name, meet, server.url)
+    failed: list[JobFailed] = []
+    completed: list[JobCompleted] = []
+    worker.on(JobFailed, failed.append)
+    worker.on(JobCompleted, completed.append)
+    async with worker:
+        await _until(lambda: completed)
+    assert [notice.reason for notice in failed] == ["CancelledError"]
+    await job.refresh()
+    assert job.returnvalue == "second"
+
+
+async def test_handlers_may_use_time_limits_and_tasks_of_their_own(queue: Queue[Any], server: Server) -> None:
+    async def busy(job: Job[Any]) -> list[Any]:
+        found: list[Any] = []
+        with anyio.move_on_after(0.01) as scope:
+            await anyio.sleep_forever()
+        found.append(scope.cancelled_caught)
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(job.log, f"row {number}")
+        found.append(await job.log("last"))
+        return found
+
+    job = await queue.add("busy")
+    completed: list[JobCompleted] = []
+    worker = Worker(queue.name, busy, server.url)
+    worker.on(JobCompleted, completed.append)
+    async with worker:
+        await _until(lambda: completed)
+    await job.refresh()
+    assert job.returnvalue == [True, 4]
+
+
+async def test_error_in_the_body_ends_the_worker_in_good_order(queue: Queue[Any], server: Server) -> None:
+    async def slow(job: Job[Any]) -> str:
+        started.set()
+        await anyio.sleep(0.05)
+        return "done"
+
+    started = anyio.Event()
+    job = await queue.add("slow")
+
+    async def body() -> None:
+        async with Worker(queue.name, slow, server.url):
+            await started.wait()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await body()
+    assert await job.get_state() == "completed"
+
+
+async def test_error_of_run_ends_the_body() -> None:
+    async def never(job: Job[Any]) -> None:
+        """Nothing is fetched."""
+
+    with servers.start(config=("--requirepass", "secret")) as server, pytest.raises(AuthenticationFailed):
+        async with Worker("guarded", never, server.url):
+            await anyio.sleep_forever()
+
+
+async def test_cancelling_run_while_the_server_is_gone(server: Server) -> None:
+    async def hang(job: Job[Any]) -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    started = anyio.Event()
+    with servers.start() as own:
+        queue: Queue[Any] = Queue("gone", own.url)
+        await queue.add("hang")
+        await queue.aclose()
+        worker = Worker("gone", hang, own.url)
+        with anyio.fail_after(15):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.run)
+                await started.wait()
+                own.kill()
+                tasks.cancel_scope.cancel()
+    assert worker.is_running is False
+
+
+async def test_callbacks_that_take_their_time_are_waited_for(queue: Queue[Any], server: Server) -> None:
+    seen: list[str] = []
+
+    async def note(notice: JobCompleted) -> None:
+        await anyio.sleep(0.05)
+        seen.append(notice.job.id)
+
+    async def quick(job: Job[Any]) -> None:
+        done.set()
+
+    done = anyio.Event()
+    job = await queue.add("quick")
+    worker = Worker(queue.name, quick, server.url)
+    worker.on(JobCompleted, note)
+    async with worker:
+        await done.wait()
+    assert seen == [job.id]
+
+
+async def test_close_from_every_side(queue: Queue[Any], server: Server) -> None:
+    """From several tasks at once, twice, and before `run` has begun to work."""
+
+    async def never(job: Job[Any]) -> None:
+        """Nothing is added."""
+
+    for steps in range(0, 60, 3):
+        worker = Worker(queue.name, never, server.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            for _ in range(steps):
+                await checkpoint()
+            for force in (False, True, False):
+                tasks.start_soon(partial(worker.aclose, force=force))
+        assert worker.is_running is False
+        await worker.aclose()
+        await worker.run()
