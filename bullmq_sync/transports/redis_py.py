@@ -540,7 +540,7 @@ def _from_client(client: redis.Redis) -> tuple[_Connect, float | None]:
     known: dict[str, Any] = pool.connection_kwargs
     retry = known.get("retry")
     if (
-        (retry is not None and retry.get_retries() != 0)
+        (retry is not None and getattr(retry, "_retries", None) != 0)  # `get_retries` came with redis-py 6
         or known.get("retry_on_timeout")
         or (known.get("retry_on_error") or ())
     ):
