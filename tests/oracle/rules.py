@@ -14,6 +14,9 @@ from tests.oracle import calls
 from tests.oracle.calls import COUNTED, Call, Command, T
 from tests.oracle.harness import Bench, Reply
 
+STATE_OF = {"processed": "completed", "failed": "failed", "unsuccessful": "failed"}
+"""The state of the children of a kind."""
+
 FLAGS = ("fpof", "cpof", "idof", "rdof")
 LIMITS = ({"max": 1, "duration": 600_000}, {"max": 3, "duration": 900_000}, {"max": 100, "duration": 600_000})
 Rule = Callable[["World"], None]
@@ -83,6 +86,32 @@ class World:
         if self.jobs and self.chance(0.93):
             return self.random.choice(self.jobs)
         return self.queue(), str(self.pick("gone", "999", "a:b:c"))
+
+    def job_in(self, *names: str) -> tuple[str, str]:
+        """Choose a job that one of the lists or sets holds, mostly; else any."""
+        base, name = self.queue(), self.pick(*names)
+        read = ("LRANGE" if name in ("wait", "paused") else "ZRANGE", base + name, 0, -1)
+        (ids,) = self.bench.plain([read], strict=False)
+        if isinstance(ids, list) and ids and self.chance(0.85):
+            return base, self.random.choice(ids).decode()
+        return self.any_job()
+
+    def split(self, key: str) -> tuple[str, str]:
+        """Split a job key into base prefix and id, whatever colons the id has."""
+        base = next(base for base in self.queues if key.startswith(base))
+        return base, key.removeprefix(base)
+
+    def parent_with(self, kind: str) -> tuple[str, list[str]]:
+        """Choose the key of a parent that has children of a kind, mostly, and these children."""
+        (found,) = self.bench.plain([("KEYS", f"{self.queue()}*:{kind}")])
+        keys = sorted(key.decode() for key in found if b":metrics:" not in key)
+        if not keys:
+            return "".join(self.any_job()), []
+        key = self.random.choice(keys)
+        read = {"dependencies": "SMEMBERS", "processed": "HKEYS", "failed": "HKEYS"}.get(kind)
+        command = (read, key) if read else ("ZRANGE", key, 0, -1)
+        (children,) = self.bench.plain([command], strict=False)
+        return key.removesuffix(f":{kind}"), sorted(child.decode() for child in children)
 
     def hold(self) -> Held:
         """Choose a held job, mostly; else one that is not held, with a token out of the air."""
@@ -562,21 +591,22 @@ def expire(world: World) -> None:
 
 def moves(world: World) -> None:
     """Somebody moves one job, or many."""
-    base, id = world.any_job()
     which = world.random.randrange(6)
     if which == 0:
-        world.call(calls.promote(base, id))
+        world.call(calls.promote(*world.job_in("delayed")))
     elif which == 1:
-        world.call(calls.change_delay(base, id, delay=world.pick("5", "1000", "20000"), at=world.now))
+        delay = world.pick("5", "1000", "20000")
+        world.call(calls.change_delay(*world.job_in("delayed"), delay=delay, at=world.now))
     elif which == 2:
+        base, id = world.job_in("wait", "prioritized", "paused", "delayed")
         world.call(calls.change_priority(base, id, priority=world.pick("0", "3", "7"), lifo=world.pick("0", "1")))
     elif which == 3:
-        push = world.pick("LPUSH", "RPUSH")
-        world.call(calls.reprocess_job(base, id, state=world.pick("failed", "completed"), push=push))
+        state, push = world.pick("failed", "completed"), world.pick("LPUSH", "RPUSH")
+        world.call(calls.reprocess_job(*world.job_in(state), state=state, push=push))
     else:
         state = world.pick("failed", "completed", "delayed")
         until = "1.7976931348623157e+308" if state == "delayed" else world.now
-        world.call(calls.move_jobs_to_wait(base, state=state, count=world.pick("1", "3", "1000"), until=until))
+        world.call(calls.move_jobs_to_wait(world.queue(), state=state, count=world.pick("1", "3", "1000"), until=until))
 
 
 def clean(world: World) -> None:
@@ -590,16 +620,25 @@ def clean(world: World) -> None:
 
 
 def families(world: World) -> None:
-    """Somebody counts, pages, unties or removes the children of a job."""
-    (base, id), (child_base, child_id) = world.any_job(), world.any_job()
-    which = world.random.randrange(4)
+    """Somebody counts, pages, unties, runs again or removes the children of a job."""
+    which = world.random.randrange(5)
+    kind = world.pick("dependencies", "dependencies", "processed", "failed", "unsuccessful")
+    parent, children = world.parent_with(kind)
+    base, id = world.split(parent)
     if which == 0:
         world.call(calls.get_dependency_counts(base, id, "processed", "unprocessed", "ignored", "failed"))
     elif which == 1:
-        kind = world.pick("processed", "dependencies", "failed")
-        world.call(calls.paginate(f"{base}{id}:{kind}", world.pick("0", "1"), world.pick("-1", "1")))
+        fetch = world.pick((), ("1",))
+        world.call(
+            calls.paginate(f"{parent}:{kind}", world.pick("0", "1"), world.pick("-1", "1"), "0", "0", "5", *fetch)
+        )
     elif which == 2:
-        world.call(calls.remove_child_dependency(child_base + child_id, base + id, child_base))
+        child = world.pick(*children, "".join(world.any_job()))
+        world.call(calls.remove_child_dependency(child, parent, base))
+    elif which == 3 and children:
+        child_base, child_id = world.split(world.pick(*children))
+        state = world.pick("failed", "completed") if kind == "dependencies" else STATE_OF.get(kind, "failed")
+        world.call(calls.reprocess_job(child_base, child_id, state=state))
     else:
         world.call(calls.remove_unprocessed_children(base, id))
 
@@ -632,7 +671,7 @@ RULES: tuple[tuple[Rule, float], ...] = (
     (expire, 0.6),
     (moves, 1.2),
     (clean, 0.25),
-    (families, 0.5),
+    (families, 0.7),
 )
 """Every rule and how often it comes."""
 
