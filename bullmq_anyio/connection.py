@@ -123,35 +123,42 @@ class SharedConnection(ABC):
         try:
             if isinstance(step, Batch):
                 return await self._run_batch(link, step)
-            return await self._run_command(link, step)
+            # Here and not in a coroutine of its own: this is the hot path.
+            replies = await link.exchange(self._packed(link, step), 1, self._limit(step))
+            reply = replies[0]
+            return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
         except (ConnectionLost, TransportTimeout) as error:
             if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
                 raise
         link = await self._connected()
         if isinstance(step, Batch):
             return await self._run_batch(link, step)
-        return await self._run_command(link, step)
+        (reply,) = await link.exchange(self._packed(link, step), 1, self._limit(step))
+        return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
 
-    async def _run_command(self, link: Link, command: Command[Any]) -> Any:
-        limit = self._command_timeout_ms
-        if command.block_ms is not None:
-            if self._parent is None:
-                raise UsageError(
-                    "command", command.name, "blocks its connection: perform it on one made by dedicated()"
-                )
-            limit = command.block_ms + _BLOCK_MARGIN_MS if command.block_ms else None
+    def _limit(self, command: Command[Any]) -> Millis | None:
+        block_ms = command.block_ms
+        if block_ms is None:
+            return self._command_timeout_ms
+        if self._parent is None:
+            raise UsageError("command", command.name, "blocks its connection: perform it on one made by dedicated()")
+        return block_ms + _BLOCK_MARGIN_MS if block_ms else None
+
+    def _packed(self, link: Link, command: Command[Any]) -> bytes:
         script = command.script
-        whole = script is not None and script.sha1 not in link.sourced
-        if whole and script is not None:
-            link.sourced.add(script.sha1)
-        (reply,) = await link.exchange(_pack(command.wire(full_source=whole)), 1, limit)
+        if script is None or script.sha1 in link.sourced:
+            return _pack(command.wire())
+        link.sourced.add(script.sha1)
+        return _pack(command.wire(full_source=True))
+
+    async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
+        """Send a script again that the server lost; raise any other error."""
+        if command.script is None or error.code != "NOSCRIPT":
+            raise error
+        # It did not run, so sending it again is safe in every repeat class.
+        (reply,) = await link.exchange(_pack(command.wire(full_source=True)), 1, self._limit(command))
         if isinstance(reply, ServerError):
-            if script is None or reply.code != "NOSCRIPT":
-                raise reply
-            # It did not run, so sending it again is safe in every repeat class.
-            (reply,) = await link.exchange(_pack(command.wire(full_source=True)), 1, limit)
-            if isinstance(reply, ServerError):
-                raise reply
+            raise reply
         return reply
 
     async def _run_batch(self, link: Link, batch: Batch) -> list[Any]:

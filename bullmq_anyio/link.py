@@ -13,7 +13,6 @@ parsed before the next await; (4) a dead link stays dead.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import socket
 import ssl
@@ -37,39 +36,29 @@ _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 
 
 class Wake(Protocol):
-    """What one task awaits and another one sets."""
+    """What one task awaits and another one sets: the part of an asyncio future that is needed."""
 
-    def set(self) -> None: ...
-    def __await__(self) -> Generator[Any, Any, None]: ...
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
 class _EventWake:
+    """An event in the shape of a future, for trio."""
+
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def set(self) -> None:
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    def set_result(self, result: Any, /) -> None:
         self._event.set()
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         return self._event.wait().__await__()
-
-
-class _FutureWake:
-    """On asyncio a bare future does it at a third of an event's cost."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def set(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._future.__await__()
 
 
 class Call:
@@ -98,8 +87,8 @@ class Link(ABC):
     def __init__(self, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         self._write_limit_s = math.inf if write_limit_ms is None else write_limit_ms / 1000
         self._exclusive = exclusive
-        on_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
-        self._make_wake: Callable[[], Wake] = _FutureWake if on_asyncio else _EventWake
+        # A bare future of asyncio's loop costs a third of an event.
+        self._make_wake: Callable[[], Wake] = getattr(current_token().native_token, "create_future", _EventWake)
         self._out: list[Call] = []
         self._pending: deque[Call] = deque()
         self._rest: tuple[memoryview, list[Call]] | None = None
@@ -132,8 +121,7 @@ class Link(ABC):
             why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
             call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
             call.done = True
-            if call.wake is not None:
-                call.wake.set()
+            _rouse(call)
 
     async def exchange(self, payload: bytes, count: int, limit_ms: int | None) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
@@ -156,8 +144,8 @@ class Link(ABC):
                 self._send_out()
             while not call.done:
                 if self._reading:
-                    call.wake = self._make_wake()
-                    await call.wake
+                    wake = call.wake = self._make_wake()
+                    await wake
                     call.wake = None
                 else:
                     await self._read(call)
@@ -186,7 +174,7 @@ class Link(ABC):
         # The newest waiter reads longest before the role has to change again.
         for call in reversed(self._pending):
             if call.wake is not None:
-                call.wake.set()
+                _rouse(call)
                 return
 
     async def _write(self) -> None:
@@ -250,8 +238,7 @@ class Link(ABC):
         if len(call.replies) == call.missing:
             pending.popleft()
             call.done = True
-            if call.wake is not None:
-                call.wake.set()
+            _rouse(call)
 
     @abstractmethod
     def _send_now(self, data: bytes) -> int:
@@ -351,6 +338,13 @@ class SocketLink(Link):
         except hiredis.ProtocolError as error:
             self.die(ConnectionLost, f"the server sent no RESP: {error}")
         return True
+
+
+def _rouse(call: Call) -> None:
+    wake = call.wake
+    # The future of a task that was cancelled in its wait is done.
+    if wake is not None and not wake.done():
+        wake.set_result(None)
 
 
 def mark_sent(calls: list[Call]) -> None:
