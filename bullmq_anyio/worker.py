@@ -7,6 +7,7 @@ wants; for the others it starts further tasks. One more task waits for the machi
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import os
 import random
@@ -710,6 +711,10 @@ def _token_of(job: Job[Any]) -> str:
     return job.token
 
 
+# Counted on from a random figure: random ones alone would meet after some thousand.
+_worker_numbers = itertools.count(secrets.randbelow(1 << 24))
+
+
 def _worker_id() -> str:
-    tail = f"-{os.getpid()}-{secrets.token_hex(3)}"
+    tail = f"-{os.getpid()}-{next(_worker_numbers) & 0xFFFFFF:06x}"
     return socket.gethostname()[: MAX_NAME_LENGTH - len(tail)] + tail

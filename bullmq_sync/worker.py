@@ -702,6 +702,10 @@ def _token_of(job: Job[Any]) -> str:
     return job.token
 
 
+# Counted on from a random figure: random ones alone would meet after some thousand.
+_worker_numbers = itertools.count(secrets.randbelow(1 << 24))
+
+
 def _worker_id() -> str:
-    tail = f"-{os.getpid()}-{secrets.token_hex(3)}"
+    tail = f"-{os.getpid()}-{next(_worker_numbers) & 0xFFFFFF:06x}"
     return socket.gethostname()[: MAX_NAME_LENGTH - len(tail)] + tail
