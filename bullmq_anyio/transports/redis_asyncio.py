@@ -7,6 +7,8 @@ nothing repeats a command behind our back. For asyncio only.
 from __future__ import annotations
 
 import math
+import os
+import socket
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Protocol, cast
@@ -85,9 +87,9 @@ class RedisAsyncioTransport(SharedConnection):
             raise UsageError("client", client, "must be a redis.asyncio.Redis")
         pool = cast("_Pool", client.connection_pool)
         known = pool.connection_kwargs
-        retry = known.get("retry")
         if (
-            (retry is not None and retry.get_retries() != 0)
+            # `get_retries()` came with redis-py 6.
+            getattr(known.get("retry"), "_retries", 0) != 0
             or known.get("retry_on_timeout")
             or (known.get("retry_on_error") or ())
         ):
@@ -146,6 +148,8 @@ class _Transport(Protocol):
 
 class _Writer(Protocol):
     transport: _Transport
+
+    def get_extra_info(self, name: str) -> Any: ...
 
 
 class _Reader(Protocol):
@@ -215,8 +219,22 @@ class _ConnectionLink(Link):
 
     def _look(self) -> None:
         reader = self._connection._reader  # pyright: ignore[reportPrivateUsage]
-        if reader is None or reader.at_eof():
+        writer = self._connection._writer  # pyright: ignore[reportPrivateUsage]
+        # The event loop may not have had the time to see the end.
+        if reader is None or writer is None or reader.at_eof() or _has_ended(writer.get_extra_info("socket")):
             self.die(ConnectionLost, "the server closed the connection")
+
+
+def _has_ended(sock: socket.socket) -> bool:
+    # asyncio guards its own socket object against reading.
+    with socket.socket(fileno=os.dup(sock.fileno())) as twin:
+        twin.setblocking(False)
+        try:
+            return not twin.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 async def _drop(connection: _Connection) -> None:
