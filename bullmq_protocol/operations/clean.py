@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.cleaning import CLEANABLE, clean_jobs_in_set
+from bullmq_protocol.commands.queues import get_counts
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.paging import Page
@@ -50,7 +51,10 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True):
         until = self.until if self.until >= _TWELVE_DIGITS else 0
         removed = yield from clean_jobs_in_set(keys, state, until=until, limit=size)
         left = self.limit - len(removed)
-        last = len(removed) < size if state in _BY_RANGE else not removed
+        last = not removed
+        if 0 < len(removed) < size:
+            # Some of those looked at stay; were there more than those?
+            last = state in _BY_RANGE or (yield from get_counts(keys, (state,)))[0] + len(removed) <= size
         if last or left == 0:
             return Page(removed, None)
         return Page(removed, replace(self, limit=left if self.limit else 0))

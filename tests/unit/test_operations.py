@@ -89,8 +89,11 @@ def test_clean_of_finished_jobs_ends_with_a_page_that_is_not_full() -> None:
 
 def test_clean_of_other_jobs_goes_on_while_something_goes() -> None:
     plan = Clean(state="waiting", until=LATE, page_size=2)
-    script: list[Exchange] = [(removal("wait", 2), [b"a"]), (removal("wait", 2), [b"b"]), (removal("wait", 2), [])]
-    assert pages_of(plan, script) == [["a"], ["b"], []]
+    count = queues.get_counts(K, ("wait",))
+    script: list[Exchange] = [(removal("wait", 2), [b"a"]), (count, [4])]
+    script += [(removal("wait", 2), [b"b", b"c"]), (removal("wait", 2), [b"d"]), (count, [1])]
+    assert pages_of(plan, script) == [["a"], ["b", "c"], ["d"]]
+    assert pages_of(plan, [(removal("wait", 2), [b"a"]), (count, [2]), (removal("wait", 2), [])]) == [["a"], []]
 
 
 def test_clean_never_removes_more_than_its_limit() -> None:

@@ -16,7 +16,17 @@ function queue(name) {
   return queues.get(name);
 }
 
+// Jobs are told by their ids.
+function plain(result) {
+  return Array.isArray(result) && result.every((each) => each && each.queueQualifiedName) ? result.map((job) => job.id) : result;
+}
+
 const calls = {
+  // Any method of Queue, or of the Job with this id; `options` is its last argument, if there is one.
+  method: async ({ queue: name, id, method, args, options }) => {
+    const target = id === undefined ? queue(name) : await queue(name).getJob(id);
+    return plain(await target[method](...args, ...(options === undefined ? [] : [options])));
+  },
   // The queue's own write to its meta key is done when this returns.
   open: async (args) => {
     await queue(args.queue).waitUntilReady();

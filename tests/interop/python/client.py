@@ -1,10 +1,12 @@
 """Adds jobs and asks about queues, in the colour that argv names; the lines are those of node/client.js."""
 
 import json
+import re
 import sys
 from typing import Any
 
 import anyio
+import msgspec
 
 import bullmq_anyio
 import bullmq_sync
@@ -25,6 +27,17 @@ _STORED = {
 def _options(opts: dict[str, Any]) -> JobOptions:
     """Options in BullMQ's public words as ours."""
     return stored_options_from({_STORED.get(name, name): value for name, value in opts.items()})
+
+
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
+
+
+def _plain(result: Any) -> Any:
+    """Jobs are told by their ids, structs by their fields."""
+    if isinstance(result, list) and all(isinstance(each, (bullmq_anyio.Job, bullmq_sync.Job)) for each in result):
+        return [job.id for job in result]
+    return msgspec.to_builtins(result)
 
 
 class Client:
@@ -99,9 +112,17 @@ class Client:
             "stacktraces": len(job.stacktrace),
         }
 
+    async def method(
+        self, queue: str, method: str, args: list[Any], id: str | None = None, options: dict[str, Any] | None = None
+    ) -> Any:
+        """Call any method of Queue, or of the Job with this id; `options` are keyword arguments here."""
+        target = self.queue(queue) if id is None else await got(self.queue(queue).get_job(id))
+        named = {_snake(name): value for name, value in (options or {}).items()}
+        return _plain(await got(getattr(target, _snake(method))(*args, **named)))
+
     def calls(self) -> Calls:
         names = ("open", "add", "add_bulk", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
-        return {name: getattr(self, name) for name in (*names, "state", "job")}
+        return {name: getattr(self, name) for name in (*names, "state", "job", "method")}
 
 
 async def _main(url: str, max_len_events: int) -> None:

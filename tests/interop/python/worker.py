@@ -10,6 +10,7 @@ import anyio
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import DelayedError, UnrecoverableError
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobStalled, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
@@ -99,7 +100,10 @@ def _snake(name: str) -> str:
 
 if __name__ == "__main__":
     config = json.loads(sys.argv[1])
-    options = WorkerOptions(**{_snake(name): value for name, value in config["options"].items()})
+    given = {_snake(name): value for name, value in config["options"].items()}
+    if "limiter" in given:
+        given["limiter"] = Limiter(**given["limiter"])
+    options = WorkerOptions(**given)
     if config["colour"] == "threads":
         _main_blocking(config["queue"], config["url"], options)
     else:
