@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,13 @@ from bullmq_protocol.codec import number_text
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.keys import QueueKeys
 from tests.oracle.calls import Call
+from tests.support import vectors
 from tests.support.building import SHORT, build
+from tests.support.json_schema import problems
 
 LONG = {short: name for name, short in SHORT.items()}
+JOB_SCHEMA = json.loads((vectors.SPECS / "schemas" / "job.json").read_text(encoding="utf-8"))
+STORED_OPTIONS = {"$ref": "#/$defs/opts", "$defs": JOB_SCHEMA["$defs"]}
 FINISH_FLAGS = {
     "fpof": "fail_parent_on_failure",
     "cpof": "continue_parent_on_failure",
@@ -143,7 +148,7 @@ def _filled(**inputs: Any) -> dict[str, Any]:
 
 def _add(given: Arguments) -> dict[str, Any]:
     head = [*given.packed(0), *[None] * 9][:9]
-    options = given.packed(2)
+    options = _options(given, 2)
     public: dict[str, Any] = {}
     telemetry = {
         long: options[short] for short, long in (("tm", "metadata"), ("omc", "omitContext")) if short in options
@@ -224,9 +229,12 @@ def _slot(given: Arguments) -> int | None:
     return None if given.text(0) == "" else given.whole(0)
 
 
-def _map(given: Arguments, at: int) -> dict[str, Any]:
+def _options(given: Arguments, at: int) -> dict[str, Any]:
+    """Stored options, each of its type."""
     found = given.packed(at)
     if not isinstance(found, dict):
+        raise NoInputs
+    if problems({name: value for name, value in found.items() if value is not None}, STORED_OPTIONS):
         raise NoInputs
     return found
 
@@ -237,8 +245,8 @@ def _add_scheduler(given: Arguments) -> dict[str, Any]:
         scheduler_id=given.text(2),
         schedule=_schedule(given.packed(1)),
         data_text=given.text(3),
-        template=_map(given, 4),
-        options=_map(given, 5),
+        template=_options(given, 4),
+        options=_options(given, 5),
         now=given.whole(6),
         next_at=_slot(given),
         producer_id=producer.removeprefix(given.base) or None,
@@ -250,7 +258,7 @@ def _update_scheduler(given: Arguments) -> dict[str, Any]:
         scheduler_id=given.text(1),
         producer_id=given.text(6),
         data_text=given.text(2),
-        options=_map(given, 3),
+        options=_options(given, 3),
         now=given.whole(4),
         next_at=_slot(given),
     )

@@ -28,6 +28,7 @@ from tests.oracle.calls import (
     remove_repeatable,
     remove_scheduler,
     remove_unprocessed_children,
+    retry_job,
     save_stacktrace,
     update_data,
     update_progress,
@@ -285,9 +286,14 @@ def families() -> list[Case]:
 def finishing() -> list[Case]:
     gap = put("metrics:completed", count=3, prevTS=T - 7_003 * 60_000, prevCount=1)
     held = [job("1"), push("active", "1"), ("SET", f"{Q}1:lock", "tk", "PX", 300_000)]
+    failure = ["failedReason", "boom", "stacktrace", '["at x"]']
     return [
         case("02#W17", "more points than go into one command", *held, gap, move_to_finished(maxMetricsSize=7001)),
-    ]
+        case("02#W9", "trace context of a failed attempt", *held,
+             move_to_finished(outcome="failed", value="boom", update=[*failure, "tm", "trace"])),
+        case("02#W9", "trace context of an attempt that is retried", *held,
+             retry_job(update=[*failure, "tm", "trace"])),
+    ]  # fmt: skip
 
 
 CASES: tuple[Case, ...] = (*finishing(), *adding(), *editing(), *reading(), *scheduling(), *families())
