@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bullmq_protocol.errors import DelayedError, RateLimitError, UnrecoverableError
 from bullmq_protocol.worker.events import JobReturned, Tick
-from bullmq_protocol.worker.notices import JobCompleted, JobFailed, LockLost
+from bullmq_protocol.worker.notices import Disconnected, JobCompleted, JobFailed, LockLost, Reconnected
 from tests.support.machine_bench import FINISHING, NO_JOB, Bench, job_reply
 
 LOCK_MS = 2_000
@@ -159,7 +159,9 @@ class WorkerLife(RuleBasedStateMachine):
         machine = self.bench.machine
         snapshot = machine.snapshot()
         running = set(snapshot.jobs) - set(snapshot.reporting)
-        if running and snapshot.state != "disconnected" and not self.has("extendLocks", "moveJobFromActiveToWait"):
+        # A worker that shuts down says so, whether it is connected or not.
+        connected = len(self.bench.said(Disconnected)) == len(self.bench.said(Reconnected))
+        if running and connected and not self.has("extendLocks", "moveJobFromActiveToWait"):
             deadline = machine.deadline()
             lost = {notice.job.id for notice in self.bench.said(LockLost)}
             assert running <= lost or (deadline is not None and deadline <= self.bench.mono + LOCK_MS // 2)
