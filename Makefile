@@ -37,12 +37,13 @@ run-tests:
 	$(IN) -m coverage run -m pytest
 	$(IN) -m coverage report --include='bullmq_anyio/*,bullmq_sync/*' --fail-under=80
 
-check: env ## format, lint, types, stale Lua, and the core's coverage by the tests without a server
+check: env ## format, lint, types, stale Lua and pages, and the core's coverage by the tests without a server
 	$(IN) -m ruff format --check .
 	$(IN) -m ruff check .
 	$(IN) -m mypy
 	$(IN) -m pyright --pythonpath $(IN)
 	$(IN) lua/build.py --check
+	$(IN) tools/reference.py --check
 	$(IN) tools/twin.py --check
 	@mkdir -p .cache
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage run -m pytest tests/unit tests/property
