@@ -338,9 +338,7 @@ async def _open_socket(options: ConnectionOptions) -> socket.socket:
     if options.unix_path is not None:
         return await _connect_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, options.unix_path)
     failure: OSError | None = None
-    for family, kind, protocol, _, place in await anyio.getaddrinfo(
-        options.host, options.port, type=socket.SOCK_STREAM
-    ):
+    for family, kind, protocol, _, place in await _addresses(options):
         try:
             sock = await _connect_socket(family, kind, protocol, place)
             break
@@ -351,6 +349,16 @@ async def _open_socket(options: ConnectionOptions) -> socket.socket:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return sock
+
+
+async def _addresses(options: ConnectionOptions) -> Sequence[tuple[int, int, int, str, Any]]:
+    try:
+        # An address in figures needs no look-up, hence no thread.
+        return socket.getaddrinfo(
+            options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        )
+    except socket.gaierror:
+        return await anyio.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
 
 
 async def _connect_socket(family: int, kind: int, protocol: int, place: Any) -> socket.socket:

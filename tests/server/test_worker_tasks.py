@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 @pytest.fixture
 async def nothing_left() -> AsyncIterator[None]:
-    """Compare tasks and sockets."""
+    """Compare tasks, threads and sockets."""
     before = _sockets()
+    threads = threading.active_count()
     yield
+    assert threading.active_count() == threads
     with anyio.fail_after(5):
         while not _sockets() <= before:
             await anyio.sleep(0.001)
