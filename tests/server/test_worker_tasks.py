@@ -29,7 +29,8 @@ async def nothing_left() -> AsyncIterator[None]:
     before = _sockets()
     threads = threading.active_count()
     yield
-    assert threading.active_count() == threads
+    # Idle threads that an earlier test left to trio end by themselves.
+    assert threading.active_count() <= threads
     with anyio.fail_after(5):
         while not _sockets() <= before:
             await anyio.sleep(0.001)
