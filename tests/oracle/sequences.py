@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.oracle.calls import Call, Command
+import msgspec
+
+from tests.oracle.calls import Call, Command, pack
 from tests.oracle.harness import Bench
 from tests.oracle.rules import RULES, Difference, World, apply
 
@@ -50,12 +52,55 @@ def replay(bench: Bench, steps: Sequence[Call | Command]) -> tuple[str, ...]:
 
 
 def shrink(bench: Bench, found: Found) -> Found:
-    """Leave out steps, from the last to the first, as long as a difference stays."""
-    steps = list(found.steps)
-    differences = found.differences
-    for at in reversed(range(len(steps))):
-        fewer = steps[:at] + steps[at + 1 :]
+    """Leave out steps, then parts of steps, as long as a difference stays."""
+    steps, differences = list(found.steps), found.differences
+
+    def holds(fewer: list[Call | Command]) -> bool:
+        nonlocal steps, differences
         seen = replay(bench, fewer)
         if seen:
             steps, differences = fewer, seen
+        return bool(seen)
+
+    size = max(1, len(steps) // 2)
+    while size:
+        before = len(steps)
+        for at in reversed(range(0, before, size)):
+            holds(steps[:at] + steps[at + size :])
+        # Steps that others needed may have become free.
+        size = size if size == 1 and len(steps) < before else size // 2
+    at = 0
+    while at < len(steps):
+        if not any(holds([*steps[:at], less, *steps[at + 1 :]]) for less in lesser(steps[at])):
+            at += 1
     return Found(found.name, differences, tuple(steps))
+
+
+HEADS = {"HSET": (2, 2), "ZADD": (2, 2), "RPUSH": (2, 1), "LPUSH": (2, 1), "SADD": (2, 1), "SET": (3, 2)}
+"""Per command, how long its head is and how many words go together after it."""
+
+
+def lesser(step: Call | Command) -> Iterator[Call | Command]:
+    """Yield the step without a part: a field, a member, a lifetime, or a member of a packed map."""
+    if isinstance(step, Call):
+        for at, arg in enumerate(step.args):
+            packed = opened(arg)
+            for name in packed if isinstance(packed, dict) else ():
+                yield step.with_arg(at, pack({key: value for key, value in packed.items() if key != name}))
+    elif step[0] in HEADS:
+        head, width = HEADS[str(step[0])]
+        rest = step[head:]
+        if len(rest) > width or step[0] == "SET":
+            for at in range(0, len(rest), width):
+                yield (*step[:head], *rest[:at], *rest[at + width :])
+
+
+def opened(arg: object) -> object:
+    """Return what packed bytes hold, if packing it again gives the same bytes; else None."""
+    if not isinstance(arg, bytes) or not arg:
+        return None
+    try:
+        found = msgspec.msgpack.decode(arg)
+    except msgspec.DecodeError:
+        return None
+    return found if pack(found) == arg else None
