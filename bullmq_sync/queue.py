@@ -11,13 +11,14 @@ from msgspec import UNSET
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands import cleaning, getters, queues, settings
 from bullmq_protocol.commands import jobs as job_commands
+from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.errors import BulkAddError, UsageError
 from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_many, add_one
+from bullmq_protocol.operations.add_jobs import add_many, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -87,7 +88,7 @@ class Queue(QueueBase, Generic[T]):
         (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
         """
         prepared = self._prepare(NewJob(name, data, JobOptions() if options is None else options))
-        return self._job(self.run(add_one(self._keys, prepared)))
+        return self._job(added_record(prepared, self.call(add_job(self._keys, prepared))))
 
     def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
         """Add several jobs in one round trip, in their order; nothing is sent if one of them is wrong.

@@ -8,6 +8,7 @@ import pytest
 
 import bullmq_anyio
 import bullmq_sync
+from tools import twin
 
 PAIRS = {
     name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name))
@@ -62,6 +63,10 @@ def plain(annotation: Any) -> str:
     for pattern, replacement in _TYPES:
         text = re.sub(pattern, replacement, text)
     return text
+
+
+def test_the_blocking_twins_are_not_stale() -> None:
+    assert twin.main(["--check"]) == 0
 
 
 def test_both_packages_offer_the_same_names() -> None:
