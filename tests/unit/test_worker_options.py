@@ -97,3 +97,4 @@ def test_durations_take_timedeltas() -> None:
     ).checked()
     assert (settings.lock_ms, settings.drain_ms, settings.max_backoff_ms) == (10_000, 250, None)
     assert (settings.renew_ms, settings.max_started_attempts) == (1, 4)
+    assert WorkerOptions(remove_on_complete=KeepJobs(count=3)).checked()[0].remove_on_complete == KeepJobs(count=3)
