@@ -1053,10 +1053,11 @@ def upserting(draw: Draw) -> tuple[list[Command], list[Call]]:
     now: Any = T + draw.random.randrange(10**8)
     every: Any = draw.pick(1, 1000, 60_000, 86_400_000, 7)
     if draw.odd(0.08):
-        now = draw.pick(0, 1, 1_234_567, 10**14, 2**41 + 3, 100_000_000_000_001)
+        now = draw.pick(0, 1, 1_234_567.5, 10**14, 2**41 + 3, 100_000_000_000_001, T + 0.25, 253_402_300_800_000)
+        every = draw.pick(0.5, 1500.5, -1000, -0.5, 1e15, 3.7, 1e-3)
     before: Any = draw.pick(None, now, now - every, now - every - 1, now + 1, now - draw.random.randrange(10**7))
     if draw.odd(0.08):
-        before = draw.pick(-5, 0, 0.5, 10**14, 100_000_000_000_001, now + 0.5)
+        before = draw.pick(-5, 0, 0.5, 1_234_567.25, 10**14, 100_000_000_000_001, 1e15 + 1, now + 0.5, 1e17)
     cron = draw.chance(0.4)
     made = queue(draw, Q, draw.some(PLAIN, 0, 2, 4))
     current = None
