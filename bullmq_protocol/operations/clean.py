@@ -54,7 +54,7 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True):
         last = not removed
         if 0 < len(removed) < size:
             # Some of those looked at stay; were there more than those?
-            last = state in _BY_RANGE or (yield from get_counts(keys, (state,)))[0] + len(removed) <= size
+            last = state in _BY_RANGE or sum((yield from get_counts(keys, (state,)))) + len(removed) <= size
         if last or left == 0:
             return Page(removed, None)
         return Page(removed, replace(self, limit=left if self.limit else 0))

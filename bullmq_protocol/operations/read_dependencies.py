@@ -24,7 +24,7 @@ from bullmq_protocol.commands.getters import (
     scan_processed,
     scan_unprocessed,
 )
-from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.paging import Page
@@ -171,6 +171,8 @@ def get_dependency_range(
         page = yield from paginate(
             key, start=start + len(items), end=end, cursor=cursor, passed=passed, with_hashes=True
         )
+        if len(page.hashes) != len(page.items):
+            raise UnexpectedReply("a hash beside each element", page)
         items += page.items
         hashes += page.hashes
         cursor, passed = page.cursor, page.passed
