@@ -417,3 +417,8 @@ def test_added_jobs_have_the_ids_of_the_replies() -> None:
     error = BulkAddError([refused, added])
     assert error.results == [refused, added]
     assert str(error).startswith("1 of 2 jobs were not added; the first error: Missing key for parent job bull:q:p")
+
+
+def test_children_without_their_hashes_are_refused() -> None:
+    with pytest.raises(UnexpectedReply, match="a hash beside each element"):
+        answered(get_dependency_range(K, "7", "pending"), [(None, [b"0", 1, [b"bull:q:a"], 1, []])])
