@@ -136,6 +136,9 @@ def adding() -> list[Case]:
                 )
             )
         found.append(made("a job that exists", job("A"), id="A"))
+        parents = [job("F", P), job("G", P), job("A", parentKey=f"{P}G", parent='{"id":"G","queueKey":"bull:p"}')]
+        linked = {"parent": {"id": "F", "queue": P[:-1]}}
+        found.append(made("a job of another parent", *parents, id="A", parent=(P, "F"), options=linked))
     return found
 
 
