@@ -11,12 +11,15 @@ from lua import build
 from tests.oracle.harness import COVERAGE, DUMP, Wire, error_class
 from tests.support import servers, vectors
 
+DATABASE = 15
+
 
 @pytest.fixture(scope="module", params=servers.kinds())
 def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
-    """Give a connection to a server of its own: every vector begins by emptying the database."""
+    """Give a connection to a database of its own: every vector begins by emptying it."""
     with servers.start(request.param) as server:
         made = Wire(server.host, server.port)
+        made.run([("SELECT", DATABASE)])
         yield made
         made.close()
 
