@@ -28,6 +28,7 @@ from anyio.abc import TaskGroup
 from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_anyio.job import Job
 from bullmq_anyio.notices import Notices
+from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
@@ -118,7 +119,7 @@ class Worker(Generic[T]):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a WorkerOptions")
-        self._settings, warnings = options.checked()
+        self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
         for warning in warnings:
             _log.warning("worker %s: %s", self._id, warning, extra=self._extra())

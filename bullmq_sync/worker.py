@@ -65,6 +65,7 @@ from bullmq_sync.crew import Crew
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
+from bullmq_sync.zones import find_zone
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Notice)
@@ -111,7 +112,7 @@ class Worker(Generic[T]):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a WorkerOptions")
-        self._settings, warnings = options.checked()
+        self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
         for warning in warnings:
             _log.warning("worker %s: %s", self._id, warning, extra=self._extra())

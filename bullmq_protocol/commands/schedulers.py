@@ -394,7 +394,7 @@ def remove_repeatable(keys: QueueKeys, key: RepeatableKey) -> Command[bool]:
     Cost:    O(log n)
     Source:  specs/04-schedulers-flows-events.md#remove-repeatable
     """
-    return _remove_repeatable(keys, _oldest_stem(key.name, key.job_id, key.concatenated), key.concatenated, key.hashed)
+    return _remove_repeatable(keys, oldest_stem(key.name, key.job_id, key.concatenated), key.concatenated, key.hashed)
 
 
 def remove_repeatable_by_key(keys: QueueKeys, member: str) -> Command[bool]:
@@ -408,7 +408,7 @@ def remove_repeatable_by_key(keys: QueueKeys, member: str) -> Command[bool]:
     Source:  specs/04-schedulers-flows-events.md#remove-repeatable
     """
     name, job_id, *rest = (*member.split(":"), "")
-    stem = _oldest_stem(name, job_id, member)
+    stem = oldest_stem(name, job_id, member)
     return _remove_repeatable(keys, stem, member if len(rest) > 1 else "", member)
 
 
@@ -442,7 +442,11 @@ def _hash(text: str) -> str:
     return md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _oldest_stem(name: str, job_id: str, member: str) -> str:
+def oldest_stem(name: str, job_id: str, member: str) -> str:
+    """Return the id of a job of the oldest generation without its slot.
+
+    Source: specs/04-schedulers-flows-events.md#sec-6-1
+    """
     return f"repeat:{_hash(f'{name}{job_id}{_hash(member)}')}:"
 
 

@@ -1,18 +1,28 @@
-"""The next run of a job scheduler, as the worker that fetched its current job asks for it."""
+"""The next run of a job scheduler or old repeatable job, as the worker that fetched its current job asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
 
-from bullmq_protocol.codec import pack, parse_json
+from bullmq_protocol.codec import number_text, pack, parse_json
 from bullmq_protocol.command import Command
-from bullmq_protocol.commands.schedulers import update_job_scheduler
-from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import JobRecord
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.schedulers import (
+    RepeatableKey,
+    oldest_stem,
+    update_job_scheduler,
+    update_repeatable_job_millis,
+)
+from bullmq_protocol.cron import Zones
+from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.job import JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import JobOptions
+from bullmq_protocol.schedule import next_due, next_iteration, next_slot, number_of, options_of_next, stored_moment
 from bullmq_protocol.units import Millis
 
 MAX_ID_PARTS = 4
@@ -20,13 +30,24 @@ MAX_ID_PARTS = 4
 
 
 class Unschedulable(BullMQError):
-    """The next run cannot be computed here."""
+    """The next run cannot be computed."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """Which schedule a job belongs to: `scheduler_id` is None for an old repeatable job."""
+    """Which schedule a job belongs to: `scheduler_id` is None for a repeatable job of the oldest generation."""
 
     scheduler_id: str | None
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """What creates the next run: a command, and for a repeatable job a second one, which its answer decides on."""
+
+    command: Command[Any]
+    then: Callable[[Any], Command[Any] | None] | None = None
+
+    def following(self, answer: Any) -> Command[Any] | None:
+        """Return the second command, None without one."""
+        return None if self.then is None else self.then(answer)
 
 
 def schedule_of(job: JobRecord) -> Schedule | None:
@@ -40,71 +61,135 @@ def schedule_of(job: JobRecord) -> Schedule | None:
     return Schedule(None) if job.opts.repeat else None
 
 
-def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis) -> Command[str | None] | None:
-    """Return the command that creates the next run, or None when the schedule has ended.
+def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis, zones: Zones) -> Advance | None:
+    """Return what creates the next run, or None when the schedule has ended.
 
-    Raises `Unschedulable` for cron patterns and old repeatable jobs.
+    Raises `Unschedulable` for a rule that cannot be followed.
 
     Source: specs/04-schedulers-flows-events.md#sec-4-3
     """
     scheduler_id = schedule.scheduler_id
-    if scheduler_id is None:
-        raise Unschedulable("repeatable jobs of old clients are not supported yet; the job was put back")
     stored = _stored_options(job)
     repeat = stored.get("repeat")
     if not isinstance(repeat, dict):
         raise Unschedulable(f"job scheduler {scheduler_id!r}: the job has no repeat options; it was put back")
     rule = cast("dict[str, Any]", repeat)
-    if rule.get("pattern"):
-        raise Unschedulable(
-            f"job scheduler {scheduler_id!r}: cron patterns are not supported yet ({rule['pattern']!r}); "
-            "the job was put back"
+    try:
+        if scheduler_id is None:
+            return _advance_repeatable(keys, job, stored, rule, now=now, zones=zones)
+        due = next_due(rule, now=now, previous=stored.get("prevMillis"), zones=zones)
+        if due is None:
+            return None
+        options = options_of_next(_base(stored), rule, scheduler_id, due, now=now, zones=zones)
+        command = update_job_scheduler(
+            keys,
+            scheduler_id,
+            producer_id=job.id,
+            data_text=job.data_text,
+            packed_options=pack(options),
+            now=now,
+            next_at=due.next_at,
         )
-    if not rule.get("every"):
-        raise Unschedulable(f"job scheduler {scheduler_id!r}: neither pattern nor every; the job was put back")
-    count = rule.get("count")
-    iteration = int(count) + 1 if count else 1
-    limit = rule.get("limit")
-    if limit is not None and iteration > limit:
-        return None
-    end = rule.get("endDate")
-    if end and isinstance(end, (int, float)) and now > end:
-        return None
-    return update_job_scheduler(
-        keys,
-        scheduler_id,
-        producer_id=job.id,
-        data_text=job.data_text,
-        packed_options=pack(_next_options(stored, rule, scheduler_id, iteration, now)),
-        now=now,
-    )
+    except UsageError as error:
+        name = "repeatable job" if scheduler_id is None else f"job scheduler {scheduler_id!r}"
+        raise Unschedulable(f"{name}: {error}; the job was put back") from None
+    return Advance(command)
 
 
-def _next_options(
-    stored: Mapping[str, Any], rule: Mapping[str, Any], scheduler_id: str, iteration: int, now: Millis
-) -> dict[str, Any]:
-    """Return the option map of the next run, its members in their order.
+def _base(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the job that was fetched as BullMQ reads them from its hash.
 
     Source: specs/04-schedulers-flows-events.md#sec-4-4
     """
-    backoff = stored.get("backoff")
-    options: dict[str, Any] = {"attempts": stored.get("attempts", 0)}
-    options.update((name, value) for name, value in stored.items() if name not in ("attempts", "repeatJobKey"))
-    if isinstance(backoff, (int, float)) and not isinstance(backoff, bool):
-        options["backoff"] = {"type": "fixed", "delay": backoff}
-    options["repeat"] = {
-        **rule,
-        "offset": None,
-        "count": iteration,
-        "startDate": rule.get("startDate"),
-        "endDate": rule.get("endDate"),
-    }
-    options["jobId"] = f"repeat:{scheduler_id}:undefined"
-    options["delay"] = 0
-    options["timestamp"] = now
-    options.pop("prevMillis", None)
-    options["repeatJobKey"] = scheduler_id
-    return options
+    base: dict[str, Any] = {"attempts": stored.get("attempts", 0), **stored}
+    backoff = number_of(stored.get("backoff"))
+    if backoff is not None:
+        base["backoff"] = {"type": "fixed", "delay": backoff}
+    return base
+
+
+def _advance_repeatable(
+    keys: QueueKeys, job: JobRecord, stored: Mapping[str, Any], rule: dict[str, Any], *, now: Millis, zones: Zones
+) -> Advance | None:
+    """Go on with a repeatable job of the oldest generation: move its slot, then add its next job.
+
+    Source: specs/04-schedulers-flows-events.md#sec-6-4
+    """
+    rule.pop("immediately", None)
+    pattern, every = rule.get("pattern") or rule.get("cron"), number_of(rule.get("every")) or 0
+    if pattern and every:
+        raise UsageError("every", every, "must not be given together with pattern")
+    start, end = stored_moment("startDate", rule, zones), stored_moment("endDate", rule, zones)
+    iteration = next_iteration(rule, now=now, end=end)
+    if iteration is None:
+        return None
+    reference = max(now, number_of(stored.get("prevMillis")) or 0)
+    if every > 0:
+        slot: Millis | None = math.floor(math.floor(reference / every) * every + every)
+    elif pattern:
+        slot = next_slot(rule, pattern, reference, now=now, start=start, end=end, zones=zones)
+    else:
+        raise UsageError("pattern", pattern, "must be given, or every")
+    if slot is None:
+        return None
+    due_at = slot
+    key = RepeatableKey(
+        name=job.name or "",
+        job_id=_text(rule.get("jobId")),
+        end_date=None if end is None else math.floor(end),
+        tz=_text(rule.get("tz")),
+        rule=_text(pattern) or number_text(every),
+    )
+    options = _base(stored)
+    options["repeat"] = {**rule, "count": iteration}
+
+    def add(member: str | None) -> Command[Any] | None:
+        # Nothing was found: the repeatable job was removed meanwhile.
+        if member is None:
+            return None
+        stem = f"repeat:{member}:" if member.count(":") < 2 else oldest_stem(key.name, _data_id(job), member)
+        return _add(keys, job, options, f"{stem}{due_at}", member, due_at, now)
+
+    command = update_repeatable_job_millis(keys, _text(rule.get("key")) or key.hashed, key.concatenated, next_at=slot)
+    return Advance(command, add)
+
+
+def _add(
+    keys: QueueKeys, job: JobRecord, options: dict[str, Any], job_id: str, member: str, slot: Millis, now: Millis
+) -> Command[Any]:
+    options.update(jobId=job_id, delay=slot - now, timestamp=now, prevMillis=slot)
+    name = job.name or ""
+    return add_job(
+        keys,
+        PreparedJob(
+            command="addDelayedJob",
+            name=name,
+            job_id=job_id,
+            timestamp=now,
+            options=JobOptions(),
+            data_text=job.data_text,
+            head=pack((keys.base, job_id, name, now, None, None, None, member, None)),
+            packed_options=pack(options),
+            repeat_job_key=member,
+        ),
+    )
+
+
+def _data_id(job: JobRecord) -> str:
+    """Return the member `id` of the job's data as text."""
+    try:
+        data: object = parse_json(job.data_text)
+    except msgspec.DecodeError:
+        return ""
+    return _text(cast("dict[str, object]", data).get("id")) if isinstance(data, dict) else ""
+
+
+def _text(value: object) -> str:
+    """Return text, or a number as text; the empty text for anything else."""
+    if isinstance(value, str):
+        return value
+    number = number_of(value)
+    return "" if number is None else number_text(number)
 
 
 def _stored_options(job: JobRecord) -> dict[str, Any]:

@@ -409,7 +409,7 @@ class WorkerMachine:
                 # a key without TTL is not ours: fall back to the interval
                 self._plan_check(self._settings.stalled_ms if value == -1 else max(value, 0) + 1)
             case PendingKind.SCHEDULE:
-                self._run(self._run_of(pending))
+                self._on_advanced(pending, value)
             case PendingKind.PUT_BACK:
                 run = self._run_of(pending)
                 self._drop_run(run)
@@ -486,14 +486,22 @@ class WorkerMachine:
         run.phase = Phase.SCHEDULING
         run.schedule = schedule
         try:
-            command = advance(self._keys, run.job, schedule, now=self._at.wall)
+            step = advance(self._keys, run.job, schedule, now=self._at.wall, zones=self._settings.zones)
         except Unschedulable as error:
             self._put_back(run, str(error))
             return
-        if command is None:
+        if step is None:
             self._run(run)
         else:
-            self._call(command, Pending(PendingKind.SCHEDULE, command, run=run.number))
+            self._call(step.command, Pending(PendingKind.SCHEDULE, step.command, run=run.number, advance=step))
+
+    def _on_advanced(self, pending: Pending, answer: Any) -> None:
+        run = self._run_of(pending)
+        following = None if pending.advance is None else pending.advance.following(answer)
+        if following is None:
+            self._run(run)
+        else:
+            self._call(following, Pending(PendingKind.SCHEDULE, following, run=run.number))
 
     def _put_back(self, run: Run, message: str) -> None:
         """Delay a job whose schedule could not be advanced.

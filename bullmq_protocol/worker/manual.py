@@ -142,9 +142,11 @@ class ManualWork:
         if schedule is None:
             return None
         try:
-            command = advance(self._keys, job, schedule, now=at.wall)
-            if command is not None:
-                yield from command
+            step = advance(self._keys, job, schedule, now=at.wall, zones=self._settings.zones)
+            if step is not None:
+                following = step.following((yield from step.command))
+                if following is not None:
+                    yield from following
             return None
         except (Unschedulable, BullMQError) as error:
             if isinstance(error, TransportError):

@@ -10,10 +10,12 @@ from msgspec import UNSET
 
 from bullmq_protocol.backoff import DEFAULT_MAX_BACKOFF_DELAY_MS
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.cron import Zones
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.failure import RetryPolicy
 from bullmq_protocol.keys import MAX_NAME_LENGTH, check_name
 from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.schedule import no_zones
 from bullmq_protocol.units import Duration, Millis, to_ms
 
 SHORT_LOCK_MS = 1_000
@@ -69,8 +71,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     skip_lock_renewal: bool = False
     """Never renew locks."""
 
-    def checked(self) -> tuple[WorkerSettings, tuple[str, ...]]:
-        """Return the settings and the warnings, or raise `UsageError` with the first bad field."""
+    def checked(self, *, zones: Zones = no_zones) -> tuple[WorkerSettings, tuple[str, ...]]:
+        """Return the settings and the warnings, or raise `UsageError` with the first bad field.
+
+        `zones` finds the zones of cron patterns; without it those with a name of their own are known alone (`UTC+3`).
+        """
         warnings: list[str] = []
         lock_ms = _positive("lock_duration", self.lock_duration)
         if lock_ms < SHORT_LOCK_MS:
@@ -117,6 +122,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             shutdown_ms=_not_negative("shutdown_timeout", self.shutdown_timeout),
             skip_stalled_check=_flag("skip_stalled_check", self.skip_stalled_check),
             skip_lock_renewal=_flag("skip_lock_renewal", self.skip_lock_renewal),
+            zones=zones,
         )
         return settings, tuple(warnings)
 
@@ -145,6 +151,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_ms: Millis
     skip_stalled_check: bool
     skip_lock_renewal: bool
+    zones: Zones
 
 
 def check_concurrency(value: object) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from bullmq_protocol.command import Command
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.units import Millis
-from bullmq_protocol.worker.advance import Schedule
+from bullmq_protocol.worker.advance import Advance, Schedule
 from bullmq_protocol.worker.outcome import Report
 
 
@@ -88,3 +88,4 @@ class Pending(msgspec.Struct, frozen=True):
     token: str = ""
     runs: tuple[int, ...] = ()
     sent_at: Millis = 0
+    advance: Advance | None = None

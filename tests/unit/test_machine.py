@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import (
     DelayedError,
@@ -593,7 +594,12 @@ def test_an_ended_schedule_runs_its_last_job(repeat: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("repeat", "word"),
-    [({"pattern": "* * * * *"}, "cron"), ({}, "no repeat options"), ({"limit": 3}, "neither")],
+    [
+        ({"pattern": "60 * * * *", "tz": "UTC"}, "expected range 0-59"),
+        ({"pattern": "* * * * *", "tz": "Europe/Nowhere"}, "no known time zone"),
+        ({}, "no repeat options"),
+        ({"limit": 3}, "must be given, or every"),
+    ],
 )
 def test_what_cannot_be_scheduled_is_put_back(repeat: dict[str, Any], word: str) -> None:
     options = {"repeat": repeat} if repeat else {}
@@ -605,10 +611,79 @@ def test_what_cannot_be_scheduled_is_put_back(repeat: dict[str, Any], word: str)
     assert not bench.handlers
 
 
-def test_old_repeatable_jobs_are_put_back() -> None:
-    bench = busy("x", {"opts": '{"repeat":{"every":5}}', "ats": "20"})
-    assert "old clients" in bench.said(WorkerProblem)[0].message
+def test_a_pattern_is_searched_from_the_slot_before() -> None:
+    bench = scheduled({"pattern": "*/5 * * * * *", "tz": "utc", "count": 1}, ats="20")
+    assert bench.call("updateJobScheduler").command.args[0] == START + 5_000 - START % 5_000
+
+
+def oldest(repeat: dict[str, Any], **fields: str) -> Bench:
+    """Take a job of the oldest generation of repeatable jobs; its member holds four colons."""
+    options = {"repeat": {"count": 1, **repeat}, "jobId": "repeat:x:5", "prevMillis": START + 100}
+    return busy("repeat:x:5", {"name": "jn", "opts": json.dumps(options), "ats": "20", **fields})
+
+
+def test_an_old_repeatable_job_is_moved_on_and_added_again() -> None:
+    bench = oldest({"every": 1000}, data='{"id":7}', rjk="jn::::1000")
+    slot = (START + 100) // 1000 * 1000 + 1000
+    assert bench.call("updateRepeatableJobMillis").command.args == (
+        slot,
+        schedulers.RepeatableKey(name="jn", rule="1000").hashed,
+        "jn::::1000",
+    )
+    bench.reply("updateRepeatableJobMillis", "jn::::1000")
+    added = bench.call("addDelayedJob")
+    assert packed(added, 0)[1] == f"{schedulers.oldest_stem('jn', '7', 'jn::::1000')}{slot}"
+    assert packed(added, 0)[7] == "jn::::1000"
+    assert packed(added, 2) == {
+        "attempts": 0,
+        "repeat": {"count": 2, "every": 1000},
+        "jobId": f"{schedulers.oldest_stem('jn', '7', 'jn::::1000')}{slot}",
+        "prevMillis": slot,
+        "delay": slot - bench.wall,
+        "timestamp": bench.wall,
+    }
+    bench.reply("addDelayedJob", "x")
+    assert bench.run_of("repeat:x:5") is not None
+
+
+def test_an_old_repeatable_job_that_was_removed_is_not_added_again() -> None:
+    bench = oldest({"pattern": "* * * * *", "tz": "UTC"})
+    bench.reply("updateRepeatableJobMillis", b"")
+    assert bench.run_of("repeat:x:5") is not None
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [{"every": 1000, "limit": 1}, {"pattern": "0 0 * * *", "tz": "UTC", "endDate": START + 1}],
+)
+def test_an_old_repeatable_job_comes_to_its_end(repeat: dict[str, Any]) -> None:
+    assert oldest(repeat).run_of("repeat:x:5") is not None
+
+
+@pytest.mark.parametrize(
+    ("repeat", "word"),
+    [({"every": 5, "cron": "* * * * *"}, "together with pattern"), ({}, "must be given"), ({"cron": "x"}, "x")],
+)
+def test_an_old_repeatable_job_that_cannot_go_on_is_put_back(repeat: dict[str, Any], word: str) -> None:
+    bench = oldest(repeat)
+    assert "repeatable job" in bench.said(WorkerProblem)[0].message and word in bench.said(WorkerProblem)[0].message
     assert bench.call("moveToDelayed").command.args[4] == "300000"
+
+
+@pytest.mark.parametrize(
+    ("member", "data", "stem"),
+    [
+        ("abc", '{"id":1}', "repeat:abc:"),
+        ("jn::::1000", "[]", schedulers.oldest_stem("jn", "", "jn::::1000")),
+        ("jn::::1000", "no JSON", schedulers.oldest_stem("jn", "", "jn::::1000")),
+        ("jn::::1000", '{"id":"b"}', schedulers.oldest_stem("jn", "b", "jn::::1000")),
+        ("jn::::1000", '{"id":true}', schedulers.oldest_stem("jn", "", "jn::::1000")),
+    ],
+)
+def test_the_next_id_of_an_old_repeatable_job(member: str, data: str, stem: str) -> None:
+    bench = oldest({"pattern": "@yearly", "utc": True, "immediately": True}, data=data)
+    bench.reply("updateRepeatableJobMillis", member)
+    assert packed(bench.call("addDelayedJob"), 0)[1].startswith(stem)
 
 
 def test_a_word_repeat_in_the_options_is_no_schedule() -> None:

@@ -140,6 +140,21 @@ def test_a_scheduler_is_advanced() -> None:
     assert taken.job is not None
 
 
+def test_an_old_repeatable_job_is_moved_on_and_added_again() -> None:
+    hand = Hand()
+    taken = hand.next(
+        ("moveToActive", job_reply("x", name="jn", opts='{"repeat":{"every":1000}}')),
+        ("updateRepeatableJobMillis", b"jn::::1000"),
+        ("addDelayedJob", b"y"),
+    )
+    assert taken.job is not None
+    gone = hand.next(
+        ("moveToActive", job_reply("x", name="jn", opts='{"repeat":{"every":1000}}')),
+        ("updateRepeatableJobMillis", b""),
+    )
+    assert gone.job is not None
+
+
 def test_an_ended_schedule_is_not() -> None:
     hand = Hand()
     ended = {"rjk": "s", "opts": '{"repeat":{"every":1000,"count":1,"limit":1}}'}
@@ -149,7 +164,7 @@ def test_an_ended_schedule_is_not() -> None:
 @pytest.mark.parametrize(
     ("fields", "answers", "word"),
     [
-        ({"rjk": "s", "opts": '{"repeat":{"pattern":"* * * * *"}}'}, [], "cron"),
+        ({"rjk": "s", "opts": '{"repeat":{"pattern":"* * *  * x"}}'}, [], "day of week"),
         (REPEATED, [("updateJobScheduler", ServerError("ERR broken"))], "broken"),
     ],
 )
