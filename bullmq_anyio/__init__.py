@@ -3,19 +3,25 @@
 from bullmq_anyio.base import Items, Pages
 from bullmq_anyio.connection import Connection
 from bullmq_anyio.drive import clock, perform, run
+from bullmq_anyio.events import EventStream, QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.notices import Notices
+from bullmq_anyio.producers import FlowProducer, QueueEventsProducer
 from bullmq_anyio.queue import Queue
 from bullmq_anyio.scripts import bullmq_scripts
 from bullmq_anyio.worker import Worker
 
 __all__ = [
     "Connection",
+    "EventStream",
+    "FlowProducer",
     "Items",
     "Job",
     "Notices",
     "Pages",
     "Queue",
+    "QueueEvents",
+    "QueueEventsProducer",
     "Worker",
     "bullmq_scripts",
     "clock",

@@ -87,8 +87,13 @@ async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
 
     Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
     """
+    if await is_cluster(transport):
+        keys.require_hash_tag()
+
+
+async def is_cluster(transport: AsyncTransport) -> bool:
+    """Tell whether the server is part of a cluster; False for a transport that does not know its server. Connects."""
     if isinstance(transport, Scripted):
         transport = transport.transport
     server_info = getattr(transport, "server_info", None)
-    if server_info is not None and (await server_info()).cluster:
-        keys.require_hash_tag()
+    return server_info is not None and bool((await server_info()).cluster)

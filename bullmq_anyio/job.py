@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from bullmq_anyio.base import Items, JobBase
 from bullmq_anyio.drive import clock
+from bullmq_anyio.events import QueueEvents
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands import jobs as commands
 from bullmq_protocol.commands.cleaning import clear_logs, remove_child_dependency, remove_unprocessed_children
@@ -43,6 +44,7 @@ from bullmq_protocol.operations.read_dependencies import (
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.options import JobOptions
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.waiters import check_reader
 
 T = TypeVar("T")
 
@@ -228,6 +230,17 @@ class Job(JobBase, Generic[T]):
         """Tell whether the job is waiting or paused. A prioritized job is not."""
         waiting = await self._perform(is_in_list(self._keys.wait, self.id))
         return waiting or await self._perform(is_in_list(self._keys.paused, self.id))
+
+    async def wait_until_finished(
+        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+    ) -> Any:
+        """Wait until the job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+
+        `queue_events` must be reading the job's queue (`async with queue_events:`); one serves any number of callers.
+        Raises as `QueueEvents.wait_until_finished`: `JobFailedError`, `JobNotFound`, `WaitTimeout`, ...
+        """
+        check_reader(queue_events, QueueEvents, self._keys)
+        return await queue_events.wait_until_finished(self.id, timeout, result_type=result_type)
 
     # --- moves --------------------------------------------------------------------------------------------------------
 

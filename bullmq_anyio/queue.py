@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_anyio.drive import Connection, clock
+from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands import cleaning, getters, queues, settings
@@ -32,6 +33,7 @@ from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.paging import Page
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.waiters import check_reader
 
 T = TypeVar("T")
 
@@ -191,6 +193,13 @@ class Queue(QueueBase, Generic[T]):
         """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
         text = json_text(progress, field="progress")
         await self.call(job_commands.update_progress(self._keys, _id(job_id), text))
+
+    async def wait_until_finished(
+        self, job_id: str, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+    ) -> Any:
+        """Wait until a job is finished and return its result, as `Job.wait_until_finished`."""
+        check_reader(queue_events, QueueEvents, self._keys)
+        return await queue_events.wait_until_finished(job_id, timeout, result_type=result_type)
 
     async def add_job_log(self, job_id: str, row: str, keep_logs: int | None = None) -> int:
         """Append a row to a job's log, keep the newest `keep_logs` rows (None or 0: all); return how many it has.

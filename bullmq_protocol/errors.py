@@ -103,6 +103,49 @@ class BulkAddError(BullMQError):
         self.results = list(results)
 
 
+class FlowAddError(BullMQError):
+    """Some nodes of a flow were refused, and the transaction does not undo the others.
+
+    Per node, level by level: `nodes` names it, with its job's id; `results` is that id, or the error.
+    """
+
+    def __init__(self, place: str, nodes: Sequence[str], results: Sequence[str | BullMQError]) -> None:
+        refused = [(node, each) for node, each in zip(nodes, results, strict=True) if isinstance(each, BullMQError)]
+        node, first = refused[0]
+        super().__init__(f"{len(refused)} of {len(results)} nodes were refused; the first, {place} ({node}): {first}")
+        self.nodes = list(nodes)
+        self.results = list(results)
+
+
+class NodeRefused(BullMQError):
+    """A node of a flow gave way to an existing job, so that its place in the flow stays empty.
+
+    `existing_id` is the job that stands for it.
+    """
+
+    def __init__(self, message: str, *, existing_id: str) -> None:
+        super().__init__(message)
+        self.existing_id = existing_id
+
+
+class JobFailedError(BullMQError):
+    """A job that was waited for has failed for good. `reason` is its failure's text."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        super().__init__(reason or f"job {job_id} failed without a reason")
+        self.job_id = job_id
+        self.reason = reason
+
+
+class WaitTimeout(BullMQError, TimeoutError):
+    """A job that was waited for did not finish in time. It may do so later."""
+
+    def __init__(self, job_id: str, timeout_ms: int) -> None:
+        super().__init__(f"job {job_id} did not finish within {timeout_ms} ms")
+        self.job_id = job_id
+        self.timeout_ms = timeout_ms
+
+
 # --- signals of a processor
 # --------------------------------------------------------------------------------------------
 

@@ -368,12 +368,14 @@ def prepare(
     now_ms: Millis,
     data_type: Any = Any,
     generated_id: str | None = None,
+    parent: ParentRef | None = None,
     has_children: bool = False,
 ) -> PreparedJob:
     """Merge, check and serialise a job to be added, and choose its command.
 
     `data_type`, when given, must be able to decode the data's JSON again. `generated_id` is an id of the caller's
-    making that is not stored in the options (flows); `has_children` makes it a parent that waits for them.
+    making that is not stored in the options (flows); `parent` goes after all other options, as in flows; `has_children`
+    makes it a parent that waits for them.
 
     Raises `UsageError`, naming field, value and rule.
 
@@ -381,6 +383,8 @@ def prepare(
     """
     name = check_name("name", new_job.name, max_length=limits.max_name_length)
     found = merged(defaults, new_job.options)
+    if parent is not None:
+        found["parent"] = parent
     warnings = validate_of(found, limits=limits) if found else ()
     data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
     if data_type is not Any:
@@ -392,12 +396,12 @@ def prepare(
     options = JobOptions(**found) if found else _NO_OPTIONS
     job_id = found.get("job_id") or generated_id or ""
     timestamp = found.get("timestamp") or now_ms
-    parent_key = dependencies_key = parent = deduplication_key = None
+    parent_key = dependencies_key = parent_map = deduplication_key = None
     if "parent" in found:
         ref: ParentRef = found["parent"]
         parent_key = f"{ref.queue}:{ref.id}"
         dependencies_key = f"{parent_key}:dependencies"
-        parent = _parent_object(ref, options)
+        parent_map = _parent_object(ref, options)
     if "deduplication" in found:
         deduplication_key = keys.deduplication(found["deduplication"].id)
     repeat_job_key = found.get("repeat_job_key")
@@ -409,7 +413,7 @@ def prepare(
             timestamp,
             parent_key,
             dependencies_key,
-            parent,
+            parent_map,
             repeat_job_key,
             deduplication_key,
         )
@@ -425,7 +429,7 @@ def prepare(
         packed_options=packed_options,
         parent_key=parent_key,
         parent_dependencies_key=dependencies_key,
-        parent=parent,
+        parent=parent_map,
         repeat_job_key=repeat_job_key,
         deduplication_key=deduplication_key,
         warnings=tuple(warnings),

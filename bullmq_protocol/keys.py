@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from binascii import crc_hqx
 from enum import Enum
 
 import msgspec
@@ -154,6 +155,11 @@ class QueueKeys(msgspec.Struct, frozen=True):
         return f"{self.base}de:{deduplication_id}"
 
     @property
+    def slot(self) -> int:
+        """The slot of a Redis Cluster that holds all keys of this queue, if it has a hash tag."""
+        return key_slot(self.base)
+
+    @property
     def has_hash_tag(self) -> bool:
         """Whether a Redis Cluster puts all keys of this queue into one slot."""
         return _has_tag(self.qualified)
@@ -176,6 +182,14 @@ class QueueKeys(msgspec.Struct, frozen=True):
         """
         base = f"{self.prefix}:{b64encode(self.name.encode()).decode()}"
         return base if worker_name is None else f"{base}:w:{worker_name}"
+
+
+def key_slot(key: str) -> int:
+    """Return a key's slot, 0 to 16,383: the CRC16 of its hash tag, if it has one that is not empty, else of the key."""
+    opening = key.find("{")
+    closing = key.find("}", opening + 1) if opening >= 0 else -1
+    tag = key[opening + 1 : closing] if closing > opening + 1 else key
+    return crc_hqx(tag.encode("utf-8", "surrogateescape"), 0) % 16_384
 
 
 def _has_tag(text: str) -> bool:

@@ -5,13 +5,16 @@ Source: specs/04-schedulers-flows-events.md#sec-8-3
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from bullmq_protocol.codec import parse_json
+from bullmq_protocol.errors import UnexpectedReply, UsageError
+from bullmq_protocol.reply import Reply, as_fields
 from bullmq_protocol.units import Millis
 
 
@@ -198,10 +201,73 @@ QueueEvent: TypeAlias = (
 )
 
 
+class UndecodableEvent(Struct, frozen=True, tag="undecodable"):
+    """An entry that BullMQ's own reader stops at: its return value or progress is no JSON, or it has no fields."""
+
+    entry_id: str
+    name: str
+    fields: dict[str, str]
+    reason: str
+
+
+class EventsMissed(Struct, frozen=True, tag="missed"):
+    """The stream was trimmed past the reader: entries after `after` and before `entry_id` may be gone unread.
+
+    `entry_id` is the oldest entry that is left. It may be that nothing was between the two: the server cannot tell.
+    """
+
+    after: str
+    entry_id: str
+
+
+ReadEvent: TypeAlias = QueueEvent | UndecodableEvent | EventsMissed
+"""What a reader of the stream gives."""
+
+
+class RawEntry(Struct, frozen=True):
+    """An entry as the server sent it."""
+
+    entry_id: str
+    fields: Reply
+
+
 def event_time(entry_id: str) -> Millis | None:
     """Return the moment of an entry (milliseconds since the epoch), which its id tells; None for a strange id."""
     moment, _, _ = entry_id.partition("-")
     return int(moment) if moment.isascii() and moment.isdigit() else None
+
+
+def entry_place(entry_id: str) -> tuple[int, int]:
+    """Return an entry's id as numbers, which compare as the stream is ordered."""
+    moment, _, number = entry_id.partition("-")
+    return int(moment), int(number or 0)
+
+
+def check_entry_id(field: str, value: object) -> str:
+    """Return the id of an entry, `<milliseconds>-<number>` or milliseconds alone, or raise `UsageError`."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,20}(-[0-9]{1,20})?", value):
+        raise UsageError(field, value, "must be the id of an entry, <milliseconds>-<number>; 0-0: all that is there")
+    return value
+
+
+def read_entry(entry: RawEntry) -> QueueEvent | UndecodableEvent:
+    """Return the event of one entry as the server sent it, never raising.
+
+    Source: specs/04-schedulers-flows-events.md#sec-8-2
+    """
+    try:
+        event = decode_entry(entry.entry_id, as_fields(entry.fields))
+    except UnexpectedReply as error:
+        return UndecodableEvent(entry.entry_id, "", {}, str(error))
+    if isinstance(event, (CompletedEvent, ProgressEvent)):
+        text = event.returnvalue_text if isinstance(event, CompletedEvent) else event.data_text
+        try:
+            parse_json(text)
+        except DecodeError as error:
+            name = "completed" if isinstance(event, CompletedEvent) else "progress"
+            member = "returnvalue" if isinstance(event, CompletedEvent) else "data"
+            return UndecodableEvent(entry.entry_id, name, {"jobId": event.job_id, member: text}, str(error))
+    return event
 
 
 def decode_entry(entry_id: str, fields: Mapping[str, bytes]) -> QueueEvent:

@@ -104,8 +104,13 @@ def check_server(transport: Transport, keys: QueueKeys) -> None:
 
     Raises `UsageError`, and whatever connecting raises. A transport that does not know its server passes.
     """
+    if is_cluster(transport):
+        keys.require_hash_tag()
+
+
+def is_cluster(transport: Transport) -> bool:
+    """Tell whether the server is part of a cluster; False for a transport that does not know its server. Connects."""
     if isinstance(transport, Scripted):
         transport = transport.transport
     server_info = getattr(transport, "server_info", None)
-    if server_info is not None and server_info().cluster:
-        keys.require_hash_tag()
+    return server_info is not None and bool(server_info().cluster)

@@ -41,8 +41,10 @@ from bullmq_protocol.operations.read_dependencies import (
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.options import JobOptions
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, JobBase
 from bullmq_sync.drive import clock
+from bullmq_sync.events import QueueEvents
 
 T = TypeVar("T")
 
@@ -228,6 +230,17 @@ class Job(JobBase, Generic[T]):
         """Tell whether the job is waiting or paused. A prioritized job is not."""
         waiting = self._perform(is_in_list(self._keys.wait, self.id))
         return waiting or self._perform(is_in_list(self._keys.paused, self.id))
+
+    def wait_until_finished(
+        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+    ) -> Any:
+        """Wait until the job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+
+        `queue_events` must be reading the job's queue (`with queue_events:`); one serves any number of callers.
+        Raises as `QueueEvents.wait_until_finished`: `JobFailedError`, `JobNotFound`, `WaitTimeout`, ...
+        """
+        check_reader(queue_events, QueueEvents, self._keys)
+        return queue_events.wait_until_finished(self.id, timeout, result_type=result_type)
 
     # --- moves --------------------------------------------------------------------------------------------------------
 

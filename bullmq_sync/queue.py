@@ -29,8 +29,10 @@ from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.paging import Page
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_sync.drive import Connection, clock
+from bullmq_sync.events import QueueEvents
 from bullmq_sync.job import Job
 
 T = TypeVar("T")
@@ -189,6 +191,13 @@ class Queue(QueueBase, Generic[T]):
         """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
         text = json_text(progress, field="progress")
         self.call(job_commands.update_progress(self._keys, _id(job_id), text))
+
+    def wait_until_finished(
+        self, job_id: str, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+    ) -> Any:
+        """Wait until a job is finished and return its result, as `Job.wait_until_finished`."""
+        check_reader(queue_events, QueueEvents, self._keys)
+        return queue_events.wait_until_finished(job_id, timeout, result_type=result_type)
 
     def add_job_log(self, job_id: str, row: str, keep_logs: int | None = None) -> int:
         """Append a row to a job's log, keep the newest `keep_logs` rows (None or 0: all); return how many it has.

@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("queue", "job", "scripts", "zones")
+NAMES = ("queue", "job", "scripts", "producers", "zones")
 
 WORDS = (
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait ", ""),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
     (r"\baclose\b", "close"),
+    (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"safe to share between the tasks of one event loop", "safe to share between threads"),
 )
 LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a\w+__)\b")

@@ -17,6 +17,7 @@ from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.flow import FlowJob
 from bullmq_protocol.scripts import OWN, ScriptSource
 
 NAMES = ("asyncio", "trio", "threads")
@@ -27,6 +28,10 @@ _TWINS: dict[type, type] = {
     bullmq_sync.Notices: bullmq_anyio.Notices,
     bullmq_sync.Pages: bullmq_anyio.Pages,
     bullmq_sync.Items: bullmq_anyio.Items,
+    bullmq_sync.QueueEvents: bullmq_anyio.QueueEvents,
+    bullmq_sync.EventStream: bullmq_anyio.EventStream,
+    bullmq_sync.FlowProducer: bullmq_anyio.FlowProducer,
+    bullmq_sync.QueueEventsProducer: bullmq_anyio.QueueEventsProducer,
 }
 _OTHER_NAMES = {"aclose": "close"}
 
@@ -43,6 +48,14 @@ class Colour:
         self.scripts = scripts
         self.Queue: Any = functools.partial(queue, scripts=scripts)
         self.Worker: Any = functools.partial(worker, scripts=scripts)
+        events = threads.making(bullmq_sync.QueueEvents) if name == "threads" else bullmq_anyio.QueueEvents
+        flows = threads.making(bullmq_sync.FlowProducer) if name == "threads" else bullmq_anyio.FlowProducer
+        publisher = bullmq_sync.QueueEventsProducer
+        self.QueueEvents: Any = functools.partial(events, scripts=scripts)
+        self.FlowProducer: Any = functools.partial(flows, scripts=scripts)
+        self.QueueEventsProducer: Any = (
+            threads.making(publisher) if name == "threads" else bullmq_anyio.QueueEventsProducer
+        )
 
 
 async def opened(name: str, scripts: ScriptSource = OWN) -> AsyncIterator[Colour]:
@@ -92,8 +105,10 @@ class _Threads:
         """Make of a blocking object what a scenario can use."""
         if type(value) in _TWINS:
             return _Wrapped(self, value)
-        if type(value) is list:
-            return [self.outward(item) for item in value]
+        if type(value) in (list, tuple):
+            return type(value)(self.outward(item) for item in value)
+        if type(value) is FlowJob:
+            return FlowJob(self.outward(value.job), self.outward(value.children), value.missing)
         return value
 
 
@@ -117,6 +132,10 @@ class _Wrapped:
 
         return call
 
+    def __aiter__(self) -> Any:
+        # An iterator is its own; others give one.
+        return self._threads.outward(iter(self._target))
+
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._target, name, value)
 
@@ -129,9 +148,6 @@ class _Wrapped:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._threads.call(self._target.__exit__, *error)
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> Any:
         ended = object()

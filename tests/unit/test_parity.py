@@ -12,7 +12,8 @@ from tools import twin
 
 PAIRS = {
     name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name))
-    for name in ("Queue", "Job", "Worker", "Notices", "Pages", "Items")
+    for name in bullmq_anyio.__all__
+    if name not in ("Connection", "bullmq_scripts", "clock", "perform", "run")
 }
 ONLY_ANYIO = {"Connection"}
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}

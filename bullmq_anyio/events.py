@@ -1,0 +1,354 @@
+"""The events of a queue: read one by one, given to callbacks, and waited for."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar, get_args
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bullmq_anyio.drive import Connection, check_server, run, transport_of
+from bullmq_protocol.errors import BullMQError, Closed, TransportError, UsageError, WaitTimeout
+from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.operations.ask_finished import ask_finished
+from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
+from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.stream import EventsMissed, ReadEvent
+from bullmq_protocol.transport import AsyncTransport
+from bullmq_protocol.units import Duration, check_whole, to_ms
+from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
+
+E = TypeVar("E")
+
+_log = logging.getLogger("bullmq_anyio")
+
+
+class EventStream(AsyncIterator[ReadEvent]):
+    """The events of a queue, one at each step, on a connection of its own; it ends when it is closed.
+
+    No event is lost or comes twice, also over lost connections, which are made again; unless the stream is trimmed past
+    this reader, which an `EventsMissed` tells. It is for one task.
+    """
+
+    def __init__(self, reader: EventReader, keys: QueueKeys, transport: AsyncTransport, closed: bool = False) -> None:
+        self._reader = reader
+        self._keys = keys
+        self._transport = transport
+        self._ready: deque[ReadEvent] = deque()
+        self._last = reader.position
+        self._checked = False
+        self._closed = closed
+        self._ended: anyio.Event | None = None
+
+    @property
+    def last_event_id(self) -> str | None:
+        """The id of the event that came last, or the place where it began; None before it began."""
+        return self._last
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def start(self) -> str | None:
+        """Fix the place to begin at, without waiting for an event; return it. None while the server is not there."""
+        if self._reader.position is None:
+            await self.read()
+        return self._reader.position
+
+    async def read(self) -> list[ReadEvent]:
+        """Return what came next; nothing after a lost connection, and when no event came in the blocking time."""
+        if self._closed:
+            raise Closed
+        try:
+            if not self._checked:
+                await check_server(self._transport, self._keys)
+                self._checked = True
+            events = self._reader.answered(await self._transport.perform(self._reader.step()))
+        except BullMQError as error:
+            delay_ms = self._reader.failed(error, random.random())
+            _log.warning("events of %s: %s; next attempt in %d ms", self._keys.name, error, delay_ms)
+            self._ended = anyio.Event()
+            with anyio.move_on_after(delay_ms / 1000):
+                await self._ended.wait()
+            return []
+        if self._last is None:
+            self._last = self._reader.position
+        return events
+
+    async def aclose(self) -> None:
+        """End the iteration and close the connection."""
+        self._closed = True
+        if self._ended is not None:
+            self._ended.set()
+        await self._transport.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReadEvent:
+        try:
+            while not self._ready:
+                self._ready.extend(await self.read())
+        except Closed:
+            if self._closed:
+                raise StopAsyncIteration from None
+            raise
+        event = self._ready.popleft()
+        if not isinstance(event, EventsMissed):
+            self._last = event.entry_id
+        return event
+
+
+class QueueEvents:
+    """The events of a queue, of all its jobs and workers of every library. Nothing is opened before the first use.
+
+    `async with events:` reads in the background, on one connection: for callbacks (`on`) and for any number of
+    `wait_until_finished`. `async for event in events:` is a reader of its own (see `stream`).
+
+    It begins at `last_event_id`, or now: at the newest entry when it starts. No event is lost or comes twice, also over
+    lost connections, which are made again after 100 ms, doubling to `max_reconnect_delay`, give or take 20 %. A queue
+    keeps about 10,000 events: a reader that was away for longer gets an `EventsMissed` and goes on with the oldest that
+    is left. An entry that cannot be decoded comes as an `UndecodableEvent`.
+
+    Raises `AuthenticationFailed`, `ServerTooOld` and `UsageError` if the server has never answered otherwise.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        last_event_id: str | None = None,
+        blocking_timeout: Duration = 10_000,
+        max_reconnect_delay: Duration = MAX_DELAY_MS,
+        scripts: ScriptSource = OWN,
+    ) -> None:
+        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        self._block_ms = to_ms("blocking_timeout", blocking_timeout)
+        self._max_delay_ms = to_ms("max_reconnect_delay", max_reconnect_delay)
+        self._begin = last_event_id
+        self._new_reader(last_event_id)
+        self._transport, self._owned = transport_of(connection, scripts)
+        self._waiters = Waiters()
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._streams: list[EventStream] = []
+        self._source: EventStream | None = None
+        self._last = last_event_id
+        self._running = False
+        self._closed = False
+        self._met: anyio.Event | None = None
+        self._error: Exception | None = None
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def name(self) -> str:
+        return self._keys.name
+
+    @property
+    def keys(self) -> QueueKeys:
+        return self._keys
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it reads for callbacks and waiters."""
+        return self._running
+
+    @property
+    def last_event_id(self) -> str | None:
+        """The id of the event that went to the callbacks last, or the place where it began; None before it began."""
+        return self._last
+
+    def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
+        """Call `callback` with each event of that kind (a class of `bullmq_protocol.stream`); return what takes it off.
+
+        Callbacks are called one after the other in the order of the events, async ones awaited: a slow one holds up the
+        next event. An exception in a callback is logged and does no harm.
+        """
+        if kind not in get_args(ReadEvent):
+            raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.stream")
+        if not callable(callback):
+            raise UsageError("callback", callback, "must be a function of the event")
+        self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+
+        def remove() -> None:
+            known = list(self._callbacks.get(kind, ()))
+            if callback in known:
+                known.remove(callback)
+            self._callbacks[kind] = tuple(known)
+
+        return remove
+
+    def stream(self, last_event_id: str | None = None) -> EventStream:
+        """Return a reader of its own, on a connection of its own, which ends when this object is closed.
+
+        It begins at `last_event_id`; by default where this object began, or now at its first step.
+        """
+        stream = self._new_stream(self._begin if last_event_id is None else last_event_id)
+        self._streams = [each for each in self._streams if not each.closed] + [stream]
+        return stream
+
+    def __aiter__(self) -> EventStream:
+        return self.stream()
+
+    async def wait_until_finished(self, job_id: str, timeout: Duration | None = None, *, result_type: Any = Any) -> Any:
+        """Wait until a job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+
+        For any number of callers it needs this reader's connection, and one to ask for the state of their jobs. Raises
+        `JobFailedError` with the reason of a failure, `JobNotFound` for a job that was removed or does not exist (one
+        that went without an event, with its whole queue, is noticed within 15 s), `WaitTimeout`, `Closed` when this
+        object is closed, and `msgspec.ValidationError` for a result that does not fit.
+        """
+        check_name("job_id", job_id, max_length=None)
+        timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
+        if self._closed:
+            raise Closed
+        if not self._running:
+            raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
+        waiters = self._waiters
+        waiter = waiters.add(job_id, _nothing)
+        try:
+            with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
+                first = True
+                while waiter.finished is None:
+                    if waiters.closed:
+                        raise Closed("the queue events are closed")
+                    woken = anyio.Event()
+                    waiter.wake = woken.set
+                    if waiter.must_ask:
+                        waiter.must_ask = False
+                        try:
+                            waiters.answer(waiter, await run(ask_finished(self._keys, job_id), self._transport))
+                        except TransportError as error:
+                            # Later the events tell, or the next question.
+                            if first or isinstance(error, Closed):
+                                raise
+                        first = False
+                        continue
+                    with anyio.move_on_after(RECHECK_MS / 1000) as pause:
+                        await woken.wait()
+                    if pause.cancelled_caught:
+                        waiter.must_ask = True
+            if waiter.finished is None:
+                raise WaitTimeout(job_id, timeout_ms or 0)
+            return result_of(waiter.finished, job_id, result_type)
+        finally:
+            waiters.discard(waiter)
+
+    async def run(self) -> None:
+        """Read for callbacks and waiters until `aclose`."""
+        if self._running:
+            raise UsageError("queue_events", self.name, "is already running")
+        if self._closed:
+            raise Closed
+        self._running = True
+        self._source = self._new_stream(self._last)
+        try:
+            while not self._closed:
+                events = await self._source.read()
+                self._meet(self._source)
+                for event in events:
+                    await self._deliver(event)
+        except Closed:
+            if not self._is_closed():
+                raise
+        finally:
+            self._running = False
+            self._waiters.close()
+            with anyio.CancelScope(shield=True):
+                await self._source.aclose()
+
+    async def aclose(self) -> None:
+        """End all reading, and close the connections that were opened. Callers that wait get `Closed`."""
+        self._closed = True
+        for stream in (*self._streams, self._source):
+            if stream is not None:
+                await stream.aclose()
+        if self._owned:
+            await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._met = anyio.Event()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run_behind)
+        try:
+            await self._met.wait()
+        except BaseException:
+            self._tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._tasks.__aexit__(None, None, None)
+                await self.aclose()
+            raise
+        if self._error is not None:
+            await self.__aexit__(None, None, None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        if error is None or isinstance(error, Exception):
+            await self.aclose()
+            await self._tasks.__aexit__(None, None, None)
+            if self._error is not None and error is None:
+                raise self._error
+            return None
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+        return await self._tasks.__aexit__(kind, error, trace)
+
+    async def _run_behind(self) -> None:
+        try:
+            await self.run()
+        except Exception as error:
+            self._error = error
+        finally:
+            if self._met is not None:
+                self._met.set()
+
+    def _meet(self, source: EventStream) -> None:
+        """After the first answer, or the first failure."""
+        if self._last is None:
+            self._begin = self._last = source.last_event_id
+        if self._last is not None:
+            self._waiters.reached(self._last)
+        if self._met is not None:
+            self._met.set()
+
+    async def _deliver(self, event: ReadEvent) -> None:
+        self._waiters.take(event)
+        for callback in self._callbacks.get(type(event), ()):
+            try:
+                answer = callback(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
+        if not isinstance(event, EventsMissed):
+            self._last = event.entry_id
+            self._waiters.reached(event.entry_id)
+
+    def _new_reader(self, last_event_id: str | None) -> EventReader:
+        return EventReader(
+            self._keys, last_event_id=last_event_id, block_ms=self._block_ms, max_delay_ms=self._max_delay_ms
+        )
+
+    def _new_stream(self, last_event_id: str | None) -> EventStream:
+        reader = self._new_reader(last_event_id)
+        transport = self._transport.dedicated(client_name=f"{self._keys.client_name()}:qe")
+        return EventStream(reader, self._keys, transport, self._closed)
+
+    def _is_closed(self) -> bool:
+        return self._closed
+
+
+def _nothing() -> None:
+    """Wake nobody: it has not gone to sleep yet."""

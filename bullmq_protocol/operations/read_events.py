@@ -1,0 +1,123 @@
+"""The reader of an event stream as a machine: what to ask next, and what an answer means. It waits for nothing itself.
+
+Every entry after the start comes once and in order, whatever connection it comes over: the next question always names
+the last entry that was given out. The start, if none is given, is fixed once as the stream's newest entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.commands.events import NO_ENTRY, last_event_id, read_events, wait_for_events
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    Closed,
+    ServerError,
+    ServerTooOld,
+    TransportError,
+    UnexpectedReply,
+)
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.stream import EventsMissed, RawEntry, ReadEvent, check_entry_id, entry_place, read_entry
+from bullmq_protocol.units import Millis, check_whole
+
+PAGE: Final = 1000
+FIRST_DELAY_MS: Final[Millis] = 100
+MAX_DELAY_MS: Final[Millis] = 30_000
+JITTER: Final = 0.2
+
+
+class EventReader:
+    """Where a reader of a queue's events stands.
+
+    Perform `step`, give its raw reply to `answered` or its error to `failed`.
+
+    Source: specs/04-schedulers-flows-events.md#sec-8-1
+    """
+
+    def __init__(
+        self,
+        keys: QueueKeys,
+        *,
+        last_event_id: str | None = None,
+        block_ms: Millis = 10_000,
+        max_delay_ms: Millis = MAX_DELAY_MS,
+    ) -> None:
+        self._keys = keys
+        self.position = None if last_event_id is None else check_entry_id("last_event_id", last_event_id)
+        self._block_ms = check_whole("blocking_timeout", block_ms, least=1)
+        self._max_delay_ms = check_whole("max_reconnect_delay", max_delay_ms, least=1)
+        self._caught_up = False
+        self._step: Command[Any] | Batch | None = None
+        self.contacted = False
+        self.failures = 0
+
+    def step(self) -> Command[Any] | Batch:
+        """Return what to ask: first for the start, then for what is there, then for what comes."""
+        if self.position is None:
+            self._step = last_event_id(self._keys)
+        elif self._caught_up:
+            self._step = wait_for_events(self._keys, self.position, count=PAGE, block_ms=self._block_ms)
+        else:
+            self._step = read_events(self._keys, self.position, count=PAGE)
+        return self._step
+
+    def answered(self, reply: Any) -> list[ReadEvent]:
+        """Return the events of a reply, and go on after them.
+
+        Raises `ServerError` and `UnexpectedReply`, which are for `failed`.
+        """
+        step = self._step
+        assert step is not None
+        if self.position is None:
+            assert isinstance(step, Command)
+            self.position = step.decode(reply)
+            self._contact()
+            return []
+        found: list[ReadEvent] = []
+        entries: tuple[RawEntry, ...]
+        if isinstance(step, Command):
+            entries = step.decode(reply)
+        else:
+            oldest, entries = _unwrapped(step.decode(reply))
+            # What is older than the oldest is gone. Before an empty stream, or 0-0, nothing can be missing.
+            if entries and self.position != NO_ENTRY and entry_place(oldest) > entry_place(self.position):
+                found.append(EventsMissed(self.position, oldest))
+            self._caught_up = len(entries) < PAGE
+        found += map(read_entry, entries)
+        if entries:
+            self.position = entries[-1].entry_id
+            self._caught_up = self._caught_up and len(entries) < PAGE
+        elif isinstance(step, Command):
+            # Once in a while, whether the stream was trimmed under a wait that heard nothing.
+            self._caught_up = False
+        self._contact()
+        return found
+
+    def failed(self, error: BullMQError, roll: float) -> Millis:
+        """Return how long to wait before `step` is asked again; `roll` in [0, 1) is the dice for the jitter.
+
+        Raises the error if no later attempt can mend it: closed, or refused before there was any answer.
+        """
+        fatal = (AuthenticationFailed, ServerTooOld)
+        if isinstance(error, Closed) or (isinstance(error, fatal) and not self.contacted):
+            raise error
+        if not isinstance(error, (TransportError, ServerError, ServerTooOld, UnexpectedReply)):
+            raise error
+        self._caught_up = False
+        base = min(FIRST_DELAY_MS << min(self.failures, 30), self._max_delay_ms)
+        self.failures += 1
+        return max(1, round(base * (1 - JITTER + 2 * JITTER * roll)))
+
+    def _contact(self) -> None:
+        self.contacted = True
+        self.failures = 0
+
+
+def _unwrapped(answer: list[Any]) -> list[Any]:
+    for each in answer:
+        if isinstance(each, BullMQError):
+            raise each
+    return answer

@@ -1,0 +1,163 @@
+"""Adds whole flows of jobs, and publishes events of one's own."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from bullmq_protocol.commands.events import publish_event
+from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
+from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.operations.add_flow import add_flow
+from bullmq_protocol.operations.add_jobs import added_record
+from bullmq_protocol.operations.read_flow import read_flow
+from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
+from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_sync.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
+from bullmq_sync.job import Job
+
+_log = logging.getLogger("bullmq_sync")
+
+
+class FlowProducer:
+    """Adds flows: trees of jobs in any queues, each parent of which waits for its children.
+
+    Nothing is opened before the first call; safe to share between threads.
+
+    `connection`, `limits` and `scripts` are as in `Queue`; `prefix` is that of nodes without one, `layout` that of all.
+    """
+
+    def __init__(
+        self,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        limits: Limits = DEFAULT_LIMITS,
+        scripts: ScriptSource = OWN,
+    ) -> None:
+        self._prefix = prefix
+        self._layout = layout
+        self._limits = limits
+        self._transport, self._owned = transport_of(connection, scripts)
+
+    def add(self, flow: FlowNode, *, queues_options: Mapping[str, JobOptions] | None = None) -> FlowJob[Job[Any]]:
+        """Add one flow in one transaction; `queues_options` are the default options of queues, by their names.
+
+        Raises `UsageError` before anything is sent, also on a cluster for queues of several slots; `FlowAddError` if
+        the server refused a node: its `results` say per node what happened, and the others are there.
+        """
+        return (self.add_bulk([flow], queues_options=queues_options))[0]
+
+    def add_bulk(
+        self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
+    ) -> list[FlowJob[Job[Any]]]:
+        """Add several flows in one transaction, as `add`."""
+        prepared = self._prepare(flows, queues_options)
+        if is_cluster(self._transport):
+            prepared.require_one_slot()
+        ids = run(add_flow(prepared), self._transport)
+        jobs = [
+            (
+                node.parent,
+                Job[Any](added_record(node.job, job_id), keys=node.keys, transport=self._transport),
+            )
+            for node, job_id in zip(prepared.nodes, ids, strict=True)
+        ]
+        return tree(jobs)
+
+    def get_flow(
+        self, job_id: str, queue_name: str, prefix: str | None = None, *, depth: int = 10, max_children: int = 20
+    ) -> FlowJob[Job[Any]] | None:
+        """Read a job and its children, `depth` levels (1: the job alone) and at most `max_children` of each kind.
+
+        The kinds are finished, pending, failed, ignored, in this order. Returns None when there is no such job.
+        """
+        checked = check_name("job_id", job_id, max_length=None)
+        keys = QueueKeys.of(queue_name, prefix=self._prefix if prefix is None else prefix, layout=self._layout)
+        check_server(self._transport, keys)
+        found = run(read_flow(keys, checked, depth=depth, max_children=max_children), self._transport)
+        if found is None:
+            return None
+        jobs = [(above, Job[Any](each.record, keys=each.keys, transport=self._transport)) for above, each in found.jobs]
+        return tree(jobs, found.missing)[0]
+
+    def close(self) -> None:
+        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        if self._owned:
+            self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
+        prepared = prepare_flow(
+            flows,
+            new_id=_new_id,
+            now_ms=clock().wall,
+            prefix=self._prefix,
+            layout=self._layout,
+            queues_options=queues_options,
+            limits=self._limits,
+        )
+        for node in prepared.nodes:
+            for warning in node.job.warnings:
+                _log.warning("queue %s, job %s: %s", node.keys.name, node.job.name, warning)
+        return prepared
+
+
+class QueueEventsProducer:
+    """Publishes events of one's own on a queue's stream, for the readers of every library."""
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+    ) -> None:
+        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        self._transport, self._owned = transport_of(connection)
+
+    @property
+    def name(self) -> str:
+        return self._keys.name
+
+    @property
+    def keys(self) -> QueueKeys:
+        return self._keys
+
+    def publish(self, event_name: str, fields: Mapping[str, object] | None = None, *, max_events: int = 10_000) -> str:
+        """Write an event; return its entry's id. The stream is trimmed to about `max_events` (BullMQ's default: 1,000).
+
+        Values are text, numbers, True, False or None; readers get text. Raises `UsageError` for others.
+        """
+        command = publish_event(self._keys, event_name, {} if fields is None else fields, max_events=max_events)
+        check_server(self._transport, self._keys)
+        return perform(self._transport, command)
+
+    def close(self) -> None:
+        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        if self._owned:
+            self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,459 @@
+"""Events on real servers, in three colours: reading, callbacks, losses of connection, and waiting for jobs."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from bullmq_protocol import JobOptions, KeyLayout, NewJob, UsageError
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands.queues import get_queue_events
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    Closed,
+    JobFailedError,
+    JobNotFound,
+    ServerError,
+    UnrecoverableError,
+    WaitTimeout,
+)
+from bullmq_protocol.reply import as_int, as_text
+from bullmq_protocol.stream import (
+    AddedEvent,
+    CustomEvent,
+    EventsMissed,
+    UndecodableEvent,
+    WaitingEvent,
+)
+from bullmq_protocol.testing.conformance import Fault
+from tests.support import servers
+from tests.support.colours import Colour
+from tests.support.cut_proxy import CutProxy
+from tests.support.servers import Server
+
+
+@pytest.fixture
+async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = colour.Queue(name, server.url)
+    yield queue
+    await queue.obliterate(force=True)
+    await queue.aclose()
+
+
+@pytest.fixture
+async def events(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    events = colour.QueueEvents(name, server.url, blocking_timeout=500)
+    yield events
+    await events.aclose()
+
+
+@pytest.fixture
+async def publisher(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    publisher = colour.QueueEventsProducer(name, server.url)
+    yield publisher
+    await publisher.aclose()
+
+
+@pytest.fixture
+async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    """A worker that takes jobs by hand."""
+    worker = colour.Worker(name, None, server.url)
+    yield worker
+    await worker.aclose()
+
+
+async def take(stream: Any, count: int) -> list[Any]:
+    """Read so many events."""
+    found = []
+    with anyio.fail_after(10):
+        async for event in stream:
+            found.append(event)
+            if len(found) == count:
+                break
+    return found
+
+
+def names(events: list[Any]) -> list[str]:
+    return [f"{type(event).__name__} {getattr(event, 'job_id', '')}" for event in events]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def test_iterator_begins_now_and_gives_typed_events(queue: Any, events: Any, worker: Any) -> None:
+    await queue.add("before")
+    async with events:
+        await queue.add("mail", {"a": 1}, JobOptions(lifo=True))
+        await worker.complete(await worker.get_next_job(), {"ok": "ja ✓"})
+        found = await take(events, 4)
+    assert names(found) == ["AddedEvent 2", "WaitingEvent 2", "ActiveEvent 2", "CompletedEvent 2"]
+    assert found[0].name == "mail"
+    assert found[3].returnvalue == {"ok": "ja ✓"}
+
+
+async def test_reader_resumes_from_an_id_without_losing_or_repeating(queue: Any, events: Any, colour: Colour) -> None:
+    await queue.add_bulk([NewJob("a")] * 10)
+    first = events.stream("0-0")
+    early = await take(first, 7)
+    assert first.last_event_id == early[-1].entry_id
+    second = events.stream(first.last_event_id)
+    late = await take(second, 13)
+    assert names(early + late) == [f"{kind} {n}" for n in range(1, 11) for kind in ("AddedEvent", "WaitingEvent")]
+    assert len({event.entry_id for event in early + late}) == 20
+
+
+async def test_more_events_than_fit_in_one_read_come_in_order(queue: Any, events: Any) -> None:
+    await queue.add_bulk([NewJob("a")] * 1500)
+    found = await take(events.stream("0-0"), 3000)
+    assert [event.job_id for event in found] == [str(n) for n in range(1, 1501) for _ in range(2)]
+
+
+async def test_start_tells_where_a_stream_begins(queue: Any, events: Any) -> None:
+    stream = events.stream()
+    assert stream.last_event_id is None
+    assert await stream.start() == "0-0"
+    assert await stream.start() == stream.last_event_id == "0-0"
+    await queue.add("a")
+    assert names(await take(stream, 1)) == ["AddedEvent 1"]
+
+
+async def test_callbacks_get_their_kind_in_order(
+    colour: Colour, queue: Any, events: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    added: list[str] = []
+    waiting: list[str] = []
+    ready = anyio.Event()
+
+    async def slowly(event: WaitingEvent) -> None:
+        await anyio.lowlevel.checkpoint()
+        waiting.append(event.job_id)
+        if event.job_id == "3":
+            ready.set()
+
+    def wrong(event: AddedEvent) -> None:
+        raise RuntimeError("of the user's")
+
+    events.on(AddedEvent, wrong)
+    events.on(AddedEvent, lambda event: added.append(event.job_id))
+    events.on(WaitingEvent, slowly)
+    gone = events.on(AddedEvent, lambda event: added.append("gone"))
+    gone()
+    gone()
+    with caplog.at_level(logging.ERROR, colour.logger), anyio.fail_after(10):
+        async with events:
+            assert events.is_running
+            await queue.add_bulk([NewJob("a")] * 3)
+            await ready.wait()
+    assert added == waiting == ["1", "2", "3"]
+    assert sum("AddedEvent raised" in record.message for record in caplog.records) == 3
+    assert not events.is_running
+    assert events.last_event_id is not None
+
+
+async def test_published_events_are_read_and_bad_ones_refused(events: Any, publisher: Any) -> None:
+    stream = events.stream("0-0")
+    first = await publisher.publish("said", {"text": "grün", "n": 1.5, "yes": True, "nothing": None})
+    await publisher.publish("drained")
+    found = await take(stream, 2)
+    assert found[0] == CustomEvent(first, "said", {"text": "grün", "n": "1.5", "yes": "true", "nothing": ""})
+    assert type(found[1]).__name__ == "DrainedEvent"
+    for bad in ({"a": [1]}, {"a": {}}, {"event": "x"}, {"": "x"}):
+        with pytest.raises(UsageError):
+            await publisher.publish("said", bad)
+    with pytest.raises(UsageError, match="name"):
+        await publisher.publish("")
+    with pytest.raises(UsageError, match="max_events"):
+        await publisher.publish("said", {}, max_events=0)
+
+
+async def test_undecodable_entry_is_reported_and_reading_goes_on(queue: Any, events: Any, publisher: Any) -> None:
+    stream = events.stream("0-0")
+    await publisher.publish("completed", {"jobId": "9", "returnvalue": "{no json"})
+    await publisher.publish("progress", {"jobId": "9", "data": "]"})
+    await queue.add("a")
+    bad, worse, good = await take(stream, 3)
+    assert isinstance(bad, UndecodableEvent) and isinstance(worse, UndecodableEvent)
+    assert (bad.name, bad.fields) == ("completed", {"jobId": "9", "returnvalue": "{no json"})
+    assert (worse.name, worse.fields["data"]) == ("progress", "]")
+    assert isinstance(good, AddedEvent)
+
+
+async def test_reader_goes_on_after_lost_connections(colour: Colour, server: Server, queue: Any, name: str) -> None:
+    """No event is lost or comes twice, also when the very first one comes while the connection is gone."""
+    with CutProxy(server.host, server.port) as proxy:
+        events = colour.QueueEvents(name, proxy.url, blocking_timeout=500)
+        async with events:
+            heard: list[str] = []
+            done = anyio.Event()
+
+            def hear(event: AddedEvent) -> None:
+                heard.append(event.job_id)
+                if len(heard) == 60:
+                    done.set()
+
+            events.on(AddedEvent, hear)
+            for _ in range(3):
+                proxy.arm(Fault.REFUSE)
+                proxy.drop_all()
+                await queue.add_bulk([NewJob("a")] * 10)
+                proxy.arm(Fault.NONE)
+                await queue.add_bulk([NewJob("a")] * 10)
+            with anyio.fail_after(10):
+                await done.wait()
+        assert heard == [str(n) for n in range(1, 61)]
+
+
+async def test_trimmed_stream_is_told_and_read_on(queue: Any, events: Any) -> None:
+    stream = events.stream("0-0")
+    await queue.add_bulk([NewJob("a")] * 5)
+    first = await take(stream, 2)
+    await queue.add_bulk([NewJob("a")] * 10)
+    trim = Command("XTRIM", (queue.keys.events,), ("MAXLEN", 4), as_int, repeat=Repeat.SAFE)
+    await queue.call(trim)
+    again = events.stream(first[-1].entry_id)
+    found = await take(again, 5)
+    assert found[0] == EventsMissed(first[-1].entry_id, found[1].entry_id)
+    assert names(found[1:]) == ["AddedEvent 14", "WaitingEvent 14", "AddedEvent 15", "WaitingEvent 15"]
+    assert again.last_event_id == found[-1].entry_id
+
+
+async def test_reader_has_one_connection_with_its_name(queue: Any, events: Any) -> None:
+    async with events:
+        await queue.add("a")
+        await take(events.stream("0-0"), 1)
+        named = await queue.call(get_queue_events(queue.keys))
+        assert [each["rawname"] for each in named] == [f"{queue.keys.client_name()}:qe"] * 2
+    with anyio.fail_after(10):
+        while await queue.get_queue_events():
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_closing_ends_iterators(queue: Any, events: Any) -> None:
+    found: list[Any] = []
+
+    async def read() -> None:
+        found.extend([event async for event in events])
+
+    with anyio.fail_after(10):
+        async with events, anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await queue.add("a")
+            while len(await queue.get_queue_events()) < 2:
+                await anyio.lowlevel.checkpoint()
+            await events.aclose()
+    assert names(found) in ([], ["AddedEvent 1", "WaitingEvent 1"])
+    assert [event async for event in events.stream()] == []
+    with pytest.raises(Closed):
+        await events.run()
+
+
+async def test_server_that_is_not_there_is_tried_again(colour: Colour, server: Server, queue: Any, name: str) -> None:
+    with CutProxy(server.host, server.port) as proxy:
+        proxy.arm(Fault.REFUSE)
+        async with colour.QueueEvents(name, proxy.url) as events:
+            assert events.last_event_id is None
+            proxy.arm(Fault.NONE)
+            job = await queue.add("a")
+            with pytest.raises(WaitTimeout):
+                await job.wait_until_finished(events, 300)
+
+
+async def test_wrong_password_is_told_at_once(colour: Colour, name: str) -> None:
+    with servers.start(config=("--requirepass", "secret")) as server:
+        with pytest.raises(AuthenticationFailed):
+            async with colour.QueueEvents(name, server.url):
+                pass
+        with pytest.raises(AuthenticationFailed):
+            await take(colour.QueueEvents(name, server.url), 1)
+
+
+async def test_key_of_another_type_is_tried_again(colour: Colour, queue: Any, events: Any) -> None:
+    await queue.call(Command("SET", (queue.keys.events,), ("x",), as_text))
+    stream = events.stream("0-0")
+    assert await stream.read() == []
+    await queue.call(Command("DEL", (queue.keys.events,), (), as_int))
+    await queue.add("a")
+    assert names(await take(stream, 1)) == ["AddedEvent 1"]
+
+
+async def test_bad_arguments_are_refused(colour: Colour, queue: Any, events: Any, name: str) -> None:
+    for wrong in ({"last_event_id": "$"}, {"blocking_timeout": 0}, {"max_reconnect_delay": 0}, {"prefix": 1}):
+        with pytest.raises(UsageError):
+            colour.QueueEvents(name, **wrong)
+    with pytest.raises(UsageError, match="kind"):
+        events.on(dict, print)
+    with pytest.raises(UsageError, match="callback"):
+        events.on(AddedEvent, 5)
+    with pytest.raises(UsageError, match="last_event_id"):
+        events.stream("now")
+    job = await queue.add("a")
+    with pytest.raises(UsageError, match="not running"):
+        await job.wait_until_finished(events)
+    with pytest.raises(UsageError, match="QueueEvents"):
+        await job.wait_until_finished(None)
+    other = colour.QueueEvents("other")
+    with pytest.raises(UsageError, match="must read the job's queue"):
+        await job.wait_until_finished(other)
+    async with events:
+        with pytest.raises(UsageError, match="already running"):
+            await events.run()
+        with pytest.raises(UsageError, match="timeout"):
+            await job.wait_until_finished(events, 0)
+        with pytest.raises(UsageError, match="job_id"):
+            await queue.wait_until_finished("", events)
+
+
+async def test_untagged_queue_is_refused_on_a_cluster(colour: Colour, name: str) -> None:
+    with servers.start(config=("--cluster-enabled", "yes")) as server:
+        with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+            async with colour.QueueEvents(name, server.url):
+                pass
+        tagged = colour.QueueEventsProducer(name, server.url, layout=KeyLayout.TAGGED_QUEUE)
+        with pytest.raises(ServerError):
+            # It is a cluster without slots.
+            await tagged.publish("said")
+        await tagged.aclose()
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+class Result(msgspec.Struct):
+    n: int
+
+
+async def test_result_of_a_job_that_finishes_later_or_before(queue: Any, events: Any, worker: Any) -> None:
+    async with events, anyio.create_task_group() as tasks:
+        job = await queue.add("a")
+        found: list[Any] = []
+
+        async def wait() -> None:
+            found.append(await job.wait_until_finished(events, 10_000))
+
+        tasks.start_soon(wait)
+        await worker.complete(await worker.get_next_job(), {"n": 3})
+        assert await queue.wait_until_finished(job.id, events, 10_000, result_type=Result) == Result(3)
+        assert await job.wait_until_finished(events) == {"n": 3}
+        with pytest.raises(msgspec.ValidationError):
+            await job.wait_until_finished(events, result_type=int)
+    assert found == [{"n": 3}]
+
+
+async def test_failure_raises_with_its_reason(queue: Any, events: Any, worker: Any) -> None:
+    async with events:
+        job = await queue.add("a")
+        taken = await worker.get_next_job()
+        raised: list[JobFailedError] = []
+
+        async def wait() -> None:
+            with pytest.raises(JobFailedError, match="no ✗") as error:
+                await job.wait_until_finished(events, 10_000)
+            raised.append(error.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await worker.fail(taken, UnrecoverableError("no ✗"))
+        await wait()
+    assert [(error.job_id, error.reason) for error in raised] == [(job.id, "no ✗")] * 2
+
+
+async def test_failure_before_a_retry_does_not_count(queue: Any, events: Any, worker: Any) -> None:
+    """The reader is behind: it gives out the end of the job's life before."""
+    job = await queue.add("a")
+    await worker.fail(await worker.get_next_job(), UnrecoverableError("first"))
+    await job.retry()
+    old = events.stream("0-0")
+    assert names(await take(old, 4))[-1] == f"FailedEvent {job.id}"
+    async with events:
+        with pytest.raises(WaitTimeout) as late:
+            await job.wait_until_finished(events, 200)
+        assert (late.value.job_id, late.value.timeout_ms) == (job.id, 200)
+        await worker.complete(await worker.get_next_job(), "second")
+        assert await job.wait_until_finished(events, 10_000) == "second"
+
+
+async def test_removed_job_is_told(queue: Any, events: Any, worker: Any) -> None:
+    async with events:
+        with pytest.raises(JobNotFound):
+            await queue.wait_until_finished("none", events, 10_000)
+        job = await queue.add("a")
+
+        async def wait() -> None:
+            with pytest.raises(JobNotFound, match=job.id):
+                await job.wait_until_finished(events, 10_000)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await job.remove()
+
+
+async def test_result_of_a_job_that_is_removed_at_its_end(queue: Any, events: Any, worker: Any) -> None:
+    """The wait began before the end, so the event tells it, whoever is first."""
+    async with events, anyio.create_task_group() as tasks:
+        found: list[Any] = []
+        for _ in range(20):
+            job = await queue.add("a", options=JobOptions(remove_on_complete=True))
+            taken = await worker.get_next_job()
+
+            async def wait(job: Any = job) -> None:
+                try:
+                    found.append(await job.wait_until_finished(events, 10_000))
+                except JobNotFound as error:
+                    found.append(error)
+
+            tasks.start_soon(wait)
+            await worker.complete(taken, "done")
+        with anyio.fail_after(10):
+            while len(found) < 20:
+                await anyio.lowlevel.checkpoint()
+    # Where the wait began after the end nobody can tell any more.
+    assert {value if isinstance(value, str) else type(value).__name__ for value in found} <= {"done", "JobNotFound"}
+
+
+async def test_closing_the_events_ends_the_waiting(queue: Any, events: Any) -> None:
+    job = await queue.add("a")
+    async with events:
+
+        async def wait() -> None:
+            with pytest.raises(Closed):
+                await job.wait_until_finished(events)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await queue.get_job_counts()
+            await events.aclose()
+
+
+async def test_thousand_callers_share_two_connections(
+    colour: Colour, server: Server, queue: Any, events: Any, name: str
+) -> None:
+    count = 100 if colour.name == "threads" else 1000
+    clients = Command("CLIENT LIST", (), (), as_text, repeat=Repeat.SAFE)
+    results: list[Any] = []
+
+    async def work(job: Any) -> Any:
+        return job.data
+
+    async def wait(job: Any) -> None:
+        results.append(await job.wait_until_finished(events, 60_000))
+
+    jobs = await queue.add_bulk([NewJob("a", n) for n in range(count)])
+    async with events:
+        before = len((await queue.call(clients)).splitlines())
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for job in jobs:
+                    tasks.start_soon(wait, job)
+                most = before
+                while not results:
+                    most = max(most, len((await queue.call(clients)).splitlines()))
+                    if most > before:
+                        break
+                assert most <= before + 1
+                async with colour.Worker(name, work, server.url):
+                    while len(results) < count:
+                        await anyio.sleep(0.01)
+    assert sorted(results) == list(range(count))
