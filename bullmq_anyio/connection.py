@@ -8,6 +8,7 @@ Source: specs/05-worker-runtime.md#sec-1
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import socket
@@ -217,7 +218,8 @@ class SharedConnection(ABC):
                 return await self._connect()
             await attempt.over.wait()
             if attempt.failure is not None:
-                raise _copy(attempt.failure)
+                # one of its own for each task: the traceback belongs to who raises it
+                raise copy.copy(attempt.failure)
 
     async def _connect(self) -> Link:
         limit_s = self._connect_timeout_ms / 1000
@@ -418,10 +420,3 @@ def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:
             sourced.add(script.sha1)
         parts.append(_pack(command.wire(full_source=whole)))
     return b"".join(parts)
-
-
-def _copy(error: BullMQError) -> BullMQError:
-    """Return an equal exception to be raised by another task, with a traceback of its own."""
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    return twin

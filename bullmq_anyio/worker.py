@@ -14,7 +14,6 @@ import random
 import secrets
 import socket
 import time
-import traceback
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -44,7 +43,7 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     UsageError,
 )
-from bullmq_protocol.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.scripts import OWN, ScriptSource
@@ -66,7 +65,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
-from bullmq_protocol.worker.notices import Notice, WorkerProblem
+from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
 
 T = TypeVar("T")
@@ -139,7 +138,8 @@ class Worker(Generic[T]):
         self._contacted = False
         self._closed = False
         self._paused_first = False
-        self._error: Exception | None = None
+        self._broken = False
+        self._error: BaseException | None = None
         self._running = False
         self._stopped: anyio.Event | None = None
         self._finished: anyio.Event | None = None
@@ -203,6 +203,8 @@ class Worker(Generic[T]):
         """
         if self._processor is None:
             raise UsageError("processor", None, "no process function is defined")
+        if self._over and self._finished is not None:
+            raise UsageError("worker", self._id, "has ended: make a new one to work again")
         if self._closed:
             return
         if self._running:
@@ -284,6 +286,7 @@ class Worker(Generic[T]):
         An async callback runs in a task of its own, for which the worker waits at its end. An exception in a callback
         is logged and does no harm.
         """
+        check_notice(kind)
         self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
 
         def remove() -> None:
@@ -389,9 +392,29 @@ class Worker(Generic[T]):
                     self._tasks = tasks
                     self._start(self._machine.start(clock(), paused=self._paused_first))
                     tasks.start_soon(self._keep_time)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:
+                # Ctrl-C met one of our tasks (trio raises it where it comes), or a fault of this library.
+                self._tasks = None
+                self._error = _root(error)
+                await self._salvage()
             finally:
                 self._tasks = None
                 self._stop()
+
+    async def _salvage(self) -> None:
+        """The tasks are gone: give back what was running, so that another worker takes it at once."""
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _FORCED_STOP_S):
+            actions = self._machine.handle(CloseRequested(force=True), clock())
+            while actions:
+                match actions.pop(0):
+                    case Notify(notice):
+                        self._tell(notice)
+                    case Call(ticket, command):
+                        actions += self._machine.handle(await self._call(ticket, command), clock())
+                    case _:
+                        pass
 
     def _happen(self, event: Event) -> None:
         """Give the machine an event that is no answer."""
@@ -417,17 +440,22 @@ class Worker(Generic[T]):
     async def _carry(self, action: Action) -> None:
         """Do what the machine wants, tell it the answer, and go on with what it wants then."""
         following: Action | None = action
-        while following is not None:
-            match following:
-                case Call(ticket, command):
-                    event = await self._call(ticket, command)
-                case RunJob(number, record, token):
-                    event = await self._run_job(number, record, token)
-                case Listen(ticket, command):
-                    event = await self._listen(ticket, command)
-                case _:
-                    raise TypeError(f"{following!r} has no answer")
-            following = self._sort(self._feed(event))
+        try:
+            while following is not None:
+                match following:
+                    case Call(ticket, command):
+                        event = await self._call(ticket, command)
+                    case RunJob(number, record, token):
+                        event = await self._run_job(number, record, token)
+                    case Listen(ticket, command):
+                        event = await self._listen(ticket, command)
+                    case _:
+                        raise TypeError(f"{following!r} has no answer")
+                following = self._sort(self._feed(event))
+        except BaseException:
+            # Before the other tasks are cancelled for it: their handlers have not failed.
+            self._broken = True
+            raise
 
     def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
         """Do at once what has no answer, return the first of the others, and start tasks for the rest."""
@@ -510,9 +538,15 @@ class Worker(Generic[T]):
         except Exception as error:
             return await self._raised(number, job, error)
         except anyio.get_cancelled_exc_class() as error:
-            if self._inner is None or self._inner.cancel_called:
+            if self._broken or self._inner is None or self._inner.cancel_called:
                 raise
             # Not from us: the handler met a cancelled future or task.
+            return await self._raised(number, job, error)
+        except KeyboardInterrupt as interrupt:
+            # trio raises it in the code that runs: it is not the job's fault.
+            self._give_up(interrupt)
+            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="interrupted"), random.random())
+        except BaseException as error:
             return await self._raised(number, job, error)
         finally:
             del self._handling[number]
@@ -531,8 +565,7 @@ class Worker(Generic[T]):
         return "null" if value is None else json_text(value, field="returnvalue")
 
     async def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
-        stack = "".join(traceback.format_exception(error))
-        failure = failure_of(error, stack=stack, now_ms=clock().wall)
+        failure = failure_of(error, stack=stack_of(error), now_ms=clock().wall)
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
         delay: float | None = None
@@ -635,9 +668,11 @@ class Worker(Generic[T]):
             self._rearm.set()
         self._wake_idle()
 
-    def _give_up(self) -> None:
-        """`run` is cancelled: give the jobs back, but not for ever."""
+    def _give_up(self, error: BaseException | None = None) -> None:
+        """`run` is cancelled or interrupted: give the jobs back, but not for ever."""
         self._closed = True
+        if error is not None:
+            self._error = error
         if self._inner is not None:
             self._inner.deadline = anyio.current_time() + _FORCED_STOP_S
             self._happen(CloseRequested(force=True))
@@ -685,6 +720,16 @@ class _Background:
         if self._error is not None:
             raise self._error
         return swallowed
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the one exception that a task group wraps, or what there is."""
+    while isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        if len(inner) > 1:
+            break
+        error = inner[0]
+    return error
 
 
 class _ByHand:

@@ -10,10 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 
 class BullMQError(Exception):
-    """Root of everything this library raises."""
+    """Root of everything this library raises. Errors can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self.args, dict(self.__dict__))
+
+
+def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, object]) -> BullMQError:
+    """Return an equal error without running its constructor, whose arguments are not those of the message."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(BullMQError, ValueError):

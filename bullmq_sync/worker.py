@@ -13,7 +13,6 @@ import random
 import secrets
 import socket
 import threading
-import traceback
 import uuid
 from collections.abc import Callable
 from types import TracebackType
@@ -36,7 +35,7 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     UsageError,
 )
-from bullmq_protocol.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.scripts import OWN, ScriptSource
@@ -58,7 +57,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
-from bullmq_protocol.worker.notices import Notice, WorkerProblem
+from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
 from bullmq_sync.base import Cancellation
 from bullmq_sync.crew import Crew
@@ -199,6 +198,8 @@ class Worker(Generic[T]):
         if self._processor is None:
             raise UsageError("processor", None, "no process function is defined")
         with self._lock:
+            if self._finished.is_set():
+                raise UsageError("worker", self._id, "has ended: make a new one to work again")
             if self._closed:
                 return
             if self._runner is not None:
@@ -277,6 +278,7 @@ class Worker(Generic[T]):
 
         An exception in it is logged and does no harm.
         """
+        check_notice(kind)
         with self._lock:
             self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
 
@@ -536,8 +538,7 @@ class Worker(Generic[T]):
         return "null" if value is None else json_text(value, field="returnvalue")
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
-        stack = "".join(traceback.format_exception(error))
-        failure = failure_of(error, stack=stack, now_ms=clock().wall)
+        failure = failure_of(error, stack=stack_of(error), now_ms=clock().wall)
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
         delay: float | None = None

@@ -5,10 +5,11 @@ Names follow BullMQ's local events (specs/05-worker-runtime.md#sec-16) where one
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.units import Millis
 
@@ -167,3 +168,11 @@ Notice: TypeAlias = (
     | ClosedNotice
     | HandlerAbandoned
 )
+
+NOTICES: Final[tuple[type[Notice], ...]] = get_args(Notice)
+
+
+def check_notice(kind: object) -> None:
+    """Refuse what is no kind of notice."""
+    if kind not in NOTICES:
+        raise UsageError("kind", kind, "must be a class of bullmq_protocol.worker.notices, such as JobCompleted")

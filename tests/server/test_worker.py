@@ -156,6 +156,45 @@ async def test_what_has_no_json_form_fails_the_job(queue: Any, work: Any) -> Non
     assert await queue.get_state("1") == "failed"
 
 
+class Unprintable(Exception):
+    """Raises when it is looked at, as some clients' errors do."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_an_exception_that_cannot_be_printed_fails_its_job_and_no_other(queue: Any, work: Any) -> None:
+    other = anyio.Event()
+
+    async def process(job: Any) -> None:
+        if job.data == "odd":
+            raise Unprintable
+        await other.wait()
+
+    await queue.add("n", "odd")
+    await queue.add("n", "good")
+    worker = work(process, concurrency=2)
+    seen = Seen(worker, JobFailed, JobCompleted)
+    async with worker:
+        (failed,) = await seen.wait(JobFailed)
+        assert failed.job.data == "odd"
+        other.set()
+        await seen.wait(JobCompleted)
+    counts = await queue.get_job_counts("active", "completed", "failed")
+    assert counts == {"active": 0, "completed": 1, "failed": 1}
+
+
+@pytest.mark.parametrize("kind", ["completed", 5, Exception])
+async def test_on_takes_only_kinds_of_notices(work: Any, kind: Any) -> None:
+    worker = work(nothing)
+    with pytest.raises(UsageError, match="JobCompleted"):
+        worker.on(kind, print)
+    await worker.aclose()
+
+
 async def test_retries_with_backoff_until_it_succeeds(queue: Any, work: Any) -> None:
     starts: list[float] = []
 

@@ -1,6 +1,7 @@
 """What only tasks have: cancelling `run`, handlers that are cancelled or cancel, what is left behind."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -15,8 +16,8 @@ from anyio.lowlevel import checkpoint
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
-from bullmq_protocol.errors import AuthenticationFailed
-from bullmq_protocol.worker.notices import HandlerAbandoned, JobCompleted, JobFailed, JobMoved
+from bullmq_protocol.errors import AuthenticationFailed, UsageError
+from bullmq_protocol.worker.notices import HandlerAbandoned, JobActive, JobCompleted, JobFailed, JobMoved
 from tests.support import servers
 from tests.support.servers import Server
 
@@ -287,4 +288,71 @@ async def test_close_from_every_side(queue: Queue[Any], server: Server) -> None:
                 tasks.start_soon(partial(worker.aclose, force=force))
         assert worker.is_running is False
         await worker.aclose()
+        # It says so if it had begun before the close.
+        with contextlib.suppress(UsageError):
+            await worker.run()
+        assert worker.is_running is False
+
+
+async def test_an_interrupt_in_a_handler_gives_the_jobs_back(queue: Queue[Any], server: Server) -> None:
+    """trio raises KeyboardInterrupt in whatever runs: that is no failure of the job."""
+    await queue.add_bulk([NewJob("n", {"first": True}), NewJob("n", {"first": False})])
+    both = anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        if job.data["first"]:
+            await both.wait()
+            raise KeyboardInterrupt
+        both.set()
+        await anyio.sleep_forever()
+
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=2))
+    with pytest.raises(KeyboardInterrupt):
         await worker.run()
+    counts = await queue.get_job_counts("waiting", "active", "failed")
+    assert (counts["waiting"], counts["active"], counts["failed"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_an_interrupt_between_handlers_gives_the_jobs_back(queue: Queue[Any], server: Server) -> None:
+    """Raised here by a callback. (asyncio turns Ctrl-C into a cancellation of `run`.)"""
+    await queue.add_bulk([NewJob("n", {}), NewJob("n", {})])
+    started: list[str] = []
+
+    async def process(job: Job[Any]) -> None:
+        started.append(job.id)
+        await anyio.sleep_forever()
+
+    def interrupt(_: JobActive) -> None:
+        if started:
+            raise KeyboardInterrupt
+
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=2))
+    worker.on(JobActive, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        await worker.run()
+    counts = await queue.get_job_counts("waiting", "active", "failed")
+    assert (counts["waiting"], counts["active"], counts["failed"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit()], ids=lambda each: type(each).__name__)
+async def test_what_is_no_exception_fails_its_job_and_no_other(
+    queue: Queue[Any], server: Server, error: BaseException
+) -> None:
+    other = anyio.Event()
+    completed = anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        if job.data == "odd":
+            raise error
+        await other.wait()
+
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=2))
+    worker.on(JobFailed, lambda _: other.set())
+    worker.on(JobCompleted, lambda _: completed.set())
+    await queue.add_bulk([NewJob("n", "odd"), NewJob("n", "good")])
+    async with worker:
+        with anyio.fail_after(10):
+            await completed.wait()
+    counts = await queue.get_job_counts("active", "completed", "failed")
+    assert counts == {"active": 0, "completed": 1, "failed": 1}

@@ -311,3 +311,21 @@ def test_slow_log_handler_does_no_harm(queue: Queue[Any], server: Server, name: 
         logger.removeHandler(handler)
         logger.setLevel(level)
     assert queue.get_job_counts("completed") == {"completed": 20}
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit()], ids=lambda each: type(each).__name__)
+def test_what_is_no_exception_fails_its_job_and_no_other(
+    queue: Queue[Any], server: Server, error: BaseException
+) -> None:
+    def process(job: Job[Any]) -> None:
+        if job.data == "odd":
+            raise error
+        assert failed.wait(_LIMIT_S)
+
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=2))
+    failed, completed = Told(worker, JobFailed), Told(worker, JobCompleted)
+    queue.add_bulk([NewJob("n", "odd"), NewJob("n", "good")])
+    with worker:
+        assert completed.wait(_LIMIT_S)
+    counts = queue.get_job_counts("active", "completed", "failed")
+    assert counts == {"active": 0, "completed": 1, "failed": 1}

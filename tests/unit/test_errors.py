@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from bullmq_protocol import errors
@@ -61,3 +64,30 @@ def test_usage_errors_are_value_errors() -> None:
     error = errors.UsageError("field", 5, "must be good")
     assert isinstance(error, ValueError)
     assert str(error) == "field: must be good (got 5)"
+
+
+EVERY = [
+    errors.BullMQError("plain"),
+    errors.UsageError("field", 5, "must be good"),
+    errors.UnexpectedReply("an integer", b"x"),
+    errors.ServerError("WRONGTYPE no"),
+    errors.AuthenticationFailed("WRONGPASS no"),
+    errors.ConnectionLost("gone", maybe_applied=True),
+    errors.Closed(),
+    errors.TransientError("later", retry_after_ms=5),
+    errors.UnrecoverableError(),
+    errors.script_error(-2, "moveToFinished", job_id="7"),
+    errors.script_error(-42, "cmd"),
+    errors.BulkAddError(["1", errors.script_error(-5, "addJob", parent_key="bull:q:P")]),
+]
+
+
+@pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
+def test_errors_can_be_copied_and_pickled(error: errors.BullMQError) -> None:
+    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+        assert twin.args == error.args
+        assert {name: str(value) for name, value in vars(twin).items()} == {
+            name: str(value) for name, value in vars(error).items()
+        }
