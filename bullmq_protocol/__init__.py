@@ -9,6 +9,7 @@ from bullmq_protocol._version import VERSION
 from bullmq_protocol.address import ConnectionOptions, parse_url
 from bullmq_protocol.command import NOW, Batch, Command, Now, Operation, Repeat, Script
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.cron import CronError
 from bullmq_protocol.errors import (
     BullMQError,
     DelayedError,
@@ -36,6 +37,7 @@ from bullmq_protocol.options import (
     ParentRef,
     Telemetry,
 )
+from bullmq_protocol.schedule import RepeatOptions
 from bullmq_protocol.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
@@ -52,6 +54,7 @@ __all__ = [
     "Clock",
     "Command",
     "ConnectionOptions",
+    "CronError",
     "Deduplication",
     "DelayedError",
     "Failure",
@@ -73,6 +76,7 @@ __all__ = [
     "QueueKeys",
     "RateLimitError",
     "Repeat",
+    "RepeatOptions",
     "RetryPolicy",
     "Script",
     "ScriptError",

@@ -122,8 +122,8 @@ def rule_of(repeat: RepeatOptions, *, now: Millis, zones: Zones) -> dict[str, An
     if not isinstance(repeat, RepeatOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("repeat", repeat, "must be a RepeatOptions")
     rule: dict[str, Any] = {}
-    start = None if repeat.start_date is UNSET else _given_moment("start_date", repeat.start_date)
-    end = None if repeat.end_date is UNSET else _given_moment("end_date", repeat.end_date)
+    start = None if repeat.start_date is UNSET else given_moment("start_date", repeat.start_date)
+    end = None if repeat.end_date is UNSET else given_moment("end_date", repeat.end_date)
     if end is not None and end < now:
         raise UsageError("end_date", repeat.end_date, "must be greater than the current timestamp")
     if end is not None and start is not None and end < start:
@@ -330,7 +330,8 @@ def _template(found: Mapping[str, Any]) -> dict[str, Any]:
     return template
 
 
-def _given_moment(field: str, value: object) -> Millis:
+def given_moment(field: str, value: object) -> Millis:
+    """Return a user's moment in milliseconds. Raises `UsageError`."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise UsageError(field, value, "must have a time zone")

@@ -9,12 +9,13 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import UNSET
 
 from bullmq_protocol.codec import json_text
-from bullmq_protocol.commands import cleaning, getters, queues, settings
+from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
+from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError
 from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -25,8 +26,11 @@ from bullmq_protocol.operations.obliterate import Obliterate
 from bullmq_protocol.operations.read_dependencies import DependencyRange, get_dependency_range
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
+from bullmq_protocol.operations.read_schedulers import get_job_schedulers
+from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.paging import Page
+from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
@@ -34,6 +38,7 @@ from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_sync.drive import Connection, clock
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.job import Job
+from bullmq_sync.zones import find_zone
 
 T = TypeVar("T")
 
@@ -455,6 +460,76 @@ class Queue(QueueBase, Generic[T]):
         checked = check_name("deduplication_id", deduplication_id, max_length=None)
         return self.call(cleaning.remove_deduplication_key(self._keys, checked)) > 0
 
+    # --- schedulers ---------------------------------------------------------------------------------------------------
+
+    def upsert_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: str | None = None,
+        data: Any = UNSET,
+        options: JobOptions | None = None,
+    ) -> Job[T] | None:
+        """Create or replace a job scheduler and its next job; None, with nothing written, when it would have no run.
+
+        Its jobs have this name (default: its id), data and options, over the queue's defaults. A job that is not
+        taken yet is replaced, and keeps its slot. Raises `UsageError` (`CronError` for the pattern) before anything
+        is sent, `SchedulerIdTaken`, `SchedulerSlotsTaken`.
+        """
+        prepared = prepare_scheduler(
+            self._keys,
+            scheduler_id,
+            repeat,
+            NewJob(scheduler_id if name is None else name, data, JobOptions() if options is None else options),
+            defaults=self._defaults,
+            limits=self._limits,
+            now_ms=clock().wall,
+            zones=find_zone,
+            data_type=self._data_type,
+        )
+        if prepared is None:
+            return None
+        for warning in prepared.warnings:
+            _log.warning("queue %s, job scheduler %s: %s", self.name, scheduler_id, warning)
+        return self._job(self.run(upsert_scheduler(self._keys, prepared)))
+
+    def get_job_scheduler(self, scheduler_id: str) -> JobScheduler | None:
+        """Read a job scheduler, or a repeatable job by its key; None when there is none."""
+        checked = check_name("scheduler_id", scheduler_id, max_length=None)
+        return self.call(schedulers.get_job_scheduler(self._keys, checked))
+
+    def get_job_schedulers(self, start: int = 0, end: int = -1, asc: bool = False) -> list[JobScheduler]:
+        """Read job schedulers by the order of their next jobs, both ends included; `asc`: next due first.
+
+        Repeatable jobs of older clients are among them.
+        """
+        return self.run(get_job_schedulers(self._keys, start=start, end=end, ascending=asc))
+
+    def get_job_schedulers_count(self) -> int:
+        """Count job schedulers, and the repeatable jobs of older clients."""
+        return self.call(schedulers.count_job_schedulers(self._keys))
+
+    def remove_job_scheduler(self, scheduler_id: str) -> bool:
+        """Remove a job scheduler, and its next job if that is delayed; False when there is none."""
+        checked = check_name("scheduler_id", scheduler_id, max_length=None)
+        return self.call(schedulers.remove_job_scheduler(self._keys, checked))
+
+    def get_repeatable_jobs(self, start: int = 0, end: int = -1, asc: bool = False) -> list[JobScheduler]:
+        """Return the same as `get_job_schedulers`, for the sake of older programs."""
+        return self.get_job_schedulers(start, end, asc)
+
+    def remove_repeatable(self, name: str, repeat: RepeatOptions, job_id: str | None = None) -> bool:
+        """Remove a repeatable job of an older client, with its delayed job; False when there is none.
+
+        It is found by what it was added with: name, `every` or `pattern`, `tz`, `end_date`, and its id.
+        """
+        return self.call(schedulers.remove_repeatable(self._keys, schedulers.repeatable_key(name, repeat, job_id)))
+
+    def remove_repeatable_by_key(self, key: str) -> bool:
+        """Remove a repeatable job of an older client, or a job scheduler, by its key; False when there is none."""
+        checked = check_name("key", key, max_length=None)
+        return self.call(schedulers.remove_repeatable_by_key(self._keys, checked))
+
     # --- who else is there --------------------------------------------------------------------------------------------
 
     def get_version(self) -> str | None:
@@ -489,6 +564,8 @@ class Queue(QueueBase, Generic[T]):
             now_ms=clock().wall,
             data_type=self._data_type,
         )
+        if prepared.options.repeat is not UNSET:
+            raise UsageError("repeat", prepared.options.repeat, "is for schedulers: use upsert_job_scheduler")
         for warning in prepared.warnings:
             _log.warning("queue %s, job %s: %s", self.name, prepared.name, warning)
         return prepared

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from bullmq_protocol._lua import (
     ADD_JOB_SCHEDULER,
@@ -20,11 +21,12 @@ from bullmq_protocol._lua import (
 )
 from bullmq_protocol.codec import pack, parse_json
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.errors import UnexpectedReply, script_error
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.errors import UnexpectedReply, UsageError, script_error
+from bullmq_protocol.keys import QueueKeys, check_name
 from bullmq_protocol.options import JobOptions, stored_options_from
 from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_optional_float, as_optional_text, as_text
-from bullmq_protocol.units import Millis
+from bullmq_protocol.schedule import RepeatOptions, given_moment
+from bullmq_protocol.units import Millis, to_ms
 
 OLDEST_PARTS = 5
 """A key with at least so many parts between colons is that of the oldest generation of repeatable jobs."""
@@ -188,6 +190,11 @@ class JobScheduler(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     """Part of the key of a repeatable job of the oldest generation."""
 
+    @property
+    def data(self) -> Any:
+        """The template's data as JSON values, None without any. Raises `msgspec.DecodeError` if it is not JSON."""
+        return None if self.template_data is None else parse_json(self.template_data)
+
 
 class SchedulerRead(msgspec.Struct, frozen=True):
     """Decode the record of a scheduler, whose next slot is known."""
@@ -329,6 +336,29 @@ class RepeatableKey(msgspec.Struct, frozen=True, kw_only=True):
     def hashed(self) -> str:
         """The member of the newer generation."""
         return _hash(self.concatenated)
+
+
+def repeatable_key(name: str, repeat: RepeatOptions, job_id: str | None = None) -> RepeatableKey:
+    """Return the key of the repeatable job that was added with these arguments.
+
+    Raises `UsageError`.
+
+    Source: specs/04-schedulers-flows-events.md#sec-6-1
+    """
+    check_name("name", name, max_length=None)
+    if repeat.pattern is not UNSET:
+        rule = check_name("pattern", repeat.pattern, max_length=None)
+    elif repeat.every is not UNSET:
+        rule = str(to_ms("every", repeat.every))
+    else:
+        raise UsageError("pattern", None, "must be given, or every")
+    return RepeatableKey(
+        name=name,
+        job_id="" if job_id is None else check_name("job_id", job_id, max_length=None),
+        end_date=None if repeat.end_date is UNSET else given_moment("end_date", repeat.end_date),
+        tz="" if repeat.tz is UNSET else check_name("tz", repeat.tz, max_length=None),
+        rule=rule,
+    )
 
 
 def add_repeatable_job(keys: QueueKeys, key: RepeatableKey, schedule: Schedule, *, next_at: Millis) -> Command[str]:

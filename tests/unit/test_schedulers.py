@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.schedulers import JobScheduler, RepeatableKey, Schedule, ScheduledJob
-from bullmq_protocol.errors import SchedulerIdTaken, SchedulerSlotsTaken, UnexpectedReply
+from bullmq_protocol.errors import SchedulerIdTaken, SchedulerSlotsTaken, UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import JobOptions
+from bullmq_protocol.schedule import RepeatOptions
 
 K = QueueKeys.of("q")
 NOW = 1_700_000_000_000
@@ -145,3 +147,40 @@ def test_another_shape_is_refused(command: Command[Any], reply: Any) -> None:
 def test_keys_of_repeatable_jobs() -> None:
     every = RepeatableKey(name="jn", rule="60000")
     assert (every.concatenated, every.hashed) == ("jn::::60000", "45058748743d4d95ccd17fd5fb7bcfb3")
+
+
+@pytest.mark.parametrize(
+    ("repeat", "job_id", "concatenated"),
+    [
+        (RepeatOptions(every=timedelta(minutes=1)), None, "jn::::60000"),
+        (
+            RepeatOptions(pattern="0 0 1 1 *", tz="Europe/London", end_date=datetime(2030, 1, 1, tzinfo=UTC)),
+            "cust",
+            "jn:cust:1893456000000:Europe/London:0 0 1 1 *",
+        ),
+    ],
+)
+def test_the_key_of_what_was_added(repeat: RepeatOptions, job_id: str | None, concatenated: str) -> None:
+    assert schedulers.repeatable_key("jn", repeat, job_id).concatenated == concatenated
+
+
+@pytest.mark.parametrize(
+    ("name", "repeat", "job_id", "field"),
+    [
+        ("", RepeatOptions(every=5), None, "name"),
+        ("jn", RepeatOptions(), None, "pattern"),
+        ("jn", RepeatOptions(pattern=""), None, "pattern"),
+        ("jn", RepeatOptions(every=1.5), None, "every"),  # type: ignore[arg-type]
+        ("jn", RepeatOptions(every=5, tz=""), None, "tz"),
+        ("jn", RepeatOptions(every=5), "", "job_id"),
+    ],
+)
+def test_a_bad_key_is_refused(name: str, repeat: RepeatOptions, job_id: str | None, field: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        schedulers.repeatable_key(name, repeat, job_id)
+    assert raised.value.field == field
+
+
+def test_the_data_of_a_template() -> None:
+    assert JobScheduler(key="s", template_data='{"a":1}').data == {"a": 1}
+    assert JobScheduler(key="s").data is None
