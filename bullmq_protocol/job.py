@@ -381,6 +381,10 @@ def prepare(
 
     Source: specs/01-data-model-and-adding.md#sec-8-1
     """
+    if not isinstance(new_job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("job", new_job, "must be a NewJob(name, data, options)")
+    if not isinstance(new_job.options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("options", new_job.options, "must be a JobOptions, such as JobOptions(delay=1000)")
     name = check_name("name", new_job.name, max_length=limits.max_name_length)
     found = merged(defaults, new_job.options)
     if parent is not None:

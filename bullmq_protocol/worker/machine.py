@@ -109,6 +109,7 @@ from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
 FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
+LONGEST_SLEEP_MS = 24 * 3_600_000
 MAX_SCHEDULE_DELAY_MS = 300_000
 START_LIMIT_REASON = "job started more than allowable limit"
 
@@ -261,7 +262,9 @@ class WorkerMachine:
                     times.append(self._at.mono + max(0, self._next_due - self._at.wall))
         else:
             times.append(None if self._probing else self._probe_at)
-        return min((time for time in times if time is not None), default=None)
+        earliest = min((time for time in times if time is not None), default=None)
+        # A time far off (a job delayed for years) is looked at again once a day: no timer overflows.
+        return None if earliest is None else min(earliest, self._at.mono + LONGEST_SLEEP_MS)
 
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for."""

@@ -19,6 +19,8 @@ from bullmq_protocol.schedule import no_zones
 from bullmq_protocol.units import Duration, Millis, to_ms
 
 SHORT_LOCK_MS = 1_000
+LONGEST_MS = 10 * 365 * 24 * 3_600_000
+"""Ten years: what timers of every kind can hold."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,13 +179,19 @@ def _positive(field: str, value: Duration) -> Millis:
     ms = to_ms(field, value)
     if ms <= 0:
         raise UsageError(field, value, "must be greater than 0")
-    return ms
+    return _bounded(field, value, ms)
 
 
 def _not_negative(field: str, value: Duration) -> Millis:
     ms = to_ms(field, value)
     if ms < 0:
         raise UsageError(field, value, "must be at least 0")
+    return _bounded(field, value, ms)
+
+
+def _bounded(field: str, value: object, ms: Millis) -> Millis:
+    if ms > LONGEST_MS:
+        raise UsageError(field, value, f"must be at most {LONGEST_MS} ms (ten years)")
     return ms
 
 
@@ -193,7 +201,7 @@ def _drain_ms(value: object) -> Millis:
         raise UsageError("drain_delay", value, "must be a number of seconds or a timedelta")
     if not (math.isfinite(seconds) and seconds > 0):
         raise UsageError("drain_delay", value, "must be greater than 0")
-    return max(1, round(seconds * 1000))
+    return _bounded("drain_delay", value, max(1, round(seconds * 1000)))
 
 
 def _jitter(value: object) -> float:

@@ -364,3 +364,14 @@ def test_unserialisable_data_and_options_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
         prepared("n", None, extra={"later": b"x"})
     assert caught.value.field == "options.later"
+
+
+@pytest.mark.parametrize("job", [{"name": "n"}, ("n", {}), "n", None])
+def test_only_new_jobs_are_prepared(job: Any) -> None:
+    with pytest.raises(UsageError, match="NewJob"):
+        prepare(QueueKeys.of("q"), job, now_ms=1)
+
+
+def test_options_must_be_job_options() -> None:
+    with pytest.raises(UsageError, match="JobOptions"):
+        prepare(QueueKeys.of("q"), NewJob("n", {}, {"delay": 1}), now_ms=1)  # type: ignore[arg-type]

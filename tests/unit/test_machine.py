@@ -1152,3 +1152,12 @@ def test_a_failed_report_that_is_refused_by_a_code_is_dropped() -> None:
     bench.raised("1", RuntimeError("x"))
     bench.reply("moveToFinished", -42)
     assert "could not be stored" in bench.said(WorkerProblem)[0].message
+
+
+def test_a_time_far_off_is_looked_at_once_a_day() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", [0, 0, 0, START + 10**15])
+    assert bench.machine.deadline() == bench.mono + 24 * 3_600_000
+    bench.tick()
+    assert not bench.has("moveToActive")
+    assert bench.machine.deadline() == bench.mono + 24 * 3_600_000
