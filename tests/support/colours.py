@@ -17,7 +17,7 @@ from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol.flow import FlowJob
+from bullmq_protocol.flow import FlowJob, tree
 from bullmq_protocol.scripts import OWN, ScriptSource
 
 NAMES = ("asyncio", "trio", "threads")
@@ -108,7 +108,12 @@ class _Threads:
         if type(value) in (list, tuple):
             return type(value)(self.outward(item) for item in value)
         if type(value) is FlowJob:
-            return FlowJob(self.outward(value.job), self.outward(value.children), value.missing)
+            # A flow may be deeper than the stack.
+            found = [(-1, value)]
+            for index, (_, each) in enumerate(found):
+                found += [(index, child) for child in each.children]
+            missing = {index: each.missing for index, (_, each) in enumerate(found)}
+            return tree([(above, self.outward(each.job)) for above, each in found], missing)[0]
         return value
 
 
