@@ -169,6 +169,11 @@ def client(side: str, server: Server) -> Program:
     return _started("client", side, {"max_len_events": MAX_LEN_EVENTS}, server)
 
 
+def family(side: str, server: Server) -> Program:
+    """Start a program that adds flows, waits for jobs and reads events."""
+    return _started("family", side, {}, server)
+
+
 def recorder(server: Server, queue: str) -> Program:
     """Start Node's `QueueEvents` on a queue, from the stream's beginning."""
     return _started("events", "node", {"queue": queue}, server)

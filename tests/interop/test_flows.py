@@ -1,4 +1,4 @@
-"""Flows that Node added: our worker finishes the children, and the parents leave as with Node alone."""
+"""Flows that one side added and the other works off: the parents leave as with Node alone."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, Program, worker
+from tests.interop.programs import COLOURS, Program, family, worker
 from tests.support.servers import Server
 
 FLAGS = {
@@ -20,14 +20,22 @@ FLAGS = {
 
 @pytest.fixture(scope="module")
 def all_node(home: Server, node: Program, raw: "Redis[bytes]") -> state.State:
-    return _work_off(home, node, raw, "iq-flow-node", "node")
+    return _work_off(home, node, node, raw, "iq-flow-node", "node")
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_parents_are_released_as_with_node_alone(
     colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
 ) -> None:
-    assert state.differences(_work_off(home, node, raw, queue, colour), all_node, races=("wake",)) == []
+    assert state.differences(_work_off(home, node, node, raw, queue, colour), all_node, races=("wake",)) == []
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_our_flows_leave_as_those_of_node(
+    colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
+) -> None:
+    with family(colour, home) as ours:
+        assert state.differences(_work_off(home, ours, node, raw, queue, "node"), all_node, races=("wake",)) == []
 
 
 def _flows(parents: str, children: str) -> list[dict[str, Any]]:
@@ -36,7 +44,9 @@ def _flows(parents: str, children: str) -> list[dict[str, Any]]:
 
     def parent(job_id: str, below: list[dict[str, Any]], **opts: Any) -> dict[str, Any]:
         # A bare name like "delayed" would be a key of the queue's own.
-        opts = {"jobId": f"of-{job_id}", **opts}
+        # In the order in which we store options.
+        first = {name: opts.pop(name) for name in ("delay", "priority") if name in opts}
+        opts = {**first, "jobId": f"of-{job_id}", **opts}
         return {"name": "parent", "queueName": parents, "data": {"value": job_id}, "opts": opts, "children": below}
 
     good = [child("good-1", {"value": {"a": "✓"}}), child("good-2", {}), child("good-3", {"fails": 1}, attempts=2)]
@@ -57,10 +67,12 @@ def _flows(parents: str, children: str) -> list[dict[str, Any]]:
     return flows
 
 
-def _work_off(home: Server, node: Program, raw: "Redis[bytes]", queue: str, side: str) -> state.State:
+def _work_off(
+    home: Server, producer: Program, node: Program, raw: "Redis[bytes]", queue: str, side: str
+) -> state.State:
     parents, children = f"{queue}-p", f"{queue}-c"
     for flow in _flows(parents, children):
-        node.call("flow", flow=flow)
+        producer.call("flow", flow=flow)
     for name, finished in ((children, 24), (parents, 11)):
         with worker(side, home, name) as working:
             working.wait(lambda _, all=finished: _finished(working) == all, f"{finished} jobs of {name}")
