@@ -19,7 +19,7 @@ from bullmq_protocol.commands.schedulers import (
 )
 from bullmq_protocol.cron import Zones
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.job import JobRecord, PreparedJob
+from bullmq_protocol.job import AddCommand, JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import JobOptions
 from bullmq_protocol.schedule import next_due, next_iteration, next_slot, number_of, options_of_next, stored_moment
@@ -132,7 +132,7 @@ def _advance_repeatable(
         raise UsageError("pattern", pattern, "must be given, or every")
     if slot is None:
         return None
-    due_at = slot
+    next_at = slot
     key = RepeatableKey(
         name=job.name or "",
         job_id=_text(rule.get("jobId")),
@@ -141,28 +141,28 @@ def _advance_repeatable(
         rule=_text(pattern) or number_text(every),
     )
     options = _base(stored)
-    options["repeat"] = {**rule, "count": iteration}
+    options["repeat"] = {"offset": None, **rule, "pattern": pattern or None, "count": iteration}
+    due_at = slot + math.floor(number_of(rule.get("offset")) or 0)
 
     def add(member: str | None) -> Command[Any] | None:
         # Nothing was found: the repeatable job was removed meanwhile.
         if member is None:
             return None
         stem = f"repeat:{member}:" if member.count(":") < 2 else oldest_stem(key.name, _data_id(job), member)
-        return _add(keys, job, options, f"{stem}{due_at}", member, due_at, now)
+        options.update(jobId=f"{stem}{next_at}", delay=max(0, due_at - now), timestamp=now, prevMillis=next_at)
+        return _add(keys, job, options, member, now)
 
     command = update_repeatable_job_millis(keys, _text(rule.get("key")) or key.hashed, key.concatenated, next_at=slot)
     return Advance(command, add)
 
 
-def _add(
-    keys: QueueKeys, job: JobRecord, options: dict[str, Any], job_id: str, member: str, slot: Millis, now: Millis
-) -> Command[Any]:
-    options.update(jobId=job_id, delay=slot - now, timestamp=now, prevMillis=slot)
-    name = job.name or ""
+def _add(keys: QueueKeys, job: JobRecord, options: Mapping[str, Any], member: str, now: Millis) -> Command[Any]:
+    name, job_id = job.name or "", str(options["jobId"])
+    at_once: AddCommand = "addPrioritizedJob" if options.get("priority") else "addStandardJob"
     return add_job(
         keys,
         PreparedJob(
-            command="addDelayedJob",
+            command="addDelayedJob" if options["delay"] else at_once,
             name=name,
             job_id=job_id,
             timestamp=now,

@@ -1,6 +1,7 @@
-"""Job schedulers that a Node client made, in the hands of our workers."""
+"""Job schedulers and old repeatable jobs: made, advanced, listed and removed by either side."""
 
 import json
+from hashlib import md5
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, Program, until, worker
+from tests.interop.programs import COLOURS, Program, client, until, worker
 from tests.support.servers import Server
 
 RULES: dict[str, dict[str, Any]] = {
@@ -22,7 +23,7 @@ def all_node(
     request: pytest.FixtureRequest, home: Server, node: Program, raw: "Redis[bytes]"
 ) -> tuple[dict[str, Any], state.State]:
     rule = RULES[request.param]
-    return rule, _work_off(home, node, raw, f"iq-{request.param}-node", rule, ("node", "node"))
+    return rule, _work_off(home, node, node, raw, f"iq-{request.param}-node", rule, ("node", "node"))
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -35,17 +36,141 @@ def test_we_advance_a_scheduler_and_node_goes_on(
     queue: str,
 ) -> None:
     rule, expected = all_node
-    found = _work_off(home, node, raw, queue, rule, (colour, "node"))
+    found = _work_off(home, node, node, raw, queue, rule, (colour, "node"))
     assert state.differences(found, expected, races=("wake",)) == []
 
 
+@pytest.mark.parametrize("colour", COLOURS)
+def test_node_advances_a_scheduler_of_ours_and_we_go_on(
+    colour: str,
+    home: Server,
+    node: Program,
+    raw: "Redis[bytes]",
+    all_node: tuple[dict[str, Any], state.State],
+    queue: str,
+) -> None:
+    rule, expected = all_node
+    with client(colour, home) as ours:
+        found = _work_off(home, ours, node, raw, queue, rule, ("node", colour))
+        assert ours.call("schedulers", queue=queue) == node.call("schedulers", queue=queue)
+    assert state.differences(found, expected, races=("wake",)) == []
+
+
+TEMPLATES: list[dict[str, Any]] = [
+    {"name": "n", "data": {}},
+    {"name": "n", "data": None, "opts": {"backoff": {"type": "fixed", "delay": 500}, "keepLogs": 3}},
+    {"name": "größe", "data": {"a": [1, None]}, "opts": {"attempts": 3, "removeOnComplete": {"count": 5}}},
+]
+LATER_RULES: list[dict[str, Any]] = [
+    {"pattern": "0 0 1 1 *", "tz": "Europe/London", "startDate": 2_000_000_000_000, "endDate": 2_100_000_000_000},
+    {"pattern": "*/10 30 4 L * *", "tz": "Australia/Lord_Howe", "limit": 3, "offset": 7},
+    {"pattern": "0 0 * * 5L", "tz": "UTC+3"},
+    {"every": 60_000, "startDate": 2_000_000_000_000},
+]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("rule", LATER_RULES)
+def test_a_scheduler_of_ours_is_stored_and_listed_as_nodes(
+    colour: str, rule: dict[str, Any], home: Server, node: Program, raw: "Redis[bytes]", queue: str
+) -> None:
+    with client(colour, home) as ours:
+        for number, template in enumerate(TEMPLATES):
+            found = []
+            for name, side in (("node", node), ("ours", ours)):
+                made = f"{queue}-{number}-{name}"
+                side.call("upsert_scheduler", queue=made, id="a:b", repeat=rule, template=template)
+                # Again, over a job that waits.
+                job_id = side.call("upsert_scheduler", queue=made, id="a:b", repeat=rule, template=template)
+                lists = [each.call("schedulers", queue=made) for each in (node, ours)]
+                assert lists[0] == lists[1]
+                delay = raw.hget(f"bull:{made}:{job_id}", "delay") or b""
+                found.append((job_id, lists, state.read(raw, [made], also={delay.decode(): "<delay>"})))
+            assert found[0][:2] == found[1][:2]
+            assert state.differences(found[1][2], found[0][2]) == []
+            assert node.call("remove_scheduler", queue=f"{queue}-{number}-ours", id="a:b")
+            assert ours.call("remove_scheduler", queue=f"{queue}-{number}-node", id="a:b")
+            left = [state.read(raw, [f"{queue}-{number}-{name}"]) for name in ("node", "ours")]
+            assert state.differences(left[1], left[0]) == []
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_repeatable_jobs_are_listed_processed_and_removed(
+    colour: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+) -> None:
+    often, yearly = {"every": 150, "limit": 4}, {"pattern": "0 0 1 1 *", "tz": "Europe/London"}
+    with client(colour, home) as ours:
+        for name, rule in (("tick", often), ("year", yearly)):
+            node.call("add", queue=queue, jobs=[{"name": name, "data": {"value": 1}, "opts": {"repeat": rule}}])
+        lists = [side.call("schedulers", queue=queue) for side in (node, ours)]
+        assert lists[0] == lists[1] and [each["name"] for each in lists[1]] == ["year", "tick"]
+        for side in (colour, "node"):
+            with worker(side, home, queue) as working:
+                working.wait(lambda _: working.count("completed") >= 2, "half of the runs")
+            assert working.of("error") == []
+        lists = [side.call("schedulers", queue=queue) for side in (node, ours)]
+        assert lists[0] == lists[1] and [each.get("iterationCount") for each in lists[1]] == [None, 3]
+        assert ours.call("remove_repeatable", queue=queue, job="year", repeat=yearly)
+        assert not ours.call("remove_repeatable", queue=queue, job="year", repeat=yearly)
+        key = lists[1][1]["key"]
+        assert ours.call("method", queue=queue, method="removeRepeatableByKey", args=[key])
+        assert node.call("schedulers", queue=queue) == []
+    assert raw.zcard(f"bull:{queue}:delayed") == 0
+
+
+OLDEST: dict[str, tuple[dict[str, Any], str]] = {
+    "every": ({"every": 150, "limit": 4}, "150"),
+    "pattern": ({"pattern": "* * * * * *", "tz": "Asia/Kolkata", "limit": 3, "jobId": "mine"}, "* * * * * *"),
+    "offset": ({"offset": 40, "every": 150, "limit": 4}, "150"),
+}
+
+
+@pytest.mark.parametrize("rule", OLDEST)
+def test_repeatable_jobs_of_the_oldest_generation_go_on_as_with_node(
+    rule: str, home: Server, raw: "Redis[bytes]", queue: str
+) -> None:
+    repeat, suffix = OLDEST[rule]
+    found = {}
+    for side in ("node", *COLOURS):
+        name = f"{queue}-{side}"
+        member = f"tick:{repeat.get('jobId', '')}::{repeat.get('tz', '')}:{suffix}"
+        slot = 1_700_000_000_000
+        job_id = f"repeat:{_md5(f'tick7{_md5(member)}')}:{slot}"
+        options = {"repeat": {**repeat, "count": 1}, "jobId": job_id, "delay": 5, "timestamp": 5, "prevMillis": slot}
+        fields = {"name": "tick", "data": '{"id":7}', "opts": json.dumps({**options, "attempts": 2}), "timestamp": 5}
+        raw.zadd(f"bull:{name}:repeat", {member: slot})
+        raw.hset(f"bull:{name}:{job_id}", mapping={**fields, "delay": 5, "priority": 0})
+        raw.zadd(f"bull:{name}:delayed", {job_id: slot * 4096})
+        with worker(side, home, name) as working:
+            working.wait(lambda _, runs=repeat["limit"], of=working: of.count("completed") >= runs, "all runs")
+        assert working.of("error") == []
+        slots = {done.rsplit(":", 1)[1]: f"<slot {index}>" for index, done in enumerate(working.ids("completed"))}
+        assert len(slots) == repeat["limit"]
+        found[side] = state.read(raw, [name], also=slots)
+        # A slot may be due before the job is added: then it waits at once.
+        events = found[side]["<0>:events"]
+        events["value"] = [event for event in events["value"] if event["event"] not in ("delayed", "waiting")]
+    for colour in COLOURS:
+        assert state.differences(found[colour], found["node"], races=("wake",)) == []
+
+
+def _md5(text: str) -> str:
+    return md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
 def _work_off(
-    home: Server, node: Program, raw: "Redis[bytes]", queue: str, rule: dict[str, Any], sides: tuple[str, str]
+    home: Server,
+    maker: Program,
+    node: Program,
+    raw: "Redis[bytes]",
+    queue: str,
+    rule: dict[str, Any],
+    sides: tuple[str, str],
 ) -> state.State:
     """Let one worker take the first runs and another one the rest; check the slots."""
     limit, period = rule["limit"], rule.get("every", 1000)
     template = {"name": "tick", "data": {"value": "✓"}, "opts": {"attempts": 2, "keepLogs": 5, "priority": 3}}
-    node.call("upsert_scheduler", queue=queue, id="tick", repeat=rule, template=template)
+    maker.call("upsert_scheduler", queue=queue, id="tick", repeat=rule, template=template)
     done: list[str] = []
     for side in sides:
         with worker(side, home, queue) as working:

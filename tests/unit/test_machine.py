@@ -636,7 +636,7 @@ def test_an_old_repeatable_job_is_moved_on_and_added_again() -> None:
     assert packed(added, 0)[7] == "jn::::1000"
     assert packed(added, 2) == {
         "attempts": 0,
-        "repeat": {"count": 2, "every": 1000},
+        "repeat": {"offset": None, "count": 2, "every": 1000, "pattern": None},
         "jobId": f"{schedulers.oldest_stem('jn', '7', 'jn::::1000')}{slot}",
         "prevMillis": slot,
         "delay": slot - bench.wall,
@@ -644,6 +644,19 @@ def test_an_old_repeatable_job_is_moved_on_and_added_again() -> None:
     }
     bench.reply("addDelayedJob", "x")
     assert bench.run_of("repeat:x:5") is not None
+
+
+@pytest.mark.parametrize(
+    ("offset", "priority", "command", "delay"),
+    [(40, 0, "addDelayedJob", 1040), (-1000, 0, "addStandardJob", 0), (-2000, 3, "addPrioritizedJob", 0)],
+)
+def test_the_offset_of_an_old_repeatable_job(offset: int, priority: int, command: str, delay: int) -> None:
+    options = {"repeat": {"every": 1000, "offset": offset}, "priority": priority}
+    bench = oldest({}, opts=json.dumps(options))
+    bench.reply("updateRepeatableJobMillis", b"jn::::1000")
+    added = packed(bench.call(command), 2)
+    assert (added["delay"], added["prevMillis"]) == (delay, START + 1000)
+    assert list(added["repeat"].items()) == [("offset", offset), ("every", 1000), ("pattern", None), ("count", 1)]
 
 
 def test_an_old_repeatable_job_that_was_removed_is_not_added_again() -> None:

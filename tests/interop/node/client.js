@@ -78,6 +78,7 @@ const calls = {
   },
   schedulers: (args) => queue(args.queue).getJobSchedulers(),
   remove_scheduler: (args) => queue(args.queue).removeJobScheduler(args.id),
+  remove_repeatable: (args) => queue(args.queue).removeRepeatable(args.job, args.repeat, args.id),
 };
 
 say({ event: "ready" });

@@ -7,11 +7,14 @@ from typing import Any
 
 import anyio
 import msgspec
+from msgspec import UNSET
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.job import NewJob
-from bullmq_protocol.options import JobOptions, stored_options_from
+from bullmq_protocol.options import JobOptions, given, stored_of, stored_options_from
+from bullmq_protocol.schedule import RepeatOptions
 from tests.interop.python.lines import Calls, got, say, serve, serve_blocking
 
 _STORED = {
@@ -27,6 +30,27 @@ _STORED = {
 def _options(opts: dict[str, Any]) -> JobOptions:
     """Options in BullMQ's public words as ours."""
     return stored_options_from({_STORED.get(name, name): value for name, value in opts.items()})
+
+
+def _repeat(rule: dict[str, Any]) -> RepeatOptions:
+    return RepeatOptions(**{_snake(name): value for name, value in rule.items()})
+
+
+def _scheduler(found: JobScheduler) -> dict[str, Any]:
+    """A scheduler in BullMQ's words."""
+    told: dict[str, Any] = {"key": found.key, "name": found.name, "next": found.next_at}
+    told["iterationCount"] = found.iteration_count
+    for name in ("limit", "startDate", "endDate", "tz", "pattern", "every", "offset"):
+        told[name] = getattr(found, _snake(name))
+    template: dict[str, Any] = {"data": found.data}
+    if found.template_opts is not None:
+        options = stored_of(given(found.template_opts))
+        words = {short: name for name, short in _STORED.items()}
+        template["opts"] = {words.get(name, name): value for name, value in options.items()}
+        if found.template_opts.attempts is UNSET:
+            del template["opts"]["attempts"]
+    template = {name: value for name, value in template.items() if value is not None}
+    return {name: value for name, value in {**told, "template": template or None}.items() if value is not None}
 
 
 def _snake(name: str) -> str:
@@ -112,6 +136,25 @@ class Client:
             "stacktraces": len(job.stacktrace),
         }
 
+    async def upsert_scheduler(
+        self, queue: str, id: str, repeat: dict[str, Any], template: dict[str, Any]
+    ) -> str | None:
+        opts = _options(template.get("opts", {}))
+        rule = _repeat(repeat)
+        job = await got(self.queue(queue).upsert_job_scheduler(id, rule, template["name"], template["data"], opts))
+        return None if job is None else str(job.id)
+
+    async def schedulers(self, queue: str) -> list[dict[str, Any]]:
+        return [_scheduler(found) for found in await got(self.queue(queue).get_job_schedulers())]
+
+    async def remove_scheduler(self, queue: str, id: str) -> bool:
+        removed: bool = await got(self.queue(queue).remove_job_scheduler(id))
+        return removed
+
+    async def remove_repeatable(self, queue: str, job: str, repeat: dict[str, Any], id: str | None = None) -> bool:
+        removed: bool = await got(self.queue(queue).remove_repeatable(job, _repeat(repeat), id))
+        return removed
+
     async def method(
         self, queue: str, method: str, args: list[Any], id: str | None = None, options: dict[str, Any] | None = None
     ) -> Any:
@@ -122,6 +165,7 @@ class Client:
 
     def calls(self) -> Calls:
         names = ("open", "add", "add_bulk", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
+        names += ("upsert_scheduler", "schedulers", "remove_scheduler", "remove_repeatable")
         return {name: getattr(self, name) for name in (*names, "state", "job", "method")}
 
 
