@@ -12,6 +12,7 @@ from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perf
 from bullmq_anyio.job import Job
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
+from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
@@ -61,10 +62,7 @@ class FlowProducer:
             prepared.require_one_slot()
         ids = await run(add_flow(prepared), self._transport)
         jobs = [
-            (
-                node.parent,
-                Job[Any](added_record(node.job, job_id), keys=node.keys, transport=self._transport),
-            )
+            (node.parent, self._job(node.keys, added_record(node.job, job_id)))
             for node, job_id in zip(prepared.nodes, ids, strict=True)
         ]
         return tree(jobs)
@@ -82,7 +80,7 @@ class FlowProducer:
         found = await run(read_flow(keys, checked, depth=depth, max_children=max_children), self._transport)
         if found is None:
             return None
-        jobs = [(above, Job[Any](each.record, keys=each.keys, transport=self._transport)) for above, each in found.jobs]
+        jobs = [(above, self._job(each.keys, each.record)) for above, each in found.jobs]
         return tree(jobs, found.missing)[0]
 
     async def aclose(self) -> None:
@@ -97,6 +95,9 @@ class FlowProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _job(self, keys: QueueKeys, record: JobRecord) -> Job[Any]:
+        return Job(record, keys=keys, transport=self._transport)
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
         prepared = prepare_flow(

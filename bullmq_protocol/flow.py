@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import UNSET, Struct
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import NewJob, PreparedJob, prepare
+from bullmq_protocol.job import CheckedOptions, NewJob, PreparedJob, check_options, prepare_checked
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, key_slot
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, ParentRef
 from bullmq_protocol.units import Millis
@@ -36,7 +36,7 @@ class FlowNode(Struct, frozen=True):
     children: Sequence[FlowNode] = ()
 
 
-class FlowJob(Struct, Generic[J], frozen=True):
+class FlowJob(Struct, Generic[J], frozen=True, gc=False):
     """A job of a flow and its children. `missing` has the keys of children whose jobs are gone (only when read)."""
 
     job: J
@@ -114,19 +114,25 @@ def prepare_flow(
     level = [(root, -1, place) for place, root in enumerate(roots)]
     while level:
         below: list[tuple[FlowNode, int, int]] = []
+        checked: dict[tuple[int, int, str], CheckedOptions] = {}
         for node, above, place in level:
             try:
                 keys = _keys(known, node, prefix, layout)
-                parent = None if above < 0 else ParentRef(nodes[above].job.job_id, nodes[above].keys.qualified)
-                _check_node(node, parent)
-                job = prepare(
+                # Siblings mostly have the same options.
+                shared = (id(node.options), above, node.queue_name)
+                options = checked.get(shared)
+                if options is None:
+                    parent = None if above < 0 else ParentRef(nodes[above].job.job_id, nodes[above].keys.qualified)
+                    _check_node(node, parent)
+                    own = defaults.get(node.queue_name, _NO_OPTIONS)
+                    options = checked[shared] = check_options(own, node.options, limits=limits, parent=parent)
+                job = prepare_checked(
                     keys,
-                    NewJob(node.name, node.data, node.options),
-                    defaults=defaults.get(node.queue_name, _NO_OPTIONS),
+                    NewJob(node.name, node.data),
+                    options,
                     limits=limits,
                     now_ms=now_ms,
                     generated_id=new_id(),
-                    parent=parent,
                     has_children=len(node.children) > 0,
                 )
             except UsageError as error:

@@ -385,29 +385,72 @@ def prepare(
         raise UsageError("job", new_job, "must be a NewJob(name, data, options)")
     if not isinstance(new_job.options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("options", new_job.options, "must be a JobOptions, such as JobOptions(delay=1000)")
-    name = check_name("name", new_job.name, max_length=limits.max_name_length)
-    found = merged(defaults, new_job.options)
+    checked = check_options(defaults, new_job.options, limits=limits, parent=parent)
+    return prepare_checked(
+        keys,
+        new_job,
+        checked,
+        limits=limits,
+        now_ms=now_ms,
+        data_type=data_type,
+        generated_id=generated_id,
+        has_children=has_children,
+    )
+
+
+class CheckedOptions(Struct, frozen=True, gc=False):
+    """The options of a job, checked and packed: what jobs with the same options and parent have in common."""
+
+    found: dict[str, Any]
+    options: JobOptions
+    packed: bytes
+    warnings: tuple[str, ...]
+    parent_key: str | None
+    parent_dependencies_key: str | None
+    parent: dict[str, Any] | None
+
+
+def check_options(
+    defaults: JobOptions, options: JobOptions, *, limits: Limits = DEFAULT_LIMITS, parent: ParentRef | None = None
+) -> CheckedOptions:
+    """Merge, check and pack options; `parent` goes after all others. Raises `UsageError`."""
+    found = merged(defaults, options)
     if parent is not None:
         found["parent"] = parent
     warnings = validate_of(found, limits=limits) if found else ()
-    data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
-    if data_type is not Any:
-        _check_data_type(new_job.data, data_text, data_type)
-    packed_options = pack(stored_of(found)) if found else NO_OPTIONS_PACKED
-    size = len(data_text) if data_text.isascii() else len(data_text.encode())
-    _check_size(name, size, len(packed_options), found, limits)
-
-    options = JobOptions(**found) if found else _NO_OPTIONS
-    job_id = found.get("job_id") or generated_id or ""
-    timestamp = found.get("timestamp") or now_ms
-    parent_key = dependencies_key = parent_map = deduplication_key = None
+    packed = pack(stored_of(found)) if found else NO_OPTIONS_PACKED
+    made = JobOptions(**found) if found else _NO_OPTIONS
+    parent_key = dependencies_key = parent_map = None
     if "parent" in found:
         ref: ParentRef = found["parent"]
         parent_key = f"{ref.queue}:{ref.id}"
         dependencies_key = f"{parent_key}:dependencies"
-        parent_map = _parent_object(ref, options)
-    if "deduplication" in found:
-        deduplication_key = keys.deduplication(found["deduplication"].id)
+        parent_map = _parent_object(ref, made)
+    return CheckedOptions(found, made, packed, tuple(warnings), parent_key, dependencies_key, parent_map)
+
+
+def prepare_checked(
+    keys: QueueKeys,
+    new_job: NewJob,
+    checked: CheckedOptions,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    now_ms: Millis,
+    data_type: Any = Any,
+    generated_id: str | None = None,
+    has_children: bool = False,
+) -> PreparedJob:
+    """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
+    name = check_name("name", new_job.name, max_length=limits.max_name_length)
+    found = checked.found
+    data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
+    if data_type is not Any:
+        _check_data_type(new_job.data, data_text, data_type)
+    size = len(data_text) if data_text.isascii() else len(data_text.encode())
+    _check_size(name, size, len(checked.packed), found, limits)
+    job_id = found.get("job_id") or generated_id or ""
+    timestamp = found.get("timestamp") or now_ms
+    deduplication_key = keys.deduplication(found["deduplication"].id) if "deduplication" in found else None
     repeat_job_key = found.get("repeat_job_key")
     head = pack(
         (
@@ -415,9 +458,9 @@ def prepare(
             job_id,
             name,
             timestamp,
-            parent_key,
-            dependencies_key,
-            parent_map,
+            checked.parent_key,
+            checked.parent_dependencies_key,
+            checked.parent,
             repeat_job_key,
             deduplication_key,
         )
@@ -427,16 +470,16 @@ def prepare(
         name=name,
         job_id=job_id,
         timestamp=timestamp,
-        options=options,
+        options=checked.options,
         data_text=data_text,
         head=head,
-        packed_options=packed_options,
-        parent_key=parent_key,
-        parent_dependencies_key=dependencies_key,
-        parent=parent_map,
+        packed_options=checked.packed,
+        parent_key=checked.parent_key,
+        parent_dependencies_key=checked.parent_dependencies_key,
+        parent=checked.parent,
         repeat_job_key=repeat_job_key,
         deduplication_key=deduplication_key,
-        warnings=tuple(warnings),
+        warnings=checked.warnings,
     )
 
 

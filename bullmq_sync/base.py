@@ -181,11 +181,19 @@ class JobBase:
     ) -> None:
         self.record = record
         self.token = token
-        self.cancelled = Cancellation() if cancelled is None else cancelled
+        self._cancelled = cancelled
         self._keys = keys
         self._transport = transport
         self._data_type = data_type
         self._discarded = False
+
+    @property
+    def cancelled(self) -> Cancellation:
+        """Set when the worker wants the handler to end; see its `reason`."""
+        if self._cancelled is None:
+            # Made when it is looked at: only a job in a handler is ever cancelled.
+            self._cancelled = Cancellation()
+        return self._cancelled
 
     def _perform(self, command: Command[R]) -> R:
         return perform(self._transport, command)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
+import msgspec
+
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.adding import add_job
@@ -54,7 +56,7 @@ def added_record(job: PreparedJob, job_id: str) -> JobRecord:
         "name": job.name.encode(),
         "data": job.data_text.encode(),
         # A job without options is the common case, and the fast one.
-        "opts": _NO_OPTIONS if job.packed_options == NO_OPTIONS_PACKED else json_text(stored(job.options)).encode(),
+        "opts": _NO_OPTIONS if job.packed_options == NO_OPTIONS_PACKED else _options_text(job.packed_options),
         "timestamp": b"%d" % job.timestamp,
     }
     for name, value in (("delay", job.options.delay), ("priority", job.options.priority)):
@@ -64,3 +66,7 @@ def added_record(job: PreparedJob, job_id: str) -> JobRecord:
         if text is not None:
             fields[name] = text.encode()
     return JobRecord.from_fields(job_id, fields)
+
+
+def _options_text(packed: bytes) -> bytes:
+    return json_text(msgspec.msgpack.decode(packed)).encode()
