@@ -1,8 +1,6 @@
 """Random patterns, moments and zones through our search and through cron-parser; CRON_CASES=5000 for more."""
 
-import json
 import os
-import subprocess
 import sys
 import zoneinfo
 from collections import Counter
@@ -17,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bullmq_protocol.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
-from tests.support.node import bullmq_folder
+from tests.support.cron_parser import ask_node
 
 Case = dict[str, Any]
 
@@ -51,19 +49,6 @@ def release() -> str:
         if listing.exists():
             return listing.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# version ")
     return files("tzdata").joinpath("zones").parent.joinpath("__init__.py").read_text().split('IANA_VERSION = "')[1][:5]
-
-
-def ask_node(zones: Mapping[str, Sequence[int]], cases: Sequence[Case]) -> Any:
-    done = subprocess.run(
-        ["node", str(Path(__file__).parent / "node" / "cron.js")],
-        input=json.dumps({"zones": zones, "cases": cases}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=True,
-        env={**os.environ, "NODE_PATH": str(bullmq_folder())},
-    )
-    return json.loads(done.stdout)
 
 
 def zone_of(case: Case) -> tzinfo:

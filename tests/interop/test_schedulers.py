@@ -1,6 +1,8 @@
 """Job schedulers and old repeatable jobs: made, advanced, listed and removed by either side."""
 
 import json
+import os
+from contextlib import ExitStack
 from hashlib import md5
 from itertools import pairwise
 from typing import Any
@@ -152,6 +154,37 @@ def test_repeatable_jobs_of_the_oldest_generation_go_on_as_with_node(
         events["value"] = [event for event in events["value"] if event["event"] not in ("delayed", "waiting")]
     for colour in COLOURS:
         assert state.differences(found[colour], found["node"], races=("wake",)) == []
+
+
+FLEET_SECONDS = int(os.environ.get("FLEET_SECONDS", "20"))
+
+
+def test_a_mixed_fleet_runs_each_slot_once(home: Server, node: Program, queue: str) -> None:
+    rules: dict[str, dict[str, Any]] = {"every": {"every": 1000}, "cron": {"pattern": "* * * * * *", "tz": "utc"}}
+    sides = ("node", *COLOURS)
+    with ExitStack() as stack, client("asyncio", home) as ours:
+        workers = [stack.enter_context(worker(side, home, queue)) for side in sides]
+        for maker, (name, rule) in zip((node, ours), rules.items(), strict=True):
+            maker.call("upsert_scheduler", queue=queue, id=name, repeat=rule, template={"name": name, "data": {}})
+        workers[0].wait(
+            lambda _: sum(each.count("completed") for each in workers) >= 2 * FLEET_SECONDS,
+            "all runs",
+            FLEET_SECONDS + 20,
+        )
+        for name in rules:
+            assert ours.call("remove_scheduler", queue=queue, id=name)
+    assert [each.of("error") for each in workers] == [[]] * len(sides)
+    runs = {side: each.ids("completed") for side, each in zip(sides, workers, strict=True)}
+    every_run = [job_id for done in runs.values() for job_id in done]
+    assert sorted(every_run) == sorted(job_id for each in workers for job_id in each.ids("started"))
+    assert len(set(every_run)) == len(every_run)
+    assert all(runs.values()), "each side has its share"
+    for name in rules:
+        slots = sorted(int(job_id.rsplit(":", 1)[1]) for job_id in every_run if job_id.startswith(f"repeat:{name}:"))
+        assert len({slot % 1000 for slot in slots}) == 1
+        # Where all were late by more than a period, a slot is left out.
+        assert (slots[-1] - slots[0]) // 1000 + 1 - len(slots) <= 2
+        assert len(slots) >= FLEET_SECONDS - 3
 
 
 def _md5(text: str) -> str:

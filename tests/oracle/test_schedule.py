@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.fetching import move_to_active
+from bullmq_protocol.job import NewJob
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
+from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
+from bullmq_protocol.worker.advance import Schedule, advance, schedule_of
 from tests.oracle import calls
 from tests.oracle.calls import Q, T
 from tests.oracle.harness import Bench, Reply
+from tests.support.cron_parser import ask_node
+
+R = TypeVar("R")
 
 RUNS = 3600
 
@@ -41,3 +52,42 @@ def test_successive_runs_of_an_interval(bench: Bench, every: int) -> None:
         due = max(int(following.rsplit(b":", 1)[1]), now)
         assert following.decode() not in slots
     assert len(slots) == run + 1
+
+
+@pytest.mark.parametrize(
+    ("repeat", "runs"),
+    [
+        (RepeatOptions(every=1000), RUNS),
+        (RepeatOptions(pattern="*/7 * * * * *", tz="Europe/Berlin"), RUNS),
+        # To the end of summer time there, in April.
+        (RepeatOptions(pattern="*/30 1-3 * * *", tz="Australia/Lord_Howe"), 900),
+    ],
+    ids=str,
+)
+def test_successive_runs_as_our_worker_asks_for_them(bench: Bench, repeat: RepeatOptions, runs: int) -> None:
+    """The worker's commands through both scripts, and each slot of a pattern against cron-parser."""
+    keys, random = QueueKeys.of("q"), Random(1)
+    bench.reset()
+
+    def perform(command: Command[R]) -> R:
+        return command.decode(call(bench, calls.Call(command.name, command.keys, command.args)))
+
+    scheduler = prepare_scheduler(keys, "s", repeat, NewJob("n", {"a": 1}), now_ms=T, zones=ZoneInfo)
+    assert scheduler is not None
+    command: Any = next(upsert_scheduler(keys, scheduler))
+    now, due, asked, slots = T, T + perform(command).delay_ms, [], []
+    for run in range(runs):
+        now = max(now, due) + random.choice((0, 0, 0, 1, 3, 500, 1000, 5001))
+        bench.plain([("DEL", f"{Q}events")] if run % 10 == 0 else [])
+        job = perform(move_to_active(keys, token="tk", lock_ms=30_000, now=now)).job
+        assert job is not None and schedule_of(job) == Schedule("s")
+        step = advance(keys, job, Schedule("s"), now=now, zones=ZoneInfo)
+        assert step is not None
+        following = perform(step.command)
+        asked.append({"pattern": repeat.pattern, "tz": repeat.tz, "at": now, "count": 1})
+        slots.append(int(following.rsplit(":", 1)[1]))
+        due = slots[-1]
+        call(bench, calls.move_to_finished(id=job.id, at=now, keepJobs={"count": 0}))
+    assert len(set(slots)) == runs
+    if repeat.pattern:
+        assert [{"runs": [slot]} for slot in slots] == ask_node({}, asked)["results"]
