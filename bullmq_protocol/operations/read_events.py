@@ -59,7 +59,7 @@ class EventReader:
         if self.position is None:
             self._step = last_event_id(self._keys)
         elif self._caught_up:
-            self._step = wait_for_events(self._keys, self.position, count=PAGE, block_ms=self._block_ms)
+            self._step = wait_for_events(self._keys, self.position, count=1, block_ms=self._block_ms)
         else:
             self._step = read_events(self._keys, self.position, count=PAGE)
         return self._step
@@ -77,22 +77,21 @@ class EventReader:
             self._contact()
             return []
         found: list[ReadEvent] = []
-        entries: tuple[RawEntry, ...]
         if isinstance(step, Command):
-            entries = step.decode(reply)
+            # What woke it is read anew, with a look at the stream's beginning, which a blocking read cannot have.
+            step.decode(reply)
+            self._caught_up = False
         else:
+            oldest: str
+            entries: tuple[RawEntry, ...]
             oldest, entries = _unwrapped(step.decode(reply))
-            # What is older than the oldest is gone. Before an empty stream, or 0-0, nothing can be missing.
+            # What is older than the oldest is gone. After 0-0 nothing is missing: that means all that is there.
             if entries and self.position != NO_ENTRY and entry_place(oldest) > entry_place(self.position):
                 found.append(EventsMissed(self.position, oldest))
+            found += map(read_entry, entries)
+            if entries:
+                self.position = entries[-1].entry_id
             self._caught_up = len(entries) < PAGE
-        found += map(read_entry, entries)
-        if entries:
-            self.position = entries[-1].entry_id
-            self._caught_up = self._caught_up and len(entries) < PAGE
-        elif isinstance(step, Command):
-            # Once in a while, whether the stream was trimmed under a wait that heard nothing.
-            self._caught_up = False
         self._contact()
         return found
 
