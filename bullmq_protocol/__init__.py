@@ -13,6 +13,8 @@ from bullmq_protocol.cron import CronError
 from bullmq_protocol.errors import (
     BullMQError,
     DelayedError,
+    FlowAddError,
+    JobFailedError,
     PermanentError,
     RateLimitError,
     ScriptError,
@@ -23,8 +25,10 @@ from bullmq_protocol.errors import (
     UsageError,
     WaitingChildrenError,
     WaitingError,
+    WaitTimeout,
 )
 from bullmq_protocol.failure import Failure, RetryPolicy
+from bullmq_protocol.flow import FlowJob, FlowNode
 from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
 from bullmq_protocol.keys import KeyLayout, QueueKeys
 from bullmq_protocol.options import (
@@ -58,8 +62,12 @@ __all__ = [
     "Deduplication",
     "DelayedError",
     "Failure",
+    "FlowAddError",
+    "FlowJob",
+    "FlowNode",
     "Instant",
     "InterruptibleTransport",
+    "JobFailedError",
     "JobOptions",
     "JobRecord",
     "KeepJobs",
@@ -87,6 +95,7 @@ __all__ = [
     "TransportError",
     "UnrecoverableError",
     "UsageError",
+    "WaitTimeout",
     "WaitingChildrenError",
     "WaitingError",
     "WorkerMachine",
