@@ -2,7 +2,7 @@
 
 import os
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from bullmq_protocol.cron import LOCAL
@@ -40,7 +40,12 @@ def _named(name: str) -> tzinfo | None:
     lowered = name.lower()
     if lowered in _NO_ZONES or lowered.startswith(("posix/", "right/")):
         return None
-    return _read(name) or _read(next((known for known in available_timezones() if known.lower() == lowered), ""))
+    return _read(name) or _read(_spellings().get(lowered, ""))
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    return {name.lower(): name for name in available_timezones()}
 
 
 def _read(name: str) -> ZoneInfo | None:

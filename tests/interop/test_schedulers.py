@@ -67,7 +67,7 @@ LATER_RULES: list[dict[str, Any]] = [
     {"pattern": "0 0 1 1 *", "tz": "Europe/London", "startDate": 2_000_000_000_000, "endDate": 2_100_000_000_000},
     {"pattern": "*/10 30 4 L * *", "tz": "Australia/Lord_Howe", "limit": 3, "offset": 7},
     {"pattern": "0 0 * * 5L", "tz": "UTC+3"},
-    {"every": 60_000, "startDate": 2_000_000_000_000},
+    {"every": 60_000, "offset": 7, "startDate": 2_000_000_000_000},
 ]
 
 
