@@ -174,5 +174,5 @@ NOTICES: Final[tuple[type[Notice], ...]] = get_args(Notice)
 
 def check_notice(kind: object) -> None:
     """Refuse what is no kind of notice."""
-    if kind not in NOTICES:
+    if not any(kind is known for known in NOTICES):
         raise UsageError("kind", kind, "must be a class of bullmq_protocol.worker.notices, such as JobCompleted")
