@@ -427,11 +427,54 @@ async def test_closing_the_events_ends_the_waiting(queue: Any, events: Any) -> N
             await events.aclose()
 
 
-async def test_thousand_callers_share_two_connections(
+async def test_queue_that_is_emptied_without_a_word_is_noticed(
+    queue: Any, events: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullmq_anyio.events.RECHECK_MS", 50)
+    monkeypatch.setattr("bullmq_sync.events._RECHECK_S", 0.05)
+    async with events, anyio.create_task_group() as tasks:
+        job = await queue.add("a")
+
+        async def wait() -> None:
+            with pytest.raises(JobNotFound):
+                await job.wait_until_finished(events, 10_000)
+
+        tasks.start_soon(wait)
+        await queue.get_job_counts()
+        await queue.obliterate(force=True)
+
+
+async def test_waiting_outlives_lost_connections(
+    colour: Colour, server: Server, queue: Any, worker: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bullmq_anyio.events.RECHECK_MS", 50)
+    monkeypatch.setattr("bullmq_sync.events._RECHECK_S", 0.05)
+    job = await queue.add("a")
+    with CutProxy(server.host, server.port) as proxy:
+        async with colour.QueueEvents(name, proxy.url, blocking_timeout=500) as events:
+            # The first question is answered.
+            with pytest.raises(WaitTimeout):
+                await events.wait_until_finished(job.id, 20)
+            found: list[Any] = []
+
+            async def wait() -> None:
+                found.append(await events.wait_until_finished(job.id, 10_000))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.sleep(0.1)
+                proxy.arm(Fault.REFUSE)
+                proxy.drop_all()
+                await worker.complete(await worker.get_next_job(), "done")
+                await anyio.sleep(0.2)
+                proxy.arm(Fault.NONE)
+    assert found == ["done"]
+
+
+async def test_thousand_callers_share_the_same_connections(
     colour: Colour, server: Server, queue: Any, events: Any, name: str
 ) -> None:
-    count = 100 if colour.name == "threads" else 1000
-    clients = Command("CLIENT LIST", (), (), as_text, repeat=Repeat.SAFE)
+    count = 1000
     results: list[Any] = []
 
     async def work(job: Any) -> Any:
@@ -440,20 +483,23 @@ async def test_thousand_callers_share_two_connections(
     async def wait(job: Any) -> None:
         results.append(await job.wait_until_finished(events, 60_000))
 
+    async def connections() -> int:
+        clients: Command[str] = Command("CLIENT LIST", (), (), as_text, repeat=Repeat.SAFE)
+        return len((await queue.call(clients)).splitlines())
+
     jobs = await queue.add_bulk([NewJob("a", n) for n in range(count)])
-    async with events:
-        before = len((await queue.call(clients)).splitlines())
+    async with events, colour.Worker(name, work, server.url) as worker:
+        await worker.pause()
+        before = most = await connections()
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for job in jobs:
                     tasks.start_soon(wait, job)
-                most = before
-                while not results:
-                    most = max(most, len((await queue.call(clients)).splitlines()))
-                    if most > before:
-                        break
-                assert most <= before + 1
-                async with colour.Worker(name, work, server.url):
-                    while len(results) < count:
-                        await anyio.sleep(0.01)
+                for _ in range(50):
+                    most = max(most, await connections())
+                worker.resume()
+                while len(results) < count:
+                    most = max(most, await connections())
+    # One to ask for the state of the jobs, and the two of the worker.
+    assert most <= before + 3
     assert sorted(results) == list(range(count))

@@ -71,7 +71,7 @@ class _Threads:
     def __init__(self, portal: BlockingPortal) -> None:
         self._portal = portal
         self._loop_thread = threading.get_ident()
-        self._limiter = anyio.CapacityLimiter(500)
+        self._limiter = anyio.CapacityLimiter(1500)
 
     def making(self, kind: type) -> Callable[..., Any]:
         def make(*args: Any, **options: Any) -> Any:
