@@ -46,6 +46,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.transport import AsyncTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
@@ -65,6 +66,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
+from bullmq_protocol.worker.metering import METERED, Meter
 from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
 
@@ -93,6 +95,7 @@ class Worker(Generic[T]):
     `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
     it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit
     fails its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one.
 
     `async with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -110,6 +113,7 @@ class Worker(Generic[T]):
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
         scripts: ScriptSource = OWN,
+        metrics_collector: MetricsCollector = NO_METRICS,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -145,7 +149,10 @@ class Worker(Generic[T]):
         self._finished: anyio.Event | None = None
         self._over = False
         self._background: _Background | None = None
-        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._meter = None if metrics_collector is NO_METRICS else Meter(metrics_collector, self.name, self._id)
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
+            {} if self._meter is None else dict.fromkeys(METERED, (self._meter,))
+        )
         self._streams: tuple[Notices, ...] = ()
         self._manual = ManualWork(self._keys, self._settings)
         self._manual_token = str(uuid.uuid4())
@@ -213,6 +220,7 @@ class Worker(Generic[T]):
         self._stopped = anyio.Event()
         self._finished = anyio.Event()
         try:
+            self._meter_life(begins=True)
             await self._meet_server()
             # The work goes on in a shielded scope, so that a cancellation from outside does not cut it in the middle.
             async with anyio.create_task_group() as outer:
@@ -228,6 +236,7 @@ class Worker(Generic[T]):
                 await self._close_transports()
             self._running = False
             self._over = True
+            self._meter_life(begins=False)
             self._finished.set()
             self._end_streams()
         if self._error is not None:
@@ -608,6 +617,17 @@ class Worker(Generic[T]):
 
     def _callback_raised(self, kind: type[Notice]) -> None:
         _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+
+    def _meter_life(self, *, begins: bool) -> None:
+        if self._meter is None:
+            return
+        try:
+            if begins:
+                self._meter.started()
+            else:
+                self._meter.ended()
+        except Exception:
+            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
 
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}

@@ -38,6 +38,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.transport import InterruptibleTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
@@ -57,6 +58,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
+from bullmq_protocol.worker.metering import METERED, Meter
 from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
 from bullmq_sync.base import Cancellation
@@ -86,6 +88,7 @@ class Worker(Generic[T]):
     raises its failure. It runs on a thread of its own; a thread cannot be stopped, so a long one looks at
     `job.cancelled`. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
     its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one.
 
     `with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -103,6 +106,7 @@ class Worker(Generic[T]):
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
         scripts: ScriptSource = OWN,
+        metrics_collector: MetricsCollector = NO_METRICS,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -138,7 +142,10 @@ class Worker(Generic[T]):
         self._runner: int | None = None
         self._finished = threading.Event()
         self._background: _Background | None = None
-        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._meter = None if metrics_collector is NO_METRICS else Meter(metrics_collector, self.name, self._id)
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
+            {} if self._meter is None else dict.fromkeys(METERED, (self._meter,))
+        )
         self._streams: tuple[Notices, ...] = ()
         self._manual = ManualWork(self._keys, self._settings)
         self._manual_tokens = (f"{uuid.uuid4()}:{number}" for number in itertools.count())
@@ -207,6 +214,7 @@ class Worker(Generic[T]):
             self._runner = threading.get_ident()
         timer = threading.Thread(target=self._keep_time, name=f"bullmq {self.name} timer", daemon=True)
         try:
+            self._meter_life(begins=True)
             self._meet_server()
             with self._lock:
                 actions = self._machine.start(clock(), paused=self._paused_first)
@@ -582,6 +590,17 @@ class Worker(Generic[T]):
                 if isinstance(action, Notify):
                     stream.put(action.notice)
 
+    def _meter_life(self, *, begins: bool) -> None:
+        if self._meter is None:
+            return
+        try:
+            if begins:
+                self._meter.started()
+            else:
+                self._meter.ended()
+        except Exception:
+            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}
 
@@ -662,6 +681,7 @@ class Worker(Generic[T]):
         if timer.ident is not None:
             timer.join()
         self._crew.join()
+        self._meter_life(begins=False)
         self._finished.set()
         self._end_streams()
 
