@@ -330,7 +330,7 @@ class QueueEvents:
                 answer = callback(event)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception:
+            except (Exception, SystemExit):
                 _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id

@@ -163,6 +163,9 @@ def _label(nodes: Sequence[PreparedNode], above: int, place: int) -> str:
 
 
 def _keys(known: dict[tuple[str, str], QueueKeys], node: FlowNode, prefix: str, layout: KeyLayout) -> QueueKeys:
+    for field, value in (("queue_name", node.queue_name), ("prefix", prefix if node.prefix is None else node.prefix)):
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(field, value, "must be a string")
     place = (prefix if node.prefix is None else node.prefix, node.queue_name)
     keys = known.get(place)
     if keys is None:

@@ -36,9 +36,7 @@ class EventStream(Iterator[ReadEvent]):
     this reader, which an `EventsMissed` tells. It is for one thread.
     """
 
-    def __init__(
-        self, reader: EventReader, keys: QueueKeys, transport: Transport, closed: bool = False
-    ) -> None:
+    def __init__(self, reader: EventReader, keys: QueueKeys, transport: Transport, closed: bool = False) -> None:
         self._reader = reader
         self._keys = keys
         self._transport = transport
@@ -322,7 +320,7 @@ class QueueEvents:
         for callback in self._callbacks.get(type(event), ()):
             try:
                 callback(event)
-            except Exception:
+            except (Exception, SystemExit):
                 _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id

@@ -84,6 +84,8 @@ def publish_event(
     """
     check_name("name", name, max_length=None)
     check_whole("max_events", max_events, least=1)
+    if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("fields", fields, "must map names to values")
     texts = ["event", name]
     for field, value in fields.items():
         if check_name("field", field, max_length=None) == "event":

@@ -90,6 +90,8 @@ def test_own_ids_count_and_a_root_may_have_a_parent() -> None:
         (node("p", node("a", parent=ParentRef("1", "bull:q"))), r"children\[0\]: options.parent"),
         (node("p", repeat={"every": 5}), r"flow\[0\]: options.repeat"),
         (FlowNode("p", "q", options={}), r"flow\[0\]: options"),  # type: ignore[arg-type]
+        (FlowNode("p", ["q"]), r"flow\[0\]: queue_name"),  # type: ignore[arg-type]
+        (FlowNode("p", "q", prefix=5), r"flow\[0\]: prefix"),  # type: ignore[arg-type]
         (FlowNode("p", "q", object()), r"flow\[0\]: data"),
         (FlowNode("p", "q", children=["a"]), r"children of 'p'\[0\]"),  # type: ignore[list-item]
         (FlowNode("p", "q", children="ab"), "children of 'p'"),  # type: ignore[arg-type]
