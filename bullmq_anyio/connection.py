@@ -190,7 +190,7 @@ class SharedConnection(ABC):
                 late = await link.exchange(payload, len(again), limit)
             except TransportError as error:
                 # The other commands of the batch did run.
-                raise type(error)(error.args[0], maybe_applied=True) from error
+                raise type(error)(error.reason, maybe_applied=True) from error
             for index, reply in zip(again, late, strict=True):
                 replies[index] = reply
         return replies
@@ -253,7 +253,7 @@ class SharedConnection(ABC):
         try:
             replies = await link.exchange(b"".join(map(_pack, commands)), len(commands), None)
         except TransportError as error:
-            raise ConnectionLost(f"{self._address}: {error.args[0]}", maybe_applied=False) from error
+            raise ConnectionLost(f"{self._address}: {error.reason}", maybe_applied=False) from error
         texts: list[str] = []
         for (name, *args), reply in zip(commands, replies, strict=True):
             if not isinstance(reply, ServerError):

@@ -18,17 +18,18 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_anyio.job import Job
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.zones import find_zone
-from bullmq_protocol.backoff import custom_type
+from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.queues import ping
@@ -402,6 +403,10 @@ class Worker(Generic[T]):
                     self._start(self._machine.start(clock(), paused=self._paused_first))
                     tasks.start_soon(self._keep_time)
             except anyio.get_cancelled_exc_class():
+                self._tasks = None
+                if not self._inner.cancel_called:
+                    # asyncio.run cancels every task at its end, this one too.
+                    await self._salvage()
                 raise
             except BaseException as error:
                 # Ctrl-C met one of our tasks (trio raises it where it comes), or a fault of this library.
@@ -415,7 +420,8 @@ class Worker(Generic[T]):
     async def _salvage(self) -> None:
         """The tasks are gone: give back what was running, so that another worker takes it at once."""
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _FORCED_STOP_S):
-            actions = self._machine.handle(CloseRequested(force=True), clock())
+            actions = self._machine.owed()
+            actions += self._machine.handle(CloseRequested(force=True), clock())
             while actions:
                 match actions.pop(0):
                     case Notify(notice):
@@ -461,10 +467,31 @@ class Worker(Generic[T]):
                     case _:
                         raise TypeError(f"{following!r} has no answer")
                 following = self._sort(self._feed(event))
+        except anyio.get_cancelled_exc_class():
+            if self._is_torn():
+                raise
+            # asyncio: somebody cancelled this very task (a handler its own, or all of them): another goes on for it.
+            self._hand_over(following)
         except BaseException:
             # Before the other tasks are cancelled for it: their handlers have not failed.
             self._broken = True
             raise
+
+    def _is_torn(self) -> bool:
+        """Whether the tasks are being cancelled as a whole, by us or for a fault."""
+        inner, tasks = self._inner, self._tasks
+        return self._broken or inner is None or inner.cancel_called or tasks is None or tasks.cancel_scope.cancel_called
+
+    def _hand_over(self, action: Action | None) -> None:
+        match action:
+            case Call(ticket, _, shielded) if not shielded:
+                self._happen(CallFailed(ticket, "the task was cancelled", lost=False))
+            case Call() if self._tasks is not None:
+                self._tasks.start_soon(self._carry, action)
+            case Listen(ticket):
+                self._happen(Unlistened(ticket))
+            case _:
+                pass
 
     def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
         """Do at once what has no answer, return the first of the others, and start tasks for the rest."""
@@ -547,9 +574,11 @@ class Worker(Generic[T]):
         except Exception as error:
             return await self._raised(number, job, error)
         except anyio.get_cancelled_exc_class() as error:
-            if self._broken or self._inner is None or self._inner.cancel_called:
+            if self._is_torn():
                 raise
-            # Not from us: the handler met a cancelled future or task.
+            # Not from us: the handler met a cancelled future, or all tasks are cancelled: then `run` hears of it, too.
+            for _ in range(2):
+                await checkpoint()
             return await self._raised(number, job, error)
         except KeyboardInterrupt as interrupt:
             # trio raises it in the code that runs: it is not the job's fault.
@@ -583,7 +612,7 @@ class Worker(Generic[T]):
         if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
             try:
                 answer = self._strategy(job.attempts_made + 1, kind, error, job)
-                delay = (await answer if isinstance(answer, Awaitable) else answer) or 0.0
+                delay = strategy_delay(await answer if isinstance(answer, Awaitable) else answer)
             except Exception as trouble:
                 strategy_error = f"the backoff strategy failed: {trouble!r}"
                 _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
@@ -642,6 +671,14 @@ class Worker(Generic[T]):
     # --- time, start and end ------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
+        try:
+            await self._tick()
+        except anyio.get_cancelled_exc_class():
+            if self._is_torn() or self._tasks is None:
+                raise
+            self._tasks.start_soon(self._keep_time)
+
+    async def _tick(self) -> None:
         """Tell the machine when its deadline has come."""
         while self._stopped is not None and not self._stopped.is_set():
             self._armed = due = self._machine.deadline()
@@ -726,13 +763,13 @@ class _Background:
 
     async def end(
         self,
-        close: Callable[[], Awaitable[None]],
+        close: Callable[[bool], Awaitable[None]],
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        if self._error is None and (error is None or isinstance(error, Exception)):
-            await close()
+        if self._error is None and not isinstance(error, anyio.get_cancelled_exc_class()):
+            await close(error is not None and not isinstance(error, Exception))
             await self._tasks.__aexit__(None, None, None)
             swallowed = False
         else:
@@ -744,12 +781,10 @@ class _Background:
 
 def _root(error: BaseException) -> BaseException:
     """Return the one exception that a task group wraps, or what there is."""
-    while isinstance(error, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = error.exceptions
-        if len(inner) > 1:
-            break
-        error = inner[0]
-    return error
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _root(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
 class _ByHand:

@@ -6,12 +6,13 @@ Source: specs/05-worker-runtime.md#sec-9-2
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import Final
 
 from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.codec import MAX_SAFE_INTEGER
-from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.options import Backoff, duration_number
 from bullmq_protocol.units import Duration, Millis
 
@@ -68,6 +69,20 @@ def backoff_delay(
     if jitter > 0:
         delay = _floor(roll * delay * jitter + delay * (1 - jitter))
     return limit_delay(delay, roll=roll, max_delay_ms=max_delay_ms, extra_jitter=extra_jitter)
+
+
+def strategy_delay(answer: object) -> float:
+    """Return the milliseconds that a backoff strategy of the user's asks for: a number or a `timedelta`; None is 0.
+
+    Raises `UsageError` for anything else.
+    """
+    if answer is None:
+        return 0.0
+    if isinstance(answer, timedelta):
+        return answer / timedelta(milliseconds=1)
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)):
+        raise UsageError("backoff strategy", answer, "must return milliseconds, a timedelta, or None")
+    return float(answer)
 
 
 def limit_delay(delay: float, *, roll: float, max_delay_ms: Millis | None, extra_jitter: float | None) -> float:

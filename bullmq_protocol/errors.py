@@ -84,6 +84,7 @@ class TransportError(BullMQError):
     def __init__(self, message: str, *, maybe_applied: bool) -> None:
         note = "; the command may have run on the server" if maybe_applied else ""
         super().__init__(f"{message}{note}")
+        self.reason = message
         self.maybe_applied = maybe_applied
 
 

@@ -441,6 +441,8 @@ def prepare_checked(
     has_children: bool = False,
 ) -> PreparedJob:
     """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
+    if isinstance(new_job.data, JobOptions):
+        raise UsageError("data", new_job.data, "is a JobOptions: options come after the data")
     name = check_name("name", new_job.name, max_length=limits.max_name_length)
     found = checked.found
     data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)

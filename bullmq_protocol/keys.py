@@ -90,6 +90,8 @@ class QueueKeys(msgspec.Struct, frozen=True):
             raise UsageError("queue name", name, "must not contain ':'")
         if not isinstance(prefix, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("prefix", prefix, "must be a string")
+        if not isinstance(layout, KeyLayout):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("layout", layout, "must be a KeyLayout")
         if layout is KeyLayout.TAGGED_QUEUE:
             name = name if _has_tag(name) else f"{{{name}}}"
         elif layout is KeyLayout.TAGGED_PREFIX:
@@ -190,6 +192,11 @@ def key_slot(key: str) -> int:
     closing = key.find("}", opening + 1) if opening >= 0 else -1
     tag = key[opening + 1 : closing] if closing > opening + 1 else key
     return crc_hqx(tag.encode("utf-8", "surrogateescape"), 0) % 16_384
+
+
+def is_client_name(name: str) -> bool:
+    """Whether CLIENT SETNAME takes this name: printable ASCII without blanks. Another leaves the connection unnamed."""
+    return all("!" <= character <= "~" for character in name)
 
 
 def _has_tag(text: str) -> bool:

@@ -28,7 +28,7 @@ from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
+from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate
 from bullmq_protocol.paging import Page
 from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
@@ -82,6 +82,9 @@ class Queue(QueueBase, Generic[T]):
         )
         if not isinstance(default_job_options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("default_job_options", default_job_options, "must be a JobOptions")
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("limits", limits, "must be a Limits")
+        validate(default_job_options, limits=limits)
         self._defaults = default_job_options
         self._limits = limits
         self._data_type: Any = Any if data_type is None else data_type

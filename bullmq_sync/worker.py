@@ -20,7 +20,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
-from bullmq_protocol.backoff import custom_type
+from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.queues import ping
@@ -141,6 +141,7 @@ class Worker(Generic[T]):
         self._stopped = threading.Event()
         self._runner: int | None = None
         self._finished = threading.Event()
+        self._met = threading.Event()
         self._background: _Background | None = None
         self._meter = None if metrics_collector is NO_METRICS else Meter(metrics_collector, self.name, self._id)
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
@@ -216,6 +217,7 @@ class Worker(Generic[T]):
         try:
             self._meter_life(begins=True)
             self._meet_server()
+            self._met.set()
             with self._lock:
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
@@ -264,8 +266,13 @@ class Worker(Generic[T]):
             self._end_streams()
 
     def __enter__(self) -> Self:
-        self._background = _Background(self.run)
-        self._background.start()
+        background = self._background = _Background(self.run)
+        background.start()
+        # The body must not begin beside a worker that cannot work: a wrong password, no processor.
+        while background.is_alive() and not self._met.wait(0.01):
+            pass
+        if background.error is not None:
+            raise background.error
         return self
 
     def __exit__(
@@ -554,7 +561,7 @@ class Worker(Generic[T]):
         kind = None if failure.kind is not FailureKind.ERROR else custom_type(job.opts.backoff)
         if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
             try:
-                delay = self._strategy(job.attempts_made + 1, kind, error, job) or 0.0
+                delay = strategy_delay(self._strategy(job.attempts_made + 1, kind, error, job))
             except Exception as trouble:
                 strategy_error = f"the backoff strategy failed: {trouble!r}"
                 _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())

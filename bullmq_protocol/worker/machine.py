@@ -266,6 +266,15 @@ class WorkerMachine:
         # A time far off (a job delayed for years) is looked at again once a day: no timer overflows.
         return None if earliest is None else min(earliest, self._at.mono + LONGEST_SLEEP_MS)
 
+    def owed(self) -> list[Action]:
+        """Return the calls under way that settle a job: a driver whose tasks were cut off may make them again."""
+        kinds = (PendingKind.REPORT, PendingKind.GIVE_BACK, PendingKind.PUT_BACK)
+        return [
+            Call(ticket, pending.command, shielded=True)
+            for ticket, pending in self._pending.items()
+            if pending.kind in kinds
+        ]
+
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for."""
         if self._state in (WorkerState.NEW, WorkerState.STOPPED):

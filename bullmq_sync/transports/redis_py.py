@@ -54,6 +54,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.units import Millis
@@ -499,6 +500,9 @@ def _from_options(options: ConnectionOptions) -> _Connect:
     def connect(client_name: str | None) -> _Connection:
         username, password = options.login()
         name = options.client_name if client_name is None else client_name
+        if name is not None and not is_client_name(name):
+            _log.debug("the server would refuse the connection name %r", name)
+            name = None
         retry = Retry(NoBackoff(), 0)
         return make(**place, **common, username=username, password=password, client_name=name, retry=retry)
 
@@ -551,7 +555,7 @@ def _from_client(client: redis.Redis) -> tuple[_Connect, float | None]:
     make = _exposed(pool.connection_class)
 
     def connect(client_name: str | None) -> _Connection:
-        name = {} if client_name is None else {"client_name": client_name}
+        name = {} if client_name is None or not is_client_name(client_name) else {"client_name": client_name}
         return make(**{**kwargs, **name})
 
     return connect, kwargs["socket_timeout"]

@@ -112,6 +112,14 @@ async def until(holds: Callable[[], Awaitable[Any]], limit_s: float = _LIMIT_S) 
             await anyio.sleep(0.005)
 
 
+def _is_idle(worker: Any) -> Callable[[], Awaitable[bool]]:
+    async def idle() -> bool:
+        held = worker.snapshot()
+        return held.listening and not held.jobs and not held.fetching
+
+    return idle
+
+
 async def nothing(job: Any) -> None:
     """A processor that has nothing to do."""
 
@@ -872,6 +880,8 @@ async def test_callback_that_raises_loses_no_job(
             assert told == 5
             for remove in removers:
                 remove()
+            # What was told before may still be on its way to the log.
+            await until(_is_idle(worker))
             caplog.clear()
             await queue.add("a")
             await seen.wait(JobCompleted, 6)

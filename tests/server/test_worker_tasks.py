@@ -356,3 +356,60 @@ async def test_what_is_no_exception_fails_its_job_and_no_other(
             await completed.wait()
     counts = await queue.get_job_counts("active", "completed", "failed")
     assert counts == {"active": 0, "completed": 1, "failed": 1}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_that_is_cancelled_with_all_others_gives_the_jobs_back(queue: Queue[Any], server: Server) -> None:
+    """What `asyncio.run` does at its end with a worker in a task of its own."""
+    await queue.add_bulk([NewJob("n", {}) for _ in range(4)])
+    running = anyio.Event()
+    started: list[str] = []
+
+    async def process(job: Job[Any]) -> None:
+        started.append(job.id)
+        if len(started) == 4:
+            running.set()
+        await anyio.sleep_forever()
+
+    def everything() -> set["asyncio.Task[Any]"]:
+        return asyncio.all_tasks()
+
+    before = everything()
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=4))
+    task = asyncio.get_running_loop().create_task(worker.run())
+    with anyio.fail_after(10):
+        await running.wait()
+    for each in everything() - before:
+        each.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    counts = await queue.get_job_counts("waiting", "active", "failed")
+    assert (counts["waiting"], counts["active"], counts["failed"]) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_handler_that_cancels_its_own_task_does_not_stop_the_worker(queue: Queue[Any], server: Server) -> None:
+    await queue.add_bulk([NewJob("n", index) for index in range(5)])
+    last = anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if job.data == 0:
+            task.cancel()
+        elif job.data == 4:
+            last.set()
+
+    options = WorkerOptions(lock_duration=300, stalled_interval=300)
+    async with Worker(queue.name, process, server.url, options=options):
+        with anyio.fail_after(10):
+            await last.wait()
+
+
+async def test_what_ends_the_body_is_raised_as_it_is(queue: Queue[Any], server: Server) -> None:
+    async def process(job: Job[Any]) -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(SystemExit):
+        async with Worker(queue.name, process, server.url):
+            raise SystemExit(3)

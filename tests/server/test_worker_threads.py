@@ -329,3 +329,19 @@ def test_what_is_no_exception_fails_its_job_and_no_other(
         assert completed.wait(_LIMIT_S)
     counts = queue.get_job_counts("active", "completed", "failed")
     assert counts == {"active": 0, "completed": 1, "failed": 1}
+
+
+def test_the_body_does_not_begin_beside_a_worker_that_cannot_work(queue: Queue[Any], server: Server) -> None:
+    begun = False
+    with pytest.raises(UsageError, match="processor"), Worker(queue.name, None, server.url):
+        begun = True
+    assert begun is False
+
+
+def test_a_worker_whose_name_the_server_refuses_works_unnamed(queue: Queue[Any], server: Server) -> None:
+    worker = Worker(queue.name, lambda job: None, server.url, options=WorkerOptions(name="two words ü"))
+    completed = Told(worker, JobCompleted)
+    with worker:
+        queue.add("n")
+        assert completed.wait(_LIMIT_S)
+    assert worker.is_running is False

@@ -2,13 +2,15 @@
 
 import math
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol.backoff import PLUS_MINUS_20, UnknownBackoff, backoff_delay, custom_type
+from bullmq_protocol.backoff import PLUS_MINUS_20, UnknownBackoff, backoff_delay, custom_type, strategy_delay
 from bullmq_protocol.codec import MAX_SAFE_INTEGER
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.options import RETRY_3_EXPONENTIAL, Backoff
 
 HOUR = 3_600_000
@@ -112,3 +114,14 @@ def test_the_ready_made_options_try_three_times() -> None:
 def test_delays_are_finite() -> None:
     delays = [backoff_delay(Backoff("exponential", base), 2000, roll=0.5) for base in (-1000, 0, 1000)]
     assert all(delay is not None and not math.isnan(delay) for delay in delays)
+
+
+@pytest.mark.parametrize(("answer", "ms"), [(None, 0.0), (5, 5.0), (-1, -1.0), (timedelta(seconds=2), 2000.0)])
+def test_what_a_strategy_may_return(answer: object, ms: float) -> None:
+    assert strategy_delay(answer) == ms
+
+
+@pytest.mark.parametrize("answer", ["5", True, Decimal(5), object()])
+def test_what_a_strategy_may_not_return(answer: object) -> None:
+    with pytest.raises(UsageError, match="backoff strategy"):
+        strategy_delay(answer)

@@ -372,6 +372,11 @@ def test_only_new_jobs_are_prepared(job: Any) -> None:
         prepare(QueueKeys.of("q"), job, now_ms=1)
 
 
+def test_options_in_the_place_of_the_data_are_refused() -> None:
+    with pytest.raises(UsageError, match="after the data"):
+        prepare(QueueKeys.of("q"), NewJob("n", JobOptions(delay=5)), now_ms=1)
+
+
 def test_options_must_be_job_options() -> None:
     with pytest.raises(UsageError, match="JobOptions"):
         prepare(QueueKeys.of("q"), NewJob("n", {}, {"delay": 1}), now_ms=1)  # type: ignore[arg-type]

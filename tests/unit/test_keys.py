@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name
+from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name, is_client_name
 
 
 def test_plain_layout() -> None:
@@ -76,6 +76,16 @@ def test_bad_queue_names(name: Any, rule: str) -> None:
 def test_bad_prefix() -> None:
     with pytest.raises(UsageError, match="prefix"):
         QueueKeys.of("q", prefix=None)  # type: ignore[arg-type]
+
+
+def test_bad_layout() -> None:
+    with pytest.raises(UsageError, match="layout"):
+        QueueKeys.of("q", layout="tagged-queue")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "good"), [("bull:cQ==:w:a", True), ("a b", False), ("ü", False), ("a\n", False)])
+def test_names_that_the_server_takes(name: str, good: bool) -> None:
+    assert is_client_name(name) is good
 
 
 def test_a_name_limit_can_be_lifted() -> None:

@@ -1175,3 +1175,12 @@ def test_a_time_far_off_is_looked_at_once_a_day() -> None:
     bench.tick()
     assert not bench.has("moveToActive")
     assert bench.machine.deadline() == bench.mono + 24 * 3_600_000
+
+
+def test_what_is_owed_can_be_made_again() -> None:
+    bench = Bench(concurrency=2, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.returned("1")
+    assert bench.machine.owed() == [bench.call("moveToFinished")]
+    bench.reply("moveToFinished", 0)
+    assert bench.machine.owed() == []
