@@ -222,3 +222,27 @@ def test_the_dashboards_choice_of_queues_asks_a_metric_with_queues() -> None:
     found = re.fullmatch(r"label_values\((\w+), queue\)", variable["query"]["query"])
     assert found is not None
     assert "queue" in WANTED[found[1]][1]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+PAGE = (FOLDER.parent / "docs" / "observability.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_metric_with_its_labels_and_every_alert() -> None:
+    rows = re.findall(r"^\| `(bullmq_\w+)` \| (.*?) ?\|", PAGE, re.MULTILINE)
+    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == {
+        name: labels for name, (_, labels) in WANTED.items()
+    }
+    assert re.findall(r"^\| `(BullMQ\w+)`", PAGE, re.MULTILINE) == list(rules())
+
+
+def test_the_structlog_example_shows_the_fields() -> None:
+    [example] = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "structlog" in code]
+    line = """
+logging.getLogger("bullmq_anyio").warning("%s", "job 7 stalled", extra={"worker_id": "w", "queue": "q", "job_id": "7"})
+"""
+    done = subprocess.run([sys.executable, "-c", example + line], capture_output=True, text=True, check=True)
+    fields = json.loads(done.stderr)
+    assert fields.pop("timestamp")
+    assert fields == {"event": "job 7 stalled", "level": "warning", "worker_id": "w", "queue": "q", "job_id": "7"}
