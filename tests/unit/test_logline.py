@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.worker import notices
 from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LOWEST_LEVEL, WARNING, logline
@@ -94,3 +95,10 @@ def test_line(notice: notices.Notice, level: int, words: str, fields: dict[str, 
 
 def test_every_notice_has_a_line() -> None:
     assert {type(notice) for notice, *_ in LINES} == set(get_args(notices.Notice)) == set(LOWEST_LEVEL)
+
+
+@pytest.mark.parametrize("kind", ["completed", 5, Exception, None])
+def test_what_is_no_kind_of_notice(kind: Any) -> None:
+    with pytest.raises(UsageError, match="JobCompleted"):
+        notices.check_notice(kind)
+    notices.check_notice(notices.JobCompleted)
