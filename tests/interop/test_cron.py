@@ -19,7 +19,7 @@ from tests.support.cron_parser import ask_node
 
 Case = dict[str, Any]
 
-CASES = int(os.environ.get("CRON_CASES", "500"))
+CASES = int(os.environ.get("CRON_CASES", "1000"))
 SEED = int(os.environ.get("CRON_SEED", "4900"))
 ZONES = (
     *("UTC", "America/New_York", "Europe/London", "Europe/Berlin", "Europe/Dublin", "America/Sao_Paulo"),
@@ -101,7 +101,7 @@ class Maker:
     def case(self) -> Case:
         dice = self.dice
         tz = dice.choice((*self.zones, *FIXED)) if dice.random() < 0.9 else dice.choice(FIXED)
-        near: int | None = None
+        near, change = None, 0
         kind = dice.random()
         if kind < 0.5 and self.zones.get(tz):
             change = dice.choice(self.zones[tz])
@@ -118,7 +118,14 @@ class Maker:
         else:
             at = dice.randint(946_684_800, 2_050_000_000) * 1000
         case: Case = {"tz": tz, "count": dice.choice((1, 2, 4)), "at": at + dice.choice((0, 0, dice.randint(1, 999)))}
-        case["pattern"] = self.odd() if dice.random() < 0.25 else self.proper(near)
+        if near is not None and dice.random() < 0.4:
+            # Just before the change, at hours around it.
+            case["at"] = change - dice.choice((1, dice.randint(1, 7200), dice.randint(1, 100_000))) * 1000
+            hours = sorted({(near + dice.randint(-2, 1)) % 24 for _ in range(dice.choice((1, 1, 2)))})
+            minutes = dice.choice(("0", "15", "30", "59", "*/15", "*/30", "0,1"))
+            case["pattern"] = f"{minutes} {dice.choice((','.join(map(str, hours)), '*', '*/2'))} * * *"
+        else:
+            case["pattern"] = self.odd() if dice.random() < 0.25 else self.proper(near)
         if dice.random() < 0.06:
             case["nthDayOfWeek"] = dice.choice((0, 1, 2, 5, 6, -1, 3))
         if dice.random() < 0.06:

@@ -110,6 +110,10 @@ def test_a_step_may_be_larger_than_any_span() -> None:
         ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00Z", ["2026-04-04T14:45:00Z", "2026-04-04T15:15:00Z"]),
         # 02:45 becomes 03:45.
         ("0 3 * * *", "Pacific/Chatham", "2026-09-26T12:00:00Z", ["2026-09-26T14:15:00Z", "2026-09-27T13:15:00Z"]),
+        # Midnight comes twice; the offset of the same time on the next day decides.
+        ("0 0 * * 0", "America/Havana", "2017-11-05T00:00:00Z", ["2017-11-05T05:00:00Z", "2017-11-12T05:00:00Z"]),
+        # 31 entries are all days of a month, also where some of them are the same.
+        ("0 0 1-20,1-11 * 1", "UTC", "2026-11-28T00:00:00Z", ["2026-11-30T00:00:00Z", "2026-12-07T00:00:00Z"]),
         # A whole day is missing.
         ("0 0 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", ["2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"]),
         ("30 2 * * *", "Australia/Sydney", "2026-10-03T12:00:00Z", ["2026-10-03T16:30:00Z", "2026-10-04T15:30:00Z"]),
