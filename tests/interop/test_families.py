@@ -172,3 +172,21 @@ def test_wide_flow_is_added_as_fast_as_by_node_and_its_parent_released_once(
     done = Counter(side for side, each in zip(SIDES, workers, strict=True) for _ in each.ids("completed"))
     assert sum(done.values()) == CHILDREN
     assert set(done) == set(SIDES)
+
+
+def test_trace_context_is_stored_alike_and_outlives_the_other_sides_workers(
+    ours: Program, theirs: Program, home: Server, raw: "Redis[bytes]", queue: str
+) -> None:
+    trace = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
+    given = {"ours": {"tm": trace, "omc": True}, "theirs": {"telemetry": {"metadata": trace, "omitContext": True}}}
+    stored = []
+    for (name, opts), side, worked_by in zip(given.items(), (ours, theirs), ("node", "asyncio"), strict=True):
+        opts = {"attempts": 2, "timestamp": BASE_MS, "jobId": "traced", **opts}
+        where = f"{queue}-{name}"
+        side.call("flow", flow={"name": "n", "queueName": where, "data": {"fails": 1}, "opts": opts})
+        stored.append(raw.hget(f"bull:{where}:traced", "opts"))
+        with worker(worked_by, home, where) as working:
+            working.wait(lambda _, working=working: working.ids("completed"), "the second attempt completes")
+        assert raw.hget(f"bull:{where}:traced", "opts") == stored[-1]
+    assert stored[0] == stored[1]
+    assert stored[0] is not None and b'"omc":true' in stored[0]
