@@ -44,7 +44,7 @@ def make(base: str, folder: Path, python: Path) -> None:
     pip = base if has_pip(base) else sys.executable
     quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action=ignore")
     run(pip, "-m", "pip", "--python", str(python), "install", *quiet, "pip>=25.1")
-    extras = "anyio,sync,cron,prometheus,testing"
+    extras = "anyio,sync,cron,prometheus,otel,testing"
     run(str(python), "-m", "pip", "install", *quiet, "--group", "dev", "--editable", f".[{extras}]")
 
 
