@@ -160,6 +160,7 @@ class WorkerMachine:
         self._fetching = False
         self._listen: int | None = None
         self._unlistened = False
+        self._marker_taken = False
         self._empty = False
         self._had_job = True
         self._limited_until: Millis | None = None
@@ -319,6 +320,10 @@ class WorkerMachine:
 
     def _pump(self) -> None:
         """Start what the state allows: a fetch or a listen, or the end."""
+        if self._marker_taken and self._connected and len(self._runs) >= self._concurrency:
+            # its own fetch filled the worker while it listened: the marker is for another
+            self._marker_taken = False
+            self._call(put_marker(self._keys), Pending(PendingKind.MARKER, put_marker(self._keys)))
         if self._state is WorkerState.DRAINING:
             self._settle()
             return
@@ -353,6 +358,7 @@ class WorkerMachine:
         token = f"{self._worker_id}:{self._next_token}"
         self._next_token += 1
         self._fetching = True
+        self._marker_taken = False
         self._next_due = None
         command = move_to_active(
             self._keys,
@@ -441,6 +447,7 @@ class WorkerMachine:
             if self._connected:
                 self._call(put_marker(self._keys), Pending(PendingKind.MARKER, put_marker(self._keys)))
             return
+        self._marker_taken = score is not None
         if score is None or score <= 0:
             self._empty = False
             return

@@ -880,6 +880,28 @@ def test_a_job_that_ends_while_paused_asks_for_no_next() -> None:
     assert bench.has("moveToActive")
 
 
+def test_a_marker_taken_while_an_own_fetch_fills_the_worker_is_put_back() -> None:
+    # found by the simulation (seed 2177): the other workers slept on until their drain delay
+    bench = idle()
+    bench.marker([b"k", b"1", str(START + 400).encode()])
+    bench.tick()
+    assert bench.has("moveToActive")
+    bench.marker([b"k", b"0", b"0"])
+    assert not bench.has("ZADD")
+    bench.reply("moveToActive", job_reply("1"))
+    assert bench.call("ZADD").command.args == (0, "0")
+    bench.reply("ZADD", 1)
+    assert bench.listen is None
+    assert bench.sent.count("ZADD") == 1
+
+
+def test_a_marker_taken_before_a_fetch_needs_no_putting_back() -> None:
+    bench = idle()
+    bench.marker([b"k", b"0", b"0"])
+    bench.reply("moveToActive", job_reply("1"))
+    assert not bench.has("ZADD")
+
+
 def test_a_marker_taken_while_pausing_is_put_back() -> None:
     bench = idle()
     bench.pause()
