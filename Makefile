@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VERSIONS = 3.11 3.12 3.13
 SEQUENCES ?= 200
+STEPS ?= 1000000
+SEED ?= 0
 
 IN = .venv/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright
@@ -11,7 +13,7 @@ export PYTHONUNBUFFERED = 1
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo test test-all $(VERSIONS:%=test-%) check oracle bench clean
+.PHONY: menu env demo test test-all $(VERSIONS:%=test-%) check oracle simulate bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -53,6 +55,9 @@ check: env ## format, lint, types, stale Lua and pages, and the core's coverage 
 
 oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) $(IN) -m tests.oracle
+
+simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
+	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)
 
 bench: env ## measure, side by side with BullMQ on Node where it is installed
 	@$(IN) -m bench

@@ -35,8 +35,11 @@ LONG_MS = 600_000
 """No key expires by itself while a sequence runs on a real server; `DEL` stands for the expiry."""
 
 _RETENTIONS: tuple[dict[str, int | float], ...] = (
-    *({"count": -1}, {"count": 0}, {"count": 1}),
-    *({"age": 1}, {"count": 2, "age": 1}),
+    {"count": -1},
+    {"count": 0},
+    {"count": 1},
+    {"age": 1},
+    {"count": 2, "age": 1},
 )
 
 

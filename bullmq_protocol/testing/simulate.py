@@ -1,0 +1,617 @@
+"""Lives of workers in simulated time, against the model of the server: trouble, then quiet, then the close.
+
+A step is one event handled by a machine. Everything follows from the seed. What is broken is raised as a `Violation`,
+whose trace is JSON lines and replays: the same seed gives the same events.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.commands.queues import pause, resume
+from bullmq_protocol.failure import Failure, FailureKind
+from bullmq_protocol.job import NewJob, prepare
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import JobOptions
+from bullmq_protocol.testing.model import ServerModel
+from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.events import (
+    CallFailed,
+    CloseRequested,
+    Event,
+    JobRaised,
+    JobReturned,
+    PauseRequested,
+    Replied,
+    ResumeRequested,
+    Tick,
+    Unlistened,
+)
+from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
+from bullmq_protocol.worker.notices import LockLost
+from bullmq_protocol.worker.options import WorkerOptions, WorkerSettings
+
+MakeMachine: TypeAlias = Callable[[QueueKeys, WorkerSettings, str], WorkerMachine]
+
+EPOCH = 1_700_000_000_000
+TROUBLE_MS = 20_000
+QUIET_MS = 20_000
+PATIENCE_MS = 1_000
+DUE_MS = 100
+WATCH_MS = 100
+REPORT_MS = 10_000
+CLOSE_MS = 30_000
+BACKLOG = 20
+STEP_LIMIT = 20_000
+
+
+class Violation(AssertionError):
+    """An invariant or a bound does not hold; `trace` is JSON lines, a header and one event a line."""
+
+    def __init__(self, rule: str, detail: str, trace: str) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+        self.trace = trace
+
+
+class TraceHeader(msgspec.Struct, frozen=True):
+    """The first line of a trace."""
+
+    seed: int
+    steps: int
+    violation: str
+
+
+class TraceLine(msgspec.Struct, frozen=True):
+    """One event of one worker."""
+
+    worker: str
+    wall: Millis
+    mono: Millis
+    event: Event
+
+
+class Dice:
+    """A small generator of numbers (splitmix64), the same on every Python."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed
+
+    def below(self, limit: int) -> int:
+        """Return a whole number from 0 to `limit` - 1."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        z = self._state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        return (z ^ (z >> 31)) % limit
+
+    def chance(self, per_mille: int) -> bool:
+        return self.below(1000) < per_mille
+
+    def pick(self, *choices: Any) -> Any:
+        return choices[self.below(len(choices))]
+
+
+class _Held:
+    """One started run as seen from outside."""
+
+    def __init__(self, job_id: str, now: Millis) -> None:
+        self.job_id = job_id
+        self.alive = True
+        self.lost = False
+        self.renewed_at = now
+        self.owed_since: Millis | None = None
+        self.sending = False
+        self.settled = False
+
+
+class _Worker:
+    """A machine and what its driver holds."""
+
+    def __init__(self, name: str, machine: WorkerMachine, settings: WorkerSettings) -> None:
+        self.name = name
+        self.machine = machine
+        self.settings = settings
+        self.skew: Millis = 0
+        self.calls: dict[int, Command[Any]] = {}
+        self.listen: Listen | None = None
+        self.waiting = False
+        self.handlers: dict[int, RunJob] = {}
+        self.held: dict[tuple[str, str], _Held] = {}
+        self.tick_at: Millis | None = None
+        self.room_since: Millis | None = None
+        self.paused = False
+        self.closing_since: Millis | None = None
+        self.stopped = False
+
+
+class Life:
+    """One seed: a queue, its producer, some workers, and their trouble."""
+
+    def __init__(self, seed: int, make: MakeMachine = WorkerMachine) -> None:
+        self.seed = seed
+        self.steps = 0
+        self.jobs = 0
+        self.now: Millis = 0
+        self._make = make
+        self._dice = dice = Dice(seed)
+        self._heap: list[tuple[Millis, int, Callable[[], None]]] = []
+        self._order = 0
+        self._keys = QueueKeys.of("q")
+        self._model = ServerModel(self._keys)
+        self._trace: list[TraceLine] = []
+        self._workers: list[_Worker] = []
+        self._named = 0
+        self._down = False
+        self._calm_since: Millis = 0
+        self._idle_since: Millis | None = None
+        self._faults = dice.pick(0, 3, 20, 80)
+        self._limiter = Limiter(max=5, duration=400) if dice.chance(150) else None
+        self._drain_ms = dice.pick(500, 2_000, 5_000)
+
+    def run(self) -> int:
+        """Live it to the end; return the number of steps. Raises `Violation`."""
+        for _ in range(1 + self._dice.below(3)):
+            self._hire()
+        self._in(1, self._produce)
+        self._in(500, self._disturb)
+        self._in(WATCH_MS, self._watch)
+        self._in(TROUBLE_MS, self._quiet)
+        self._in(TROUBLE_MS + QUIET_MS, self._close_all)
+        while any(not worker.stopped for worker in self._workers):
+            self.now, _, act = heapq.heappop(self._heap)
+            act()
+            if self.steps > STEP_LIMIT:
+                self._fail("a worker does not spin", f"{self.steps} steps")
+        return self.steps
+
+    # --- plumbing -----------------------------------------------------------------------------------------------------
+
+    def _in(self, delay: Millis, act: Callable[[], None]) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (self.now + delay, self._order, act))
+
+    def _fail(self, rule: str, detail: str) -> None:
+        header = TraceHeader(self.seed, self.steps, f"{rule}: {detail}")
+        trace = b"\n".join([msgspec.json.encode(line) for line in (header, *self._trace)])
+        raise Violation(rule, f"{detail} (seed {self.seed}, step {self.steps})", trace.decode() + "\n")
+
+    def _must(self, holds: bool, rule: str, detail: str) -> None:
+        if not holds:
+            self._fail(rule, detail)
+
+    @property
+    def _troubled(self) -> bool:
+        return self.now < TROUBLE_MS
+
+    def _unrest(self, lasting: Millis = 0) -> None:
+        self._calm_since = max(self._calm_since, self.now + lasting)
+
+    def _fault(self) -> bool:
+        return self._troubled and self._dice.chance(self._faults)
+
+    def _ask(self, command: Command[Any]) -> Any:
+        reply = self._model.answer(command, EPOCH + self.now)
+        for worker in self._workers:
+            if worker.waiting and self._model.marker:
+                self._serve(worker)
+        return reply
+
+    def _at(self, worker: _Worker) -> Instant:
+        return Instant(EPOCH + self.now + worker.skew, self.now)
+
+    # --- producer and trouble -----------------------------------------------------------------------------------------
+
+    def _produce(self) -> None:
+        if self.now < TROUBLE_MS + QUIET_MS:
+            self._in(5 + self._dice.below(self._dice.pick(50, 400, 3_000)), self._produce)
+        if len(self._model.wait) + len(self._model.prioritized) < BACKLOG:
+            dice = self._dice
+            options = JobOptions(
+                attempts=1 + dice.below(3),
+                backoff=dice.pick(msgspec.UNSET, 100),
+                delay=dice.pick(0, 0, 0, 10 + dice.below(3_000)),
+                priority=dice.pick(0, 0, 0, 1, 2),
+            )
+            self.jobs += 1
+            job = prepare(self._keys, NewJob("n", None, options), now_ms=EPOCH + self.now)
+            self._ask(add_job(self._keys, job))
+
+    def _disturb(self) -> None:
+        if not self._troubled:
+            return
+        dice = self._dice
+        self._in(200 + dice.below(2_500), self._disturb)
+        worker = self._workers[dice.below(len(self._workers))]
+        self._unrest()
+        match dice.below(9 if self._faults else 6):
+            case 0:
+                worker.paused = True
+                self._tell(worker, PauseRequested())
+            case 1 | 2:
+                self._resume(worker)
+            case 3:
+                self._close(worker, force=dice.chance(500))
+            case 4:
+                self._ask(pause(self._keys))
+            case 5:
+                self._ask(resume(self._keys))
+            case 6:
+                worker.skew += dice.pick(-3_600_000, 3_600_000)
+            case 7:
+                for job_id in self._model.active[:1]:
+                    self._model.values.pop(self._keys.lock(job_id), None)
+            case _:
+                self._outage(10 + dice.below(4_000))
+
+    def _resume(self, worker: _Worker) -> None:
+        worker.paused = False
+        self._tell(worker, ResumeRequested())
+
+    def _close(self, worker: _Worker, *, force: bool) -> None:
+        if worker.closing_since is None:
+            worker.closing_since = self.now
+        self._tell(worker, CloseRequested(force))
+
+    def _outage(self, lasting: Millis) -> None:
+        self._down = True
+        self._unrest(lasting)
+        self._in(lasting, self._up)
+        for worker in self._workers:
+            if worker.waiting and worker.listen is not None:
+                worker.waiting = False
+                self._in(1, self._lost(worker, worker.listen.ticket, maybe_applied=True))
+
+    def _up(self) -> None:
+        self._down = False
+        self._unrest()
+
+    def _quiet(self) -> None:
+        self._up()
+        self._ask(resume(self._keys))
+        for worker in self._workers:
+            worker.skew = 0
+            self._resume(worker)
+
+    def _close_all(self) -> None:
+        for worker in self._workers:
+            self._close(worker, force=self._dice.chance(300))
+
+    def _hire(self) -> None:
+        dice = self._dice
+        lock_ms = dice.pick(1_000, 2_000)
+        settings, _ = WorkerOptions(
+            concurrency=1 + dice.below(3),
+            lock_duration=lock_ms,
+            stalled_interval=3_000,
+            drain_delay=self._drain_ms / 1000,
+            limiter=self._limiter,
+            cancel_on_lost_lock=dice.chance(500),
+            shutdown_timeout=dice.pick(0, 1_000, 3_000),
+            max_reconnect_delay=700,
+        ).checked()
+        self._named += 1
+        name = f"w{self._named}"
+        worker = _Worker(name, self._make(self._keys, settings, name), settings)
+        self._workers.append(worker)
+        self._done(worker, worker.machine.start(self._at(worker)))
+
+    # --- the driver ---------------------------------------------------------------------------------------------------
+
+    def _tell(self, worker: _Worker, event: Event) -> None:
+        self.steps += 1
+        at = self._at(worker)
+        self._trace.append(TraceLine(worker.name, at.wall, at.mono, event))
+        self._done(worker, worker.machine.handle(event, at))
+
+    def _done(self, worker: _Worker, actions: list[Any]) -> None:
+        self._must(not (worker.stopped and actions), "a stopped worker says nothing", f"{worker.name}: {actions}")
+        for action in actions:
+            match action:
+                case Call():
+                    self._call(worker, action)
+                case Listen():
+                    self._listen(worker, action)
+                case RunJob():
+                    self._run(worker, action)
+                case CancelJob():
+                    # a thread cannot be cancelled: it only ends some time
+                    self._in(self._dice.pick(1, 300), self._ended(worker, action.run))
+                case Unlisten():
+                    self._in(1, self._unlistened(worker, action.ticket))
+                case Notify(notice=LockLost(job=job)):
+                    for held in worker.held.values():
+                        held.lost = held.lost or held.job_id == job.id
+                case Stopped():
+                    self._stop(worker)
+                case _:
+                    pass
+        machine = worker.machine
+        alive = len(worker.handlers)
+        limit = worker.settings.concurrency
+        self._must(alive <= limit, "at most `concurrency` handlers are alive", f"{worker.name}: {alive}")
+        room = machine.state is WorkerState.RUNNING and machine.running_jobs < limit and alive < limit
+        worker.room_since = (self.now if worker.room_since is None else worker.room_since) if room else None
+        deadline = machine.deadline()
+        if deadline is not None and deadline != worker.tick_at:
+            worker.tick_at = deadline
+            self._in(max(deadline - self.now, 0) + self._dice.below(4), self._ticked(worker, deadline))
+
+    def _ticked(self, worker: _Worker, deadline: Millis) -> Callable[[], None]:
+        def act() -> None:
+            if worker.tick_at == deadline:
+                worker.tick_at = None
+                self._tell(worker, Tick(self._dice.below(1000) / 1000))
+
+        return act
+
+    def _call(self, worker: _Worker, action: Call) -> None:
+        command, ticket = action.command, action.ticket
+        self._check_call(worker, command)
+        worker.calls[ticket] = command
+        dice = self._dice
+        there, back = 1 + dice.below(3), 1 + dice.below(3)
+        if self._down:
+            self._in(there, self._lost(worker, ticket, maybe_applied=False))
+            return
+        kind = dice.below(5) if self._fault() else 5
+        if kind == 0:
+            self._unrest(there)
+            self._in(there, self._lost(worker, ticket, maybe_applied=dice.chance(500)))
+            return
+        if kind == 1:
+            self._unrest(there)
+            error = CallFailed(ticket, "OOM no memory", lost=False, code="OOM")
+            self._in(there, lambda: self._answer(worker, error))
+            return
+        if kind == 2:
+            back += 50 + dice.below(1_500)
+            self._unrest(there + back)
+
+        def arrive() -> None:
+            if self._down:
+                self._in(1, self._lost(worker, ticket, maybe_applied=True))
+                return
+            reply = self._ask(command)
+            if kind in (3, 4):
+                self._unrest(back)
+                self._in(back, self._lost(worker, ticket, maybe_applied=True))
+            else:
+                self._in(back, lambda: self._answer(worker, Replied(ticket, reply)))
+
+        self._in(there, arrive)
+
+    def _lost(self, worker: _Worker, ticket: int, *, maybe_applied: bool) -> Callable[[], None]:
+        roll = self._dice.below(1000) / 1000
+        event = CallFailed(ticket, "connection lost", lost=True, maybe_applied=maybe_applied, roll=roll)
+        return lambda: self._answer(worker, event)
+
+    def _answer(self, worker: _Worker, event: Replied | CallFailed | Unlistened) -> None:
+        if worker.listen is not None and worker.listen.ticket == event.ticket:
+            worker.listen = None
+            worker.waiting = False
+        else:
+            self._settle(worker, worker.calls.pop(event.ticket), event)
+        self._tell(worker, event)
+
+    def _settle(self, worker: _Worker, command: Command[Any], event: Event) -> None:
+        owner = _finishing(command)
+        held = None if owner is None else worker.held.get(owner)
+        if held is not None:
+            held.sending = False
+            held.settled = isinstance(event, Replied)
+
+    def _listen(self, worker: _Worker, action: Listen) -> None:
+        self._must(worker.listen is None, "at most one listen is in flight", worker.name)
+        worker.listen = action
+        if self._down:
+            self._in(1, self._lost(worker, action.ticket, maybe_applied=False))
+            return
+        worker.waiting = True
+        block_ms = action.command.block_ms or 0
+        self._in(block_ms, self._empty_handed(worker, action.ticket, lambda: Replied(action.ticket, None)))
+        if self._model.marker:
+            self._serve(worker)
+
+    def _serve(self, worker: _Worker) -> None:
+        action = worker.listen
+        assert action is not None  # it waits
+        worker.waiting = False
+        reply = self._model.answer(action.command, EPOCH + self.now)
+        if self._fault():
+            self._unrest(2)
+            self._in(2, self._lost(worker, action.ticket, maybe_applied=True))
+        else:
+            self._in(1 + self._dice.below(3), lambda: self._answer(worker, Replied(action.ticket, reply)))
+
+    def _empty_handed(self, worker: _Worker, ticket: int, event: Callable[[], Any]) -> Callable[[], None]:
+        def act() -> None:
+            if worker.waiting and worker.listen is not None and worker.listen.ticket == ticket:
+                self._answer(worker, event())
+
+        return act
+
+    def _unlistened(self, worker: _Worker, ticket: int) -> Callable[[], None]:
+        return self._empty_handed(worker, ticket, lambda: Unlistened(ticket))
+
+    def _run(self, worker: _Worker, action: RunJob) -> None:
+        worker.handlers[action.run] = action
+        worker.held[action.job.id, action.token] = _Held(action.job.id, self.now)
+        self._idle_since = None
+        dice = self._dice
+        lasting = dice.pick(1, 20, 20, 150, 150, 1_200, worker.settings.lock_ms * 3)
+        self._in(1 + dice.below(lasting), self._ended(worker, action.run))
+
+    def _ended(self, worker: _Worker, run: int) -> Callable[[], None]:
+        def act() -> None:
+            action = worker.handlers.pop(run, None)
+            if action is None:
+                return
+            held = worker.held[action.job.id, action.token]
+            held.alive = False
+            held.owed_since = self.now
+            kind = self._dice.below(16)
+            if kind >= 5:
+                self._tell(worker, JobReturned(run, "1"))
+                return
+            held.settled = held.settled or kind == 0
+            failure = (
+                Failure(kind=FailureKind.MOVED, message=None, moved_to="delayed"),
+                Failure(kind=FailureKind.RATE_LIMIT, message=None),
+                Failure(kind=FailureKind.UNRECOVERABLE, message="never"),
+                Failure(message="boom"),
+                Failure(message="bang"),
+            )[kind]
+            self._tell(worker, JobRaised(run, failure, roll=self._dice.below(1000) / 1000))
+
+        return act
+
+    def _stop(self, worker: _Worker) -> None:
+        machine = worker.machine
+        holds = (
+            machine.running_jobs,
+            len(worker.calls),
+            int(worker.listen is not None),
+            int(machine.deadline() is not None),
+        )
+        self._must(not any(holds), "a stopped worker holds nothing", f"{worker.name}: {holds}")
+        if self.now - self._calm_since > REPORT_MS:
+            owed = [held.job_id for held in worker.held.values() if not (held.settled or held.lost)]
+            self._must(not owed, "a worker that stops in calm owes nothing", f"{worker.name}: {owed}")
+        worker.stopped = True
+        self._in(400, lambda: self._tell(worker, Tick(0.5)))
+        if self.now < TROUBLE_MS:
+            self._hire()
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def _check_call(self, worker: _Worker, command: Command[Any]) -> None:
+        name = command.name
+        may_fetch = not worker.paused and worker.closing_since is None
+        if name == "moveToActive":
+            fetches = sum(1 for call in worker.calls.values() if call.name == name)
+            self._must(not fetches, "at most one fetch is in flight", worker.name)
+            self._must(may_fetch, "a paused or draining worker fetches nothing", worker.name)
+        elif name == "moveToFinished":
+            wants = command.args[5] == "1"
+            self._must(may_fetch or not wants, "a paused or draining worker fetches nothing", worker.name)
+        elif name == "extendLocks":
+            self._check_renewal(worker, command)
+        owner = _finishing(command)
+        held = None if owner is None else worker.held.get(owner)
+        if held is None:
+            return
+        detail = f"{worker.name}: job {held.job_id} by {name}"
+        self._must(not held.lost, "nothing is reported after the lock was lost", detail)
+        self._must(not held.sending and not held.settled, "one finishing call for a started job", detail)
+        over = not held.alive or worker.closing_since is not None
+        self._must(over, "nothing is reported before the handler is over", detail)
+        held.sending = True
+
+    def _check_renewal(self, worker: _Worker, command: Command[Any]) -> None:
+        tokens, ids = _unpacked(command.args[1]), _unpacked(command.args[2])
+        owners = zip(ids, tokens, strict=True)
+        for held in [worker.held[owner] for owner in owners if owner in worker.held]:
+            over = held.sending or held.settled
+            self._must(not over, "no lock is renewed once its report is under way", f"{worker.name}: {held.job_id}")
+            held.renewed_at = self.now
+
+    def _check_reports(self, worker: _Worker) -> None:
+        """What ended a good while ago, in calm, is reported."""
+        for key, held in list(worker.held.items()):
+            if held.owed_since is None:
+                continue
+            if held.settled or held.lost:
+                del worker.held[key]
+                continue
+            lasting = self.now - max(held.owed_since, self._calm_since)
+            self._must(lasting <= REPORT_MS, "every outcome is reported", f"{worker.name}: {key}")
+
+    def _watch(self) -> None:
+        self._in(WATCH_MS, self._watch)
+        for worker in self._workers:
+            if not worker.stopped:
+                self._check_upkeep(worker)
+        self._check_liveness()
+
+    def _check_upkeep(self, worker: _Worker) -> None:
+        self._check_reports(worker)
+        limit = worker.settings.renew_ms + PATIENCE_MS // 2
+        for held in worker.held.values():
+            if held.alive and not held.lost and not held.sending and not held.settled:
+                age = self.now - max(held.renewed_at, self._calm_since + PATIENCE_MS)
+                self._must(age <= limit, "every held lock is renewed in time", f"{worker.name}: {held.job_id}")
+        if worker.closing_since is not None and not self._down:
+            lasting = self.now - max(worker.closing_since, self._calm_since)
+            self._must(lasting < CLOSE_MS, "a close ends", worker.name)
+
+    def _check_liveness(self) -> None:
+        model = self._model
+        limited = self._limiter is not None
+        bound = self._drain_ms + PATIENCE_MS
+        free = [worker.room_since for worker in self._workers if worker.room_since is not None]
+        ready = bool(model.wait or model.prioritized) and "paused" not in model.meta and not limited
+        if not (ready and free):
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = self.now
+        else:
+            idle = self.now - max(self._idle_since, self._calm_since)
+            self._must(idle <= bound, "waiting work is picked up", f"idle for {idle} ms")
+        if model.delayed and free and not limited and "paused" not in model.meta:
+            due = int(model.delayed[0][0] / 4096) - EPOCH
+            late = self.now - max(due, min(free), self._calm_since + bound)
+            skewed = any(worker.skew for worker in self._workers)
+            self._must(skewed or late <= DUE_MS, "a due delayed job starts", f"{late} ms late")
+
+
+def simulate(steps: int, *, seed: int = 0, make: MakeMachine = WorkerMachine) -> tuple[int, int, int]:
+    """Live one life after the other, from this seed on, until so many steps are done; return steps, lives and jobs.
+
+    Raises `Violation`.
+    """
+    done = lives = jobs = 0
+    while done < steps:
+        life = Life(seed + lives, make)
+        done += life.run()
+        lives += 1
+        jobs += life.jobs
+    return done, lives, jobs
+
+
+def replay(trace: str, make: MakeMachine = WorkerMachine) -> str:
+    """Live the life of a trace again; return the trace of its violation, or "" where there is none any more."""
+    header = msgspec.json.decode(trace.split("\n", 1)[0], type=TraceHeader)
+    try:
+        Life(header.seed, make).run()
+    except Violation as violation:
+        return violation.trace
+    return ""
+
+
+def _finishing(command: Command[Any]) -> tuple[str, str] | None:
+    """Return id and token of the job that this command ends, or None."""
+    args = command.args
+    match command.name:
+        case "moveToFinished":
+            return str(args[0]), str(_unpacked(args[7])["token"])
+        case "retryJob":
+            return str(args[3]), str(args[4])
+        case "moveToDelayed":
+            return str(args[2]), str(args[3])
+        case "moveJobFromActiveToWait":
+            return str(args[0]), str(args[1])
+        case _:
+            return None
+
+
+def _unpacked(packed: Any) -> Any:
+    return msgspec.msgpack.decode(packed)
