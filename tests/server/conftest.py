@@ -1,6 +1,7 @@
 """Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads.
 
-Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own.
+Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own; the latter on the newest server
+alone where it also says `ORIGINALS_ON_ONE_SERVER = True`.
 """
 
 import functools
@@ -11,6 +12,7 @@ import pytest
 
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol.scripts import OWN, ScriptSource
+from tests.support import servers
 from tests.support.colours import NAMES, Colour, opened
 from tests.support.node import bullmq_folder
 
@@ -31,6 +33,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ]
         # A mark, so that it goes before the parameters that `anyio_backend` has of its own.
         metafunc.definition.add_marker(pytest.mark.parametrize(("colour", "anyio_backend"), pairs, indirect=True))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    newest = servers.kinds()[-1:]
+    left_out = [item for item in items if _is_repetition(item, newest)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not _is_repetition(item, newest)]
+
+
+def _is_repetition(item: pytest.Item, newest: tuple[str, ...]) -> bool:
+    if not (isinstance(item, pytest.Function) and getattr(item.module, "ORIGINALS_ON_ONE_SERVER", False)):
+        return False
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return params.get("colour", ("", False))[1] and "server" in params and params["server"] not in newest
 
 
 @pytest.fixture
