@@ -1,7 +1,7 @@
 """Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads.
 
-Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own; the latter only on the newest
-server where it says `ORIGINALS_ON_ONE_SERVER = True`.
+Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own; the latter only on the
+newest server where it says `ORIGINALS_ON_ONE_SERVER = True`.
 """
 
 import functools
