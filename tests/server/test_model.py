@@ -2,10 +2,13 @@
 
 import os
 from collections import Counter
+from typing import Any
 
+import pytest
 import redis
 
 from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol.command import Command
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.testing.model import ServerModel
 from tests.support.model_sequences import START, Sequence, comparable
@@ -14,6 +17,14 @@ from tests.support.servers import Server
 _STEPS = 40
 
 
+def _answer(client: Any, command: Command[Any]) -> Any:
+    if command.name == "BZPOPMIN" and not client.execute_command("EXISTS", *command.keys):
+        # it would wait for its whole time, which is a tenth of a second at least
+        return None
+    return client.execute_command(*command.wire())
+
+
+@pytest.mark.timeout(3_600)
 def test_the_model_answers_as_the_server_does(server: Server) -> None:
     sequences = int(os.environ.get("MODEL_SEQUENCES", "300"))
     seen: Counter[str] = Counter()
@@ -26,7 +37,7 @@ def test_the_model_answers_as_the_server_does(server: Server) -> None:
             model, sequence = ServerModel(keys), Sequence(keys, seed)
             for step in range(_STEPS):
                 command = sequence.next()
-                real = client.execute_command(*command.wire())
+                real = _answer(client, command)
                 modelled = model.answer(command, START + step)
                 assert comparable(command, modelled) == comparable(command, real), (seed, step, command)
                 sequence.told(real)
