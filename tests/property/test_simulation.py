@@ -1,6 +1,7 @@
 """Workers in simulated time: a short run without a violation, and planted faults that are each found by name."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from bullmq_protocol.failure import Failure
 from bullmq_protocol.testing.simulate import Life, Violation, replay, simulate
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
 from bullmq_protocol.worker.runs import PendingKind, Phase
+from tools.simulate import main
 
-STEPS = 50_000
+STEPS = 100_000
 FAULT_STEPS = 400_000
 
 
@@ -62,8 +64,7 @@ class _FetchesWhilePaused(WorkerMachine):
 
 class _ForgetsLostReports(WorkerMachine):
     def _resume_run(self, run: Any) -> None:
-        if run.phase is not Phase.REPORTING:
-            super()._resume_run(run)
+        run.resend = None
 
 
 class _ReportsTwice(WorkerMachine):
@@ -189,3 +190,27 @@ def test_a_planted_fault_is_found_and_replays(make: Callable[..., WorkerMachine]
     trace = caught.value.trace
     assert replay(trace, make) == trace
     assert replay(trace) == ""
+
+
+def test_the_command_line_writes_a_trace_that_it_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+
+    def command(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["simulate", *arguments])
+        code = main()
+        return code, capsys.readouterr().out
+
+    assert "0 violations" in command("--steps", "1000", "--seed", "3", "--trace", str(trace))[1]
+    assert not trace.exists()
+    # patched at the class, because the command line takes no machine
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerMachine, "_resume_run", _ForgetsLostReports._resume_run)
+        code, said = command("--steps", "100000", "--trace", str(trace))
+        assert code == 1
+        assert f"--replay {trace}" in said
+        code, said = command("--replay", str(trace))
+        assert code == 1
+        assert "event for event" in said
+    assert command("--replay", str(trace)) == (0, "no violation any more\n")
