@@ -182,6 +182,8 @@ import signal, sys, threading
 from bullmq_protocol import WorkerOptions
 from bullmq_sync import Worker
 
+# A shell starts what runs in its background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 name, url, how = sys.argv[1:]
 gate = threading.Event()
 
