@@ -1,7 +1,7 @@
 """Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads.
 
-Those of a module that says `BOTH_SOURCES = True` run with our scripts and with BullMQ's own; the latter only on the
-newest server where it says `ORIGINALS_ON_ONE_SERVER = True`.
+Those of a module that says `BOTH_SOURCES = True` run with our scripts on every server, and with BullMQ's own on the
+newest.
 """
 
 import functools
@@ -44,9 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_repetition(item: pytest.Item, newest: tuple[str, ...]) -> bool:
-    if not (isinstance(item, pytest.Function) and getattr(item.module, "ORIGINALS_ON_ONE_SERVER", False)):
-        return False
-    params = item.callspec.params if hasattr(item, "callspec") else {}
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return params.get("colour", ("", False))[1] and "server" in params and params["server"] not in newest
 
 

@@ -60,7 +60,6 @@ from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
 BOTH_SOURCES = True
-ORIGINALS_ON_ONE_SERVER = True
 _LIMIT_S = 30
 _ROOT = Path(__file__).parents[2]
 
