@@ -11,6 +11,7 @@ import msgspec
 from bullmq_protocol.codec import number_text, pack, parse_json
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.commands.schedulers import (
     RepeatableKey,
     oldest_stem,
@@ -24,6 +25,8 @@ from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import JobOptions
 from bullmq_protocol.schedule import next_due, next_iteration, next_slot, number_of, options_of_next, stored_moment
 from bullmq_protocol.units import Millis
+
+MAX_PUT_BACK_MS = 300_000
 
 MAX_ID_PARTS = 4
 """A repeat key with more parts belongs to the oldest generation of repeatable jobs."""
@@ -196,3 +199,17 @@ def _stored_options(job: JobRecord) -> dict[str, Any]:
     text = job.fields.get("opts")
     options: object = parse_json(text) if text else {}
     return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+
+
+def put_back_problem(message: str) -> str:
+    """Return what is told about a job whose schedule could not be advanced."""
+    return f"Failed to add repeatable job for next iteration: {message}"
+
+
+def put_back(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Command[int]:
+    """Return the command that delays such a job: 2 s the first time, doubling to five minutes; no attempt is counted.
+
+    Source: specs/05-worker-runtime.md#sec-6
+    """
+    delay: float = min(1000 * 2 ** min(job.attempts_started, 9), MAX_PUT_BACK_MS)
+    return move_to_delayed(keys, job.id, token=token, now=now, delay=delay, count_attempt=False)

@@ -51,7 +51,7 @@ from bullmq_protocol.commands.fetching import (
     stalled_check_ttl,
     wait_for_marker,
 )
-from bullmq_protocol.commands.finishing import move_job_from_active_to_wait, move_to_delayed
+from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
@@ -68,7 +68,7 @@ from bullmq_protocol.failure import Failure, FailureKind, is_transient_code
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
-from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, schedule_of
+from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.events import (
     CallFailed,
     Event,
@@ -110,7 +110,6 @@ FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
 LONGEST_SLEEP_MS = 24 * 3_600_000
-MAX_SCHEDULE_DELAY_MS = 300_000
 START_LIMIT_REASON = "job started more than allowable limit"
 
 
@@ -527,13 +526,8 @@ class WorkerMachine:
 
         Source: specs/05-worker-runtime.md#sec-6
         """
-        text = f"Failed to add repeatable job for next iteration: {message}"
-        self._notify(WorkerProblem(text, run.job.id))
-        started = run.job.attempts_started
-        delay = MAX_SCHEDULE_DELAY_MS if started > 8 else min(1000 * 2**started, MAX_SCHEDULE_DELAY_MS)
-        command = move_to_delayed(
-            self._keys, run.job.id, token=run.token, now=self._at.wall, delay=delay, count_attempt=False
-        )
+        self._notify(WorkerProblem(put_back_problem(message), run.job.id))
+        command = put_back(self._keys, run.job, token=run.token, now=self._at.wall)
         self._call(command, Pending(PendingKind.PUT_BACK, command, run=run.number), shielded=True)
 
     def _on_returned(self, event: JobReturned) -> None:

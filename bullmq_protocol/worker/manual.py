@@ -12,18 +12,16 @@ import msgspec
 
 from bullmq_protocol.command import NOW, Command, Operation
 from bullmq_protocol.commands.fetching import Fetched, move_to_active, wait_for_marker
-from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.errors import BullMQError, TransportError
 from bullmq_protocol.failure import Failure
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
-from bullmq_protocol.worker.advance import Unschedulable, advance, schedule_of
+from bullmq_protocol.worker.advance import Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.outcome import Report, failure_report, success_report
 
 MAX_BLOCK_MS: Millis = 10_000
-MAX_SCHEDULE_DELAY_MS: Millis = 300_000
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -151,9 +149,8 @@ class ManualWork:
         except (Unschedulable, BullMQError) as error:
             if isinstance(error, TransportError):
                 raise
-            problem = f"Failed to add repeatable job for next iteration: {error}"
-        delay = min(1000 * 2 ** min(job.attempts_started, 9), MAX_SCHEDULE_DELAY_MS)
-        yield from move_to_delayed(self._keys, job.id, token=token, now=at.wall, delay=delay, count_attempt=False)
+            problem = put_back_problem(str(error))
+        yield from put_back(self._keys, job, token=token, now=at.wall)
         return problem
 
     def _report(self, report: Report, job: JobRecord, token: str, fetch_next: bool) -> Operation[Taken]:
