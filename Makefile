@@ -1,10 +1,13 @@
 # Everything a developer or CI runs. Each target makes the environment it needs in .venv and .cache.
 
 PYTHON ?= python3
-VERSIONS = 3.11 3.12 3.13
+OLDEST = 3.11
+NEWER = 3.12 3.13
 SEQUENCES ?= 200
 STEPS ?= 1000000
 SEED ?= 0
+# Tests wait more than they compute: two processes for each core of a small machine.
+WORKERS ?= 4
 
 IN = .venv/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright
@@ -12,8 +15,10 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 export PYTHONUNBUFFERED = 1
 MAKEFLAGS += --no-print-directory
 
+SLOWEST = $(if $(CI),--durations=15)
+
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo test test-all $(VERSIONS:%=test-%) check oracle simulate bench clean
+.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle simulate bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -25,18 +30,28 @@ demo: env ## add 10,000 jobs and work them off on an embedded server
 	@$(IN) -m examples.demo
 
 test: env ## run all tests on one Python, every server that can be had, and Node where it is installed
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} COVERAGE_FILE=.cache/coverage $(MAKE) run-tests IN=$(IN)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(MAKE) run-covered IN=$(IN)
 
-test-all: $(VERSIONS:%=test-%) ## the same on Python 3.11, 3.12 and 3.13, with more examples
+test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same with more examples on Python 3.11, then what depends on Python's version on 3.12 and 3.13
 
-$(VERSIONS:%=test-%): test-%:
+$(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} COVERAGE_FILE=.cache/coverage-$* $(MAKE) run-tests IN=.venv-$*/bin/python
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(MAKE) run-covered IN=.venv-$*/bin/python
 
-.PHONY: run-tests
+# --brief: without what is marked any_python, on the oldest and the newest server.
+$(NEWER:%=test-%): test-%:
+	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
+
+.PHONY: run-tests run-covered
 run-tests:
 	@mkdir -p .cache
-	$(IN) -m coverage run -m pytest
+	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile -m 'not alone'
+	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop
+
+run-covered: export COVERAGE_FILE = .cache/coverage
+run-covered:
+	@$(MAKE) run-tests OPTIONS='--cov --cov-report=' AGAIN=--cov-append
 	$(IN) -m coverage report --include='bullmq_anyio/*,bullmq_sync/*' --fail-under=80
 
 check: env ## format, lint, types, stale Lua and pages, and the core's coverage by the tests without a server
@@ -48,7 +63,7 @@ check: env ## format, lint, types, stale Lua and pages, and the core's coverage 
 	$(IN) tools/reference.py --check
 	$(IN) tools/twin.py --check
 	@mkdir -p .cache
-	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage run -m pytest tests/unit tests/property
+	HYPOTHESIS_PROFILE=dev COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n $(WORKERS) --cov --cov-report= tests/unit tests/property
 	@# conformance.py is what a transport is put through: it runs in the tests with a server
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*' \
 	  --omit='bullmq_protocol/testing/conformance.py' --fail-under=100

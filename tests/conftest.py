@@ -28,6 +28,14 @@ def _room(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--brief",
+        action="store_true",
+        help="leave out what does not depend on Python's version (any_python), and all servers but the oldest and the newest",
+    )
+
+
 def pytest_configure() -> None:
     # SIGTERM ends a run as Ctrl-C does, so that the servers it started end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -35,13 +43,20 @@ def pytest_configure() -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", servers.kinds(), indirect=True, scope="session")
+        chosen = servers.ends() if metafunc.config.getoption("brief") else servers.kinds()
+        metafunc.parametrize("server", chosen, indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if _room(item) in _NODE:
             item.add_marker(pytest.mark.node)
+        if _room(item) == "oracle":
+            item.add_marker(pytest.mark.any_python)
+    if config.getoption("brief"):
+        left_out = [item for item in items if item.get_closest_marker("any_python") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("any_python") is None]
     if not _IN_CI or all(_room(item) in _WITHOUT_SERVER for item in items):
         return
     if not os.environ.get("BULLMQ_TEST_REDIS_URL"):

@@ -21,7 +21,7 @@ MAX_LEN_EVENTS = 1_000_000
 
 _NODE = Path(__file__).parent / "node"
 _ROOT = Path(__file__).parents[2]
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 Line = dict[str, Any]
 
@@ -44,6 +44,8 @@ class Program:
             text=True,
             encoding="utf-8",
             cwd=_ROOT,
+            # A session of its own: a signal to the tests' process group ends the tests first, and they end the program.
+            start_new_session=True,
             env={**os.environ, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -6,6 +6,8 @@ from redis import Redis
 from tests.interop.programs import COLOURS, AnswerError, Program, client, worker
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 def _events(raw: "Redis[bytes]", queue: str) -> list[str]:
     return [fields[b"event"].decode() for _, fields in raw.xrange(f"bull:{queue}:events")]

@@ -13,13 +13,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import settings
 
 from bullmq_protocol.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
 from tests.support.cron_parser import ask_node
 
 Case = dict[str, Any]
 
-CASES = int(os.environ.get("CRON_CASES", "1000"))
+CASES = int(os.environ.get("CRON_CASES") or min(1000, 6 * settings().max_examples))
 SEED = int(os.environ.get("CRON_SEED", "4900"))
 ZONES = (
     *("UTC", "America/New_York", "Europe/London", "Europe/Berlin", "Europe/Dublin", "America/Sao_Paulo"),

@@ -12,6 +12,8 @@ from tests.interop.jobs import Job, attempts, mixed_jobs, succeeds, with_base
 from tests.interop.programs import COLOURS, Program, all_of, client, worker
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 JOBS = mixed_jobs(2_000)
 CONCURRENCY = 10
 CHUNK = 50

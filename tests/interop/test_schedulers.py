@@ -14,6 +14,8 @@ from tests.interop import state
 from tests.interop.programs import COLOURS, Program, client, until, worker
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 RULES: dict[str, dict[str, Any]] = {
     "every": {"every": 120, "limit": 6},
     "cron": {"pattern": "* * * * * *", "tz": "Asia/Kolkata", "limit": 4},
@@ -156,7 +158,7 @@ def test_repeatable_jobs_of_the_oldest_generation_go_on_as_with_node(
         assert state.differences(found[colour], found["node"], races=("wake",)) == []
 
 
-FLEET_SECONDS = int(os.environ.get("FLEET_SECONDS", "20"))
+FLEET_SECONDS = int(os.environ.get("FLEET_SECONDS", "8"))
 
 
 def test_a_mixed_fleet_runs_each_slot_once(home: Server, node: Program, queue: str) -> None:

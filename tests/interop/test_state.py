@@ -6,6 +6,8 @@ import pytest
 
 from tests.interop import state
 
+pytestmark = pytest.mark.any_python
+
 STATE: dict[str, Any] = {
     "<0>:wait": {"type": "list", "expires": False, "value": ["b", "a"]},
     "<0>:completed": {"type": "zset", "expires": False, "value": [("a", 1.0), ("b", 2.0)]},

@@ -7,6 +7,8 @@ import pytest
 from tests.interop.programs import COLOURS, Program, client, recorder, until, worker
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 def _names(reader: Program, queue: str) -> list[tuple[str, str]]:
     return sorted(

@@ -11,13 +11,7 @@ from tests.oracle.harness import Bench
 from tests.support import servers
 
 
-def ends() -> tuple[str, ...]:
-    """Return the oldest and the newest kind of server there is."""
-    kinds = servers.kinds()
-    return tuple(dict.fromkeys((kinds[0], kinds[-1]))) if kinds else ()
-
-
-@pytest.fixture(scope="session", params=ends())
+@pytest.fixture(scope="session", params=servers.ends())
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """Give a bench with our scripts as they are shipped."""
     with servers.start(request.param) as server, scripts.bench(server) as made:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import settings
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.fetching import move_to_active
@@ -22,7 +23,8 @@ from tests.support.cron_parser import ask_node
 
 R = TypeVar("R")
 
-RUNS = 3600
+RUNS = 3600 if settings().max_examples >= 500 else 600
+"""An hour of seconds, ten minutes in the short profile."""
 
 
 def call(bench: Bench, each: calls.Call) -> Reply:

@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                     (name, True),
                     "asyncio" if name == "threads" else name,
                     id=f"{name}-bullmq-scripts",
-                    marks=pytest.mark.node,
+                    marks=(pytest.mark.node, pytest.mark.any_python),
                 )
                 for name in NAMES
             ]

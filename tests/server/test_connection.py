@@ -83,7 +83,7 @@ def _sockets() -> set[str]:
 
 
 async def _until(holds: Callable[[], Any]) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not holds():
             await anyio.sleep(0.001)
 
@@ -472,12 +472,12 @@ async def test_killed_while_many_wait(connection: Connection, admin: redis.Redis
 
 
 async def test_time_limits(server: Server, admin: redis.Redis, key: str) -> None:
-    connection = Connection(msgspec.structs.replace(parse_url(server.url), command_timeout_ms=80))
+    connection = Connection(msgspec.structs.replace(parse_url(server.url), command_timeout_ms=250))
     begun = anyio.current_time()
     with pytest.raises(TransportTimeout) as caught:
         await connection.perform(command("BLPOP", key, 0, repeat=Repeat.SAFE))
     assert caught.value.maybe_applied is True
-    assert 0.07 < anyio.current_time() - begun < 2
+    assert 0.07 < anyio.current_time() - begun < 10
     assert await connection.perform(PING) == b"PONG"
     # A wait has a limit of its own.
     assert await connection.dedicated().perform(command("BZPOPMIN", key, "0.3", block_ms=300)) is None

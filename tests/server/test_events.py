@@ -68,7 +68,7 @@ async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any
 async def take(stream: Any, count: int) -> list[Any]:
     """Read so many events."""
     found = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async for event in stream:
             found.append(event)
             if len(found) == count:
@@ -142,7 +142,7 @@ async def test_callbacks_get_their_kind_in_order(
     gone = events.on(AddedEvent, lambda event: added.append("gone"))
     gone()
     gone()
-    with caplog.at_level(logging.ERROR, colour.logger), anyio.fail_after(10):
+    with caplog.at_level(logging.ERROR, colour.logger), anyio.fail_after(30):
         async with events:
             assert events.is_running
             await queue.add_bulk([NewJob("a")] * 3)
@@ -201,7 +201,7 @@ async def test_reader_goes_on_after_lost_connections(colour: Colour, server: Ser
                 await queue.add_bulk([NewJob("a")] * 10)
                 proxy.arm(Fault.NONE)
                 await queue.add_bulk([NewJob("a")] * 10)
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await done.wait()
         assert heard == [str(n) for n in range(1, 61)]
 
@@ -226,7 +226,7 @@ async def test_reader_has_one_connection_with_its_name(queue: Any, events: Any) 
         await take(events.stream("0-0"), 1)
         named = await queue.call(get_queue_events(queue.keys))
         assert [each["rawname"] for each in named] == [f"{queue.keys.client_name()}:qe"] * 2
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while await queue.get_queue_events():
             await anyio.lowlevel.checkpoint()
 
@@ -237,7 +237,7 @@ async def test_closing_ends_iterators(queue: Any, events: Any) -> None:
     async def read() -> None:
         found.extend([event async for event in events])
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with events, anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await queue.add("a")
@@ -406,7 +406,7 @@ async def test_result_of_a_job_that_is_removed_at_its_end(queue: Any, events: An
 
             tasks.start_soon(wait)
             await worker.complete(taken, "done")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while len(found) < 20:
                 await anyio.lowlevel.checkpoint()
     # Where the wait began after the end nobody can tell any more.

@@ -21,7 +21,7 @@ async def queue(anyio_backend: object, server: Server, name: str) -> AsyncIterat
 
 async def gone(queue: Queue[Any]) -> None:
     """Wait until no reader of the queue is connected."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while await queue.get_queue_events():
             await anyio.lowlevel.checkpoint()
 
@@ -53,7 +53,7 @@ async def test_cancelled_step_of_an_iterator_loses_nothing(queue: Queue[Any], se
                 await stream.__anext__()
             assert scope.cancelled_caught
             await queue.add("a")
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 event = await stream.__anext__()
                 assert isinstance(event, AddedEvent)
                 assert event.job_id == str(number)

@@ -307,7 +307,7 @@ async def test_processor_adds_children_in_steps_and_waits_for_them(
     worker.on(JobFailed, lambda notice: results.append(notice.reason))
     job = await queue.add("steps", {"step": "first"})
     async with worker:
-        with anyio.fail_after(15):
+        with anyio.fail_after(30):
             await ended.wait()
     await job.refresh()
     assert (job.returnvalue, results) == ([1, 2], [])

@@ -393,7 +393,7 @@ async def test_metrics(queue: Any, colour: Colour, server: Server) -> None:
     options = WorkerOptions(metrics_max_data_points=10)
     await add(queue, 3)
     async with colour.Worker(queue.name, nothing, server.url, options=options):
-        with anyio.fail_after(20):
+        with anyio.fail_after(30):
             while await queue.get_completed_count() < 3:
                 await anyio.sleep(0.01)
     metrics = await queue.get_metrics("completed", 0, 4)
@@ -418,7 +418,7 @@ async def test_text_for_prometheus(queue: Any) -> None:
 async def test_workers_and_listeners(queue: Any, colour: Colour, server: Server) -> None:
     assert await queue.get_workers_count() == 0
     async with colour.Worker(queue.name, nothing, server.url, options=WorkerOptions(name="w1")):
-        with anyio.fail_after(20):
+        with anyio.fail_after(30):
             while not await queue.get_workers():
                 await anyio.sleep(0.01)
         (found,) = await queue.get_workers()

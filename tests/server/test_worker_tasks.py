@@ -31,7 +31,7 @@ async def nothing_left() -> AsyncIterator[None]:
     threads = _threads()
     yield
     assert _threads() <= threads
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not _sockets() <= before:
             await anyio.sleep(0.001)
     assert [task.name for task in anyio.get_running_tasks() if "bullmq" in str(task.name)] == []
@@ -63,7 +63,7 @@ async def queue(server: Server) -> AsyncIterator[Queue[Any]]:
 
 
 async def _until(holds: Callable[[], Any]) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while not holds():
             await anyio.sleep(0.001)
 
@@ -244,7 +244,7 @@ async def test_cancelling_run_while_the_server_is_gone(server: Server) -> None:
         await queue.add("hang")
         await queue.aclose()
         worker = Worker("gone", hang, own.url)
-        with anyio.fail_after(15):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(worker.run)
                 await started.wait()
@@ -352,7 +352,7 @@ async def test_what_is_no_exception_fails_its_job_and_no_other(
     worker.on(JobCompleted, lambda _: completed.set())
     await queue.add_bulk([NewJob("n", "odd"), NewJob("n", "good")])
     async with worker:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await completed.wait()
     counts = await queue.get_job_counts("active", "completed", "failed")
     assert counts == {"active": 0, "completed": 1, "failed": 1}
@@ -377,7 +377,7 @@ async def test_a_task_that_is_cancelled_with_all_others_gives_the_jobs_back(queu
     before = everything()
     worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=4))
     task = asyncio.get_running_loop().create_task(worker.run())
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         await running.wait()
     for each in everything() - before:
         each.cancel()
@@ -402,7 +402,7 @@ async def test_a_handler_that_cancels_its_own_task_does_not_stop_the_worker(queu
 
     options = WorkerOptions(lock_duration=300, stalled_interval=300)
     async with Worker(queue.name, process, server.url, options=options):
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await last.wait()
 
 

@@ -26,7 +26,7 @@ from bullmq_protocol.worker.notices import (
 from bullmq_sync import Job, Queue, RedisPyTransport, Worker
 from tests.support.servers import Server
 
-_LIMIT_S = 20
+_LIMIT_S = 30
 _ROOT = Path(__file__).parents[2]
 
 
@@ -217,7 +217,7 @@ def test_signals(queue: Queue[Any], server: Server, name: str, how: str) -> None
         program.send_signal(signal.SIGTERM if how == "graceful" else signal.SIGINT)
         begun = time.monotonic()
         output = program.stdout.read()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     assert program.returncode == 0
     if how == "graceful":
         assert output == b"over []\n"

@@ -64,6 +64,12 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(sources(), key=_age))
 
 
+def ends() -> tuple[str, ...]:
+    """Return the oldest and the newest of `kinds()`."""
+    found = kinds()
+    return tuple(dict.fromkeys((found[0], found[-1]))) if found else ()
+
+
 def start(kind: str | None = None, *, config: Sequence[str] = (), tls: bool = False) -> "Server":
     """Start a server and wait until it answers.
 

@@ -1,6 +1,6 @@
 "use strict";
 // Adds jobs and asks about queues, as a user of BullMQ would. argv[2]: {"connection", "max_len_events"}.
-const { FlowProducer, Queue } = require("bullmq");
+const { FlowProducer, Queue, UnrecoverableError, Worker } = require("bullmq");
 const { say, serve } = require("./lines.js");
 
 const { connection, max_len_events: maxLen } = JSON.parse(process.argv[2]);
@@ -38,6 +38,20 @@ const calls = {
     return ids;
   },
   add_bulk: async ({ queue: name, jobs }) => (await queue(name).addBulk(jobs)).map((job) => job.id),
+  // Lets a worker in this process finish so many jobs; those whose data says `fatal` fail for good.
+  work_off: async ({ queue: name, count }) => {
+    const work = async ({ data }) => {
+      if (data.fatal) throw new UnrecoverableError(data.fatal);
+      return null;
+    };
+    const worker = new Worker(name, work, { connection });
+    await new Promise((resolve) => {
+      let left = count;
+      const over = () => --left || resolve();
+      worker.on("completed", over).on("failed", over);
+    });
+    await worker.close();
+  },
   counts: (args) => queue(args.queue).getJobCounts(...(args.states ?? [])),
   workers: (args) => queue(args.queue).getWorkers(),
   pause: (args) => queue(args.queue).pause(),
