@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--brief",
         action="store_true",
-        help="leave out what does not depend on Python's version (any_python), and all servers but the oldest and the newest",
+        help="leave out what does not depend on Python's version (any_python) and the servers of middle age",
     )
 
 
