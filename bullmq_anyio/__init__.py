@@ -1,5 +1,13 @@
 """BullMQ queues and workers for asyncio and trio, on a connection of their own."""
 
+from importlib.util import find_spec
+
+if _missing := [name for name in ("anyio", "hiredis") if find_spec(name) is None]:
+    raise ModuleNotFoundError(
+        f"bullmq_anyio needs anyio and hiredis ({_missing[0]} is missing): pip install 'bullmq-protocol[anyio]'",
+        name=_missing[0],
+    )
+
 from bullmq_anyio.base import Items, Pages
 from bullmq_anyio.connection import Connection
 from bullmq_anyio.drive import clock, perform, run

@@ -17,9 +17,16 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 from msgspec.structs import replace
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"bullmq_otel needs opentelemetry-api ({error.name} is missing): pip install 'bullmq-protocol[otel]'",
+        name=error.name,
+    ) from error
 
 from bullmq_protocol._version import VERSION
 from bullmq_protocol.codec import json_text

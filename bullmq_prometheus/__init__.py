@@ -5,7 +5,13 @@ from __future__ import annotations
 import threading
 from typing import get_args
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"this needs prometheus-client ({error.name} is missing): pip install 'bullmq-protocol[prometheus]'",
+        name=error.name,
+    ) from error
 
 from bullmq_protocol.metrics import ConnectionStatus, FailureReason, ProcessedStatus
 

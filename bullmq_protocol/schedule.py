@@ -154,6 +154,12 @@ def rule_of(repeat: RepeatOptions, *, now: Millis, zones: Zones) -> dict[str, An
     return rule
 
 
+_UNKNOWN_ZONE = (
+    "is no known time zone: an IANA name, utc, UTC+3 or local"
+    " (a system without zone data needs pip install 'bullmq-protocol[cron]')"
+)
+
+
 def find_zone(name: object, zones: Zones) -> tzinfo:
     """Return the zone of this name.
 
@@ -165,7 +171,7 @@ def find_zone(name: object, zones: Zones) -> tzinfo:
     if isinstance(name, str):
         found = zones(LOCAL) if name.lower() in _LOCAL_NAMES else fixed_zone(name) or zones(name)
     if found is None:
-        raise UsageError("tz", name, "is no known time zone: an IANA name, utc, UTC+3 or local")
+        raise UsageError("tz", name, _UNKNOWN_ZONE)
     return found
 
 

@@ -1,5 +1,13 @@
 """BullMQ queues and workers for blocking programs: plain functions, threads, redis-py."""
 
+from importlib.util import find_spec
+
+if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None]:
+    raise ModuleNotFoundError(
+        f"bullmq_sync needs redis-py and hiredis ({_missing[0]} is missing): pip install 'bullmq-protocol[sync]'",
+        name=_missing[0],
+    )
+
 from bullmq_sync.base import Cancellation, Items, Pages
 from bullmq_sync.drive import clock, perform, run
 from bullmq_sync.events import EventStream, QueueEvents

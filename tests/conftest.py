@@ -16,6 +16,9 @@ _WITHOUT_SERVER = ("unit", "property", "typing")
 _NODE = ("oracle", "interop")
 _IN_CI = bool(os.environ.get("CI"))
 
+# For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
+os.environ.setdefault("PYTEST_TIMEOUT", "300")
+
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
 settings.register_profile(

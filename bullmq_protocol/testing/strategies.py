@@ -5,7 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from hypothesis import strategies as st
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"the strategies need hypothesis ({error.name} is missing): pip install 'bullmq-protocol[testing]'",
+        name=error.name,
+    ) from error
 from msgspec import UNSET
 
 from bullmq_protocol.codec import MAX_SAFE_INTEGER, json_text

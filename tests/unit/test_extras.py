@@ -1,0 +1,39 @@
+"""A package whose extra is not installed says what to install."""
+
+import importlib
+import runpy
+import sys
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.schedule import find_zone
+
+
+@pytest.mark.parametrize(
+    ("package", "library", "extra"),
+    [
+        ("bullmq_anyio", "anyio", "anyio"),
+        ("bullmq_anyio", "hiredis", "anyio"),
+        ("bullmq_sync", "redis", "sync"),
+        ("bullmq_sync", "hiredis", "sync"),
+        ("bullmq_prometheus", "prometheus_client", "prometheus"),
+        ("bullmq_otel", "opentelemetry", "otel"),
+        ("bullmq_protocol.testing.strategies", "hypothesis", "testing"),
+    ],
+)
+def test_missing_library_is_named(package: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = importlib.import_module(package).__file__
+    assert file is not None
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        runpy.run_path(file)
+    assert str(caught.value).endswith(f"({library} is missing): pip install 'bullmq-protocol[{extra}]'")
+    assert caught.value.name == library
+
+
+def test_unknown_zone_names_the_package_of_zone_data() -> None:
+    with pytest.raises(UsageError, match=r"pip install 'bullmq-protocol\[cron\]'"):
+        find_zone("Europe/Nowhere", lambda name: None)
+    assert find_zone("Europe/Berlin", ZoneInfo) == ZoneInfo("Europe/Berlin")
