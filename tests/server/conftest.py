@@ -5,20 +5,23 @@ newest.
 """
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
 
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol.scripts import OWN, ScriptSource
-from tests.support import servers
+from tests.support import servers, topology
 from tests.support.colours import NAMES, Colour, opened
 from tests.support.node import bullmq_folder
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for name in ("sentinels", "cluster"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, topology.kinds(), indirect=True, scope="session")
     if "colour" in metafunc.fixturenames:
         pairs = [pytest.param((name, False), "asyncio" if name == "threads" else name, id=name) for name in NAMES]
         if getattr(metafunc.module, "BOTH_SOURCES", False):
@@ -59,6 +62,18 @@ async def colour(request: pytest.FixtureRequest, anyio_backend: object) -> Async
 def originals() -> ScriptSource:
     """BullMQ's own scripts."""
     return bullmq_scripts(bullmq_folder())
+
+
+@pytest.fixture(scope="session")
+def sentinels(request: pytest.FixtureRequest) -> Iterator[topology.SentinelSet]:
+    with topology.SentinelSet(request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[topology.ClusterSet]:
+    with topology.ClusterSet(request.param) as found:
+        yield found
 
 
 @pytest.fixture

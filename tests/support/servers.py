@@ -257,11 +257,11 @@ class Server:
         self._config = config
         self._runner: _Runner | None = None
         atexit.register(self._discard)
-        for attempt in range(5):
+        for _ in range(5):
             # The port of the cluster bus is 10,000 higher.
             self.port = _free_port(55_535 if "--cluster-enabled" in config else 65_535)
             try:
-                self._begin(attempt)
+                self._begin()
                 break
             except _PortTaken:
                 continue
@@ -283,6 +283,11 @@ class Server:
         server.ca_file, server.socket_path = None, None
         server._runner = None
         return server
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program runs; an external one is taken to."""
+        return self._runner is None or self._runner.alive()
 
     @property
     def pid(self) -> int:
@@ -324,7 +329,7 @@ class Server:
             raise NoServer("the server of BULLMQ_TEST_REDIS_URL is not ours to kill or restart")
         return self._runner
 
-    def _begin(self, attempt: int) -> None:
+    def _arguments(self) -> list[str]:
         ports = ("--port", "0", "--tls-port", str(self.port)) if self.ca_file else ("--port", str(self.port))
         arguments = [*ports, "--dir", str(self.folder), "--save", "", "--appendonly", "no"]
         if self.socket_path is not None:
@@ -332,7 +337,10 @@ class Server:
         if self.ca_file is not None:
             arguments += ["--tls-cert-file", str(self.folder / "server.pem"), "--tls-auth-clients", "no"]
             arguments += ["--tls-key-file", str(self.folder / "server.key"), "--tls-ca-cert-file", str(self.ca_file)]
-        arguments += self._config
+        return [*arguments, *self._config]
+
+    def _begin(self) -> None:
+        arguments = self._arguments()
         runner: _Runner
         if self._source.name == "docker":
             runner = _Container(self._source.origin, arguments, self.folder, self.port)

@@ -1,0 +1,435 @@
+"""Sentinel sets and clusters for tests, as processes on this machine: three sentinels with two data nodes, six nodes.
+
+Made by commands alone, with short time limits, so that a failover takes one to three seconds. The programs are those of
+`servers`, but never from Docker, whose addresses mean something else to the members.
+"""
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import hiredis
+
+from bullmq_protocol.keys import key_slot
+from tests.support import servers
+from tests.support.servers import Server, Source
+
+SERVICE = "jobs"
+SLOTS = 16_384
+_LIMIT_S = 30.0
+_NODE_TIMEOUT_MS = 1000
+_DOWN_AFTER_MS = 700
+_REPLICATION = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+
+
+class Refused(Exception):
+    """An error reply."""
+
+
+@functools.cache
+def sources() -> dict[str, Source]:
+    """Map the kinds whose programs run on this machine itself to their sources."""
+    found = {
+        kind: servers.choose_source(kind, docker=lambda: False, path=servers.programs_on_path) for kind in servers.KINDS
+    }
+    return {kind: source for kind, source in found.items() if source is not None}
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the oldest and the newest kind that can be had, of those that `BULLMQ_TEST_SERVERS` asks for."""
+    asked = [kind.strip() for kind in os.environ.get("BULLMQ_TEST_SERVERS", "").split(",") if kind.strip()]
+    able = [kind for kind in servers.KINDS if kind in sources() and (not asked or kind in asked)]
+    return tuple(dict.fromkeys((*able[:1], *able[-1:])))
+
+
+def say(server: Server, *command: Any, password: str | None = None) -> Any:
+    """Send one command over a connection of its own and return the reply, texts as `str`. Raises `Refused`."""
+    commands = [("AUTH", password), command] if password else [command]
+    reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape", replyError=Refused, notEnoughData=...)
+    reply: Any = None
+    with socket.create_connection((server.host, server.port), timeout=10) as sock:
+        for each in commands:
+            sock.sendall(hiredis.pack_command(tuple(map(str, each))))
+            while (reply := reader.gets()) is ...:
+                data = sock.recv(1 << 16)
+                if not data:
+                    raise ConnectionError(f"{server} closed the connection")
+                reader.feed(data)
+            if isinstance(reply, Refused):
+                raise reply
+    return reply
+
+
+def until(found: Callable[[], Any], what: str, *, limit_s: float = _LIMIT_S) -> Any:
+    """Ask again until the answer is true, and return it; a refusal or a lost connection means "not yet"."""
+    limit = time.monotonic() + limit_s
+    last: object = None
+    while True:
+        try:
+            if answer := found():
+                return answer
+        except (Refused, OSError) as error:
+            last = error
+        if time.monotonic() > limit:
+            raise TimeoutError(f"not within {limit_s} s: {what} ({last})")
+        time.sleep(0.02)
+
+
+class _Set:
+    """Processes that belong together."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def stop(self) -> None:
+        """End all processes and remove their folders."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Sentinel(Server):
+    """One sentinel on a given port, with the lines of its configuration."""
+
+    def __init__(self, kind: str, source: Source, port: int, lines: Sequence[str]) -> None:
+        self._given, self._lines = port, lines
+        super().__init__(kind, source, (), False)
+
+    def _arguments(self) -> list[str]:
+        self.port, self.socket_path = self._given, None
+        path = self.folder / "sentinel.conf"
+        # It writes what it learns into the file, and reads it when it starts again.
+        if not path.exists():
+            head = [f"port {self.port}", "bind 127.0.0.1", "protected-mode no", f"dir {self.folder}"]
+            path.write_text("\n".join([*head, *self._lines]) + "\n")
+        return [str(path), "--sentinel"]
+
+
+class SentinelSet(_Set):
+    """Three sentinels over a master and its replica, for the service `SERVICE`.
+
+    `password` is that of the data nodes, `sentinel_password` that of the sentinels.
+    """
+
+    def __init__(self, kind: str, *, password: str | None = None, sentinel_password: str | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.password = password
+        self.sentinel_password = sentinel_password
+        self.nodes: list[Server] = []
+        self.sentinels: list[Sentinel] = []
+        try:
+            self._begin(sources()[kind])
+        except BaseException:
+            self.stop()
+            raise
+
+    def _begin(self, source: Source) -> None:
+        login = ("--requirepass", self.password, "--masterauth", self.password) if self.password else ()
+        for _ in range(2):
+            server = Server(self.kind, source, (*login, *_REPLICATION), False)
+            self.nodes.append(self._stack.enter_context(server))
+        master, replica = self.nodes
+        self._say(replica, "REPLICAOF", master.host, master.port)
+        self._await_replica(replica)
+        ports = _free_ports(3)
+        ids = [f"{number:040x}" for number in range(1, 4)]
+        for mine, own_port in enumerate(ports):
+            # What they would tell each other in some seconds they know from the start.
+            lines = [
+                f"sentinel myid {ids[mine]}",
+                f"sentinel monitor {SERVICE} {master.host} {master.port} 2",
+                f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}",
+                f"sentinel failover-timeout {SERVICE} 3000",
+                f"sentinel known-replica {SERVICE} {replica.host} {replica.port}",
+            ]
+            for other, port in enumerate(ports):
+                if other != mine:
+                    lines.append(f"sentinel known-sentinel {SERVICE} 127.0.0.1 {port} {ids[other]}")
+            if self.password:
+                lines.append(f"sentinel auth-pass {SERVICE} {self.password}")
+            if self.sentinel_password:
+                lines += [f"requirepass {self.sentinel_password}", f"sentinel sentinel-pass {self.sentinel_password}"]
+            self.sentinels.append(self._stack.enter_context(Sentinel(self.kind, source, own_port, lines)))
+        self.await_ready()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of every sentinel."""
+        return [(each.host, each.port) for each in self.sentinels]
+
+    @property
+    def hosts(self) -> str:
+        """The sentinels as they stand in a URL: `127.0.0.1:7001,127.0.0.1:7002,...`."""
+        return ",".join(f"{host}:{port}" for host, port in self.addresses)
+
+    def master(self) -> Server:
+        """Return the master that all running sentinels name and that says so itself. Waits for one."""
+
+        def agreed() -> Server | None:
+            ports = {self._named_port(each) for each in self.sentinels if each.alive}
+            found = [node for node in self.nodes if ports == {node.port} and node.alive]
+            return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
+
+        server: Server = until(agreed, "the sentinels agree on a master")
+        return server
+
+    def replica(self) -> Server:
+        """Return the other data node."""
+        master = self.master()
+        return next(node for node in self.nodes if node is not master)
+
+    def failover(self) -> Server:
+        """Let the sentinels promote the replica, as planned; return the new master once all name it."""
+        old = self.master()
+        self.await_ready()
+        until(lambda: self._ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE), "a sentinel begins a failover")
+        return self.await_promotion(old)
+
+    def kill_master(self) -> Server:
+        """End the master with SIGKILL and return it; the sentinels then promote the replica."""
+        self.await_ready()
+        master = self.master()
+        master.kill()
+        return master
+
+    def await_promotion(self, old: Server) -> Server:
+        """Wait until all sentinels name another master than `old`, and return it."""
+        server: Server = until(lambda: found if (found := self.master()) is not old else None, "a promotion")
+        return server
+
+    def restore(self) -> None:
+        """Start what is down, make a replica of what is not the master, wait until a failover is possible again."""
+        for each in (*self.sentinels, *self.nodes):
+            if not each.alive:
+                each.restart()
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Wait until every sentinel knows the others and a replica in good order."""
+        master, replica = self.master(), self.replica()
+        role = self._say(replica, "ROLE")
+        if role[0] == "master" or role[2] != master.port:
+            self._say(replica, "REPLICAOF", master.host, master.port)
+        self._await_replica(replica)
+        for sentinel in self.sentinels:
+            until(functools.partial(self._is_ready, sentinel), "the sentinels know each other and the replica")
+
+    def _is_ready(self, sentinel: Sentinel) -> bool:
+        (state,) = map(_as_dict, self._ask(sentinel, "SENTINEL", "MASTERS"))
+        replicas = map(_as_dict, self._ask(sentinel, "SENTINEL", "SLAVES", SERVICE))
+        # INFO of the replica comes every ten seconds, so its own view of the link may be old news.
+        fit = [each for each in replicas if each["flags"] == "slave" and each["runid"]]
+        return bool(fit) and state["flags"] == "master" and state["num-other-sentinels"] == "2"
+
+    def _named_port(self, sentinel: Sentinel) -> int:
+        answer = self._ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return int(answer[1]) if answer else 0
+
+    def _ask(self, sentinel: Sentinel, *command: Any) -> Any:
+        return say(sentinel, *command, password=self.sentinel_password)
+
+    def _say(self, server: Server, *command: Any) -> Any:
+        return say(server, *command, password=self.password)
+
+    def _await_replica(self, server: Server) -> None:
+        until(lambda: self._say(server, "ROLE")[3:4] == ["connected"], f"{server} follows its master")
+
+
+class ClusterSet(_Set):
+    """Six nodes: three masters with a third of the slots and a replica each. The oldest kind takes every command."""
+
+    def __init__(self, kind: str, *, password: str | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.password = password
+        self.nodes: list[Server] = []
+        self.ids: dict[Server, str] = {}
+        try:
+            self._begin(sources()[kind])
+        except BaseException:
+            self.stop()
+            raise
+
+    def _begin(self, source: Source) -> None:
+        config = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT_MS), *_REPLICATION]
+        config += ["--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "9"]
+        if self.password:
+            config += ["--requirepass", self.password, "--masterauth", self.password]
+        for _ in range(6):
+            server = Server(self.kind, source, tuple(config), False)
+            self.nodes.append(self._stack.enter_context(server))
+            self.ids[server] = self._say(server, "CLUSTER", "MYID")
+        masters, replicas = self.nodes[:3], self.nodes[3:]
+        for number, server in enumerate(self.nodes):
+            self._say(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for number, server in enumerate(masters):
+            slots = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
+            self._say(server, "CLUSTER", "ADDSLOTS", *slots)
+        for server in self.nodes:
+            for other in self.nodes:
+                if other is not server:
+                    self._say(server, "CLUSTER", "MEET", other.host, other.port)
+        for server in self.nodes:
+            until(lambda server=server: len(self.members(server)) == 6, "all nodes know each other")
+        for master, server in zip(masters, replicas, strict=True):
+            until(
+                lambda server=server, master=master: self._say(server, "CLUSTER", "REPLICATE", self.ids[master]),
+                "a node becomes a replica",
+            )
+        self.await_ready()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of every node."""
+        return [(each.host, each.port) for each in self.nodes]
+
+    @property
+    def hosts(self) -> str:
+        """The nodes as they stand in a URL."""
+        return ",".join(f"{host}:{port}" for host, port in self.addresses)
+
+    def members(self, server: Server) -> dict[str, list[str]]:
+        """Return the words of `CLUSTER NODES` by node id, as this node sees them, without those in handshake."""
+        rows = [line.split(" ") for line in self._say(server, "CLUSTER", "NODES").splitlines()]
+        return {row[0]: row for row in rows if "handshake" not in row[2] and "noaddr" not in row[2]}
+
+    def master(self, slot: int | str) -> Server:
+        """Return the node that owns a slot, or the slot of a key, by the word of all that run."""
+        number = key_slot(slot) if isinstance(slot, str) else slot
+
+        def agreed() -> Server | None:
+            ports = {self._owner_port(each, number) for each in self.nodes if each.alive}
+            found = [node for node in self.nodes if ports == {node.port} and node.alive]
+            return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
+
+        server: Server = until(agreed, f"the nodes agree on the owner of slot {number}")
+        return server
+
+    def replica(self, slot: int | str) -> Server:
+        """Return the replica of the node that owns a slot."""
+        master = self.ids[self.master(slot)]
+
+        def known() -> Server | None:
+            seen = self.members(next(each for each in self.nodes if each.alive))
+            found = [node for node in self.nodes if node.alive and seen[self.ids[node]][3] == master]
+            return found[0] if found else None
+
+        server: Server = until(known, "the master has a replica")
+        return server
+
+    def other_master(self, slot: int | str) -> Server:
+        """Return a master that does not own the slot."""
+        owner = self.master(slot)
+        return next(each for each in self.masters() if each is not owner)
+
+    def masters(self) -> list[Server]:
+        """Return the owners of the slots."""
+        return list(dict.fromkeys(self.master(SLOTS * number // 3) for number in range(3)))
+
+    def promote(self, slot: int | str) -> Server:
+        """Let the replica of the slot's owner take over, as planned; return it once all nodes say so."""
+        old, replica = self.master(slot), self.replica(slot)
+        until(lambda: self._say(replica, "ROLE")[3] == "connected", "the replica follows its master")
+        self._say(replica, "CLUSTER", "FAILOVER")
+        return self.await_promotion(slot, old)
+
+    def kill_master(self, slot: int | str) -> Server:
+        """End the owner of the slot with SIGKILL and return it; the cluster then promotes its replica."""
+        replica = self.replica(slot)
+        until(lambda: self._say(replica, "ROLE")[3] == "connected", "the replica follows its master")
+        master = self.master(slot)
+        master.kill()
+        return master
+
+    def await_promotion(self, slot: int | str, old: Server) -> Server:
+        """Wait until another node than `old` owns the slot, and return it."""
+        server: Server = until(lambda: found if (found := self.master(slot)) is not old else None, "a promotion")
+        return server
+
+    def begin_migration(self, slot: int | str, target: Server) -> None:
+        """Mark the slot: commands for keys that are not there any more get ASK, for both kinds at once TRYAGAIN."""
+        number, owner = self._number(slot), self.master(slot)
+        self._say(target, "CLUSTER", "SETSLOT", number, "IMPORTING", self.ids[owner])
+        self._say(owner, "CLUSTER", "SETSLOT", number, "MIGRATING", self.ids[target])
+
+    def move_keys(self, slot: int | str, target: Server, *, most: int = 1 << 30) -> int:
+        """Move up to `most` keys of a marked slot, and return how many were moved."""
+        number, owner = self._number(slot), self.master(slot)
+        moved = 0
+        login = ("AUTH", self.password) if self.password else ()
+        while moved < most:
+            keys = self._say(owner, "CLUSTER", "GETKEYSINSLOT", number, min(100, most - moved))
+            if not keys:
+                break
+            self._say(owner, "MIGRATE", target.host, target.port, "", 0, 10_000, *login, "KEYS", *keys)
+            moved += len(keys)
+        return moved
+
+    def end_migration(self, slot: int | str, target: Server) -> None:
+        """Give the marked slot to the target, whose keys have all been moved."""
+        number, owner = self._number(slot), self.master(slot)
+        for server in (target, owner, *(each for each in self.masters() if each not in (target, owner))):
+            self._say(server, "CLUSTER", "SETSLOT", number, "NODE", self.ids[target])
+        until(lambda: self.master(number) is target, "the slot has moved")
+
+    def migrate(self, slot: int | str, target: Server) -> None:
+        """Move a slot with its keys to another master."""
+        self.begin_migration(slot, target)
+        while self.move_keys(slot, target):
+            pass
+        self.end_migration(slot, target)
+
+    def restore(self) -> None:
+        """Start what is down, and wait until the cluster is whole again."""
+        for node in self.nodes:
+            if not node.alive:
+                node.restart()
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Wait until every node says that the cluster is in order and every master has its replica."""
+        for server in self.nodes:
+            until(functools.partial(self._is_ready, server), f"{server} says that the cluster is in order")
+
+    def _is_ready(self, server: Server) -> bool:
+        state = self._say(server, "CLUSTER", "INFO")
+        seen = self.members(server).values()
+        followed = [row[3] for row in seen if row[3] != "-"]
+        role = self._say(server, "ROLE")
+        whole = "cluster_state:ok" in state and f"cluster_slots_ok:{SLOTS}" in state and len(seen) == 6
+        sound = all("fail" not in row[2] for row in seen) and len(set(followed)) == 3
+        return whole and sound and (role[0] == "master" or role[3] == "connected")
+
+    def _number(self, slot: int | str) -> int:
+        return key_slot(slot) if isinstance(slot, str) else slot
+
+    def _owner_port(self, server: Server, slot: int) -> int:
+        ranges = self._say(server, "CLUSTER", "SLOTS")
+        return next((owner[1] for first, last, owner, *_ in ranges if first <= slot <= last), 0)
+
+    def _say(self, server: Server, *command: Any) -> Any:
+        return say(server, *command, password=self.password)
+
+
+def _as_dict(row: Sequence[str]) -> dict[str, str]:
+    return dict(zip(row[::2], row[1::2], strict=True))
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
