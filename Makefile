@@ -6,6 +6,7 @@ NEWER = 3.12 3.13
 SEQUENCES ?= 200
 STEPS ?= 1000000
 SEED ?= 0
+DURATION ?= 60
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
 
@@ -18,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle simulate bench clean
+.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -47,7 +48,7 @@ $(NEWER:%=test-%): test-%:
 run-tests:
 	@mkdir -p .cache
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile -m 'not alone'
-	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop
+	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
@@ -73,6 +74,12 @@ oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for mor
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
 	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)
+
+chaos: env ## strike all colours and Node on shared queues; DURATION=3600 SEED=1 KIND=failover for more
+	@$(IN) -m tests.chaos --duration $(DURATION) --seed $(SEED) $(KIND:%=--kind %)
+
+chaos-abrupt: env ## kill masters and promote their replicas: lost is what the replica lacked, and nothing else
+	@$(IN) -m tests.chaos --abrupt --duration $(DURATION) --seed $(SEED)
 
 bench: env ## measure, side by side with BullMQ on Node where it is installed
 	@$(IN) -m bench

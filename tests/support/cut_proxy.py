@@ -31,6 +31,7 @@ class CutProxy:
         self._wake_in, self._wake_out = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._orders: list[str] = []
+        self._ports: list[int] = []
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -47,6 +48,15 @@ class CutProxy:
             self._order("refuse")
         elif fault is Fault.NONE:
             self._order("listen")
+
+    def retarget(self, host: str, port: int) -> None:
+        """Lead connections to another server from now on; those that are open stay where they are."""
+        self._target = (host, port)
+
+    def upstream_ports(self) -> list[int]:
+        """Return the local ports of the connections to the server, by which it knows its clients."""
+        self._order("list")
+        return self._ports
 
     def drop_all(self) -> None:
         """Close every connection that is open."""
@@ -93,6 +103,10 @@ class CutProxy:
                     self._move(sock)
 
     def _obey(self, order: str) -> None:
+        if order == "list":
+            sides = [key for key in self._selector.get_map().values() if key.data == "server"]
+            self._ports = [key.fileobj.getsockname()[1] for key in sides if isinstance(key.fileobj, socket.socket)]
+            return
         if order != "listen":
             while self._pairs:
                 self._drop(next(iter(self._pairs)))

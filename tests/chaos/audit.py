@@ -1,0 +1,331 @@
+"""The queue at the end against the ledger."""
+
+import itertools
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.chaos.conductor import Promotion, Struck
+from tests.chaos.ledger import Entry
+from tests.chaos.load import ATTEMPTS, LEAN, QUEUES
+from tests.chaos.schedule import ON_SERVER
+from tests.chaos.state import Event, State
+
+STALL_LIMIT = "job stalled more than allowable limit"
+COMMAND_LIMIT_S = 3.0
+"""After so long a call on a half-open connection fails (`ConnectionOptions.command_timeout_ms`)."""
+_SLACK_MS = 1000
+_SHOWN = 10
+
+Mark = tuple[str, str]
+"""Queue and mark of a job."""
+
+
+class Restart(NamedTuple):
+    """A job whose lock was lost: who held it, if that is known, and whether a fault explains it."""
+
+    mark: Mark
+    at: int
+    holder: str
+    explained: bool
+
+
+class Findings(NamedTuple):
+    """What the comparison brought. Everything in `problems` makes the run fail."""
+
+    jobs: int
+    lost: list[Mark]
+    twice: list[Mark]
+    restarts: list[Restart]
+    stall_failed: list[Mark]
+    problems: list[str]
+    notes: list[str]
+
+
+class Auditor:
+    """One comparison."""
+
+    def __init__(
+        self, entries: list[Entry], state: dict[str, State], struck: list[Struck], promotions: list[Promotion]
+    ) -> None:
+        self._entries = entries
+        self._state = state
+        self._struck = struck
+        self._promotions = promotions
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+        self._by_word: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            self._by_word[entry.word].append(entry)
+        self._starts: dict[tuple[str, str, int], Entry] = {
+            (entry.fields[0], entry.fields[2], int(entry.fields[3])): entry for entry in self._by_word["start"]
+        }
+        self._events: dict[Mark, list[Event]] = defaultdict(list)
+        for queue, found in state.items():
+            for event in found.events:
+                self._events[queue, event.mark].append(event)
+
+    def findings(self) -> Findings:
+        acked = self._adds()
+        lost = self._lost(acked)
+        twice = self._twice()
+        restarts = self._restarts()
+        failed = self._stall_failed(restarts)
+        self._states()
+        self._unnoted()
+        jobs = sum(event.kind == "added" for events in self._events.values() for event in events)
+        return Findings(jobs, lost, twice, restarts, failed, self._problems, self._notes)
+
+    # --- adds ---------------------------------------------------------------------------------------------------------
+
+    def _adds(self) -> dict[Mark, Entry]:
+        """Return the acknowledged adds; every job must have been added once, and by somebody who tried."""
+        tried = {(entry.fields[0], entry.fields[1]) for entry in self._by_word["try"]}
+        refused = {(entry.fields[0], entry.fields[1]) for entry in self._by_word["not"]}
+        added = Counter(mark for mark, events in self._events.items() for event in events if event.kind == "added")
+        self._tell("has a job, but nobody added it", set(added) - tried)
+        self._tell("has a job, though its add was refused", set(added) & refused)
+        again = {mark for mark, count in added.items() if count > 1}
+        nodes = {mark for mark in again if "-node-" in mark[1]}
+        self._tell("was added twice", again - nodes)
+        if nodes:
+            self._notes.append(f"Node's client repeated {len(nodes)} adds by itself: {_some(nodes)}")
+        return {(entry.fields[0], entry.fields[1]): entry for entry in self._by_word["ack"]}
+
+    def _lost(self, acked: dict[Mark, Entry]) -> list[Mark]:
+        there = {(queue, mark) for queue, found in self._state.items() for mark in found.marks()}
+        gone = set(acked) - there
+        lacked: set[Mark] = set()
+        for promotion in self._promotions:
+            before = {mark for mark, entry in acked.items() if entry.at < promotion.at}
+            held = {(queue, mark) for queue, found in promotion.state.items() for mark in found.marks()}
+            lacked |= before - held
+        if self._promotions:
+            self._notes.append(f"the promoted replicas lacked {len(lacked)} acknowledged adds; {len(gone)} are gone")
+            self._tell("was lacked by a promoted replica and is there all the same", lacked - gone)
+            return sorted(gone - lacked)
+        finished = {(entry.fields[0], entry.fields[2]) for entry in self._by_word["done"]}
+        self._tell("was finished, says the ledger, but its event is gone", gone & finished)
+        return sorted(gone - finished)
+
+    # --- finishes -----------------------------------------------------------------------------------------------------
+
+    def _twice(self) -> list[Mark]:
+        by_stream = Counter(
+            mark for mark, events in self._events.items() for event in events if event.kind in ("completed", "failed")
+        )
+        by_ledger = Counter((entry.fields[0], entry.fields[2]) for entry in self._accepted())
+        twice = {mark for mark, count in by_stream.items() if count > 1}
+        for mark in (mark for mark, count in by_ledger.items() if count > 1):
+            if not self._undone(mark):
+                twice.add(mark)
+        unknown = set(by_ledger) - set(by_stream)
+        if not self._promotions:
+            self._tell("was finished by the ledger, but not by the stream", unknown)
+        return sorted(twice)
+
+    def _accepted(self) -> Iterator[Entry]:
+        yield from self._by_word["done"]
+        yield from (entry for entry in self._by_word["failed"] if entry.fields[3] == "1")
+
+    def _undone(self, mark: Mark) -> bool:
+        """Tell whether all finishes but the last were unknown to a replica that was promoted after them."""
+        moments = sorted(entry.at for entry in self._accepted() if (entry.fields[0], entry.fields[2]) == mark)
+        return all(
+            any(
+                at < promotion.at <= later and not _finished(promotion.state[mark[0]], mark[1])
+                for promotion in self._promotions
+            )
+            for at, later in itertools.pairwise(moments)
+        )
+
+    def _unnoted(self) -> None:
+        """A finish that its worker did not note was cut off from its answer by a fault."""
+        noted = {(entry.fields[0], entry.fields[2]) for entry in self._accepted()}
+        missing = 0
+        for mark, events in self._events.items():
+            ends = [event for event in events if event.kind in ("completed", "failed")]
+            if not ends or mark in noted:
+                continue
+            missing += 1
+            starts = sum(event.kind == "active" for event in events)
+            start = self._starts.get((*mark, starts))
+            if not self._explained(start, start.at if start else ends[-1].at, ends[-1].at + _SLACK_MS):
+                self._problems.append(f"{mark} was finished, and no fault explains why nobody was told")
+        self._notes.append(f"{missing} finishes whose answer did not reach their worker")
+
+    # --- lost locks ---------------------------------------------------------------------------------------------------
+
+    def _restarts(self) -> list[Restart]:
+        found: list[Restart] = []
+        for mark, events in self._events.items():
+            starts, active = 0, 0
+            for event in events:
+                if event.kind == "active":
+                    starts, active = starts + 1, event.at
+                elif event.kind == "stalled":
+                    start = self._starts.get((*mark, starts))
+                    # Without a start its answer was lost: at the moment of the fetch, then.
+                    until = event.at if start is not None else active + _SLACK_MS
+                    explained = self._explained(start, active, until)
+                    found.append(Restart(mark, event.at, start.process if start else "nobody", explained))
+        for restart in found:
+            if not restart.explained:
+                self._problems.append(f"{restart.mark} lost its lock at {restart.at}, held by {restart.holder}: why?")
+        seen = Counter((entry.fields[0], entry.fields[2], entry.fields[3]) for entry in self._by_word["start"])
+        if not self._promotions:
+            self._tell("began twice with one fetch", {key for key, count in seen.items() if count > 1})
+        return found
+
+    def _explained(self, start: Entry | None, since: int, until: int) -> bool:
+        """Tell whether a fault met the holder (any worker, if it is unknown) or the server between these moments."""
+        return any(
+            fault.begin <= until and fault.end >= since - _SLACK_MS
+            for fault in self._struck
+            if fault.kind not in ("none", "script-flush")
+            and (
+                fault.slot == "server"
+                or (fault.slot == start.slot if start is not None else fault.slot.startswith("worker"))
+            )
+        )
+
+    def _stall_failed(self, restarts: list[Restart]) -> list[Mark]:
+        counts = Counter(restart.mark for restart in restarts if restart.explained)
+        failed = [
+            mark
+            for mark, events in self._events.items()
+            if any(event.kind == "failed" and event.reason == STALL_LIMIT for event in events)
+        ]
+        self._tell("failed by the stall limit without two lost locks", {mark for mark in failed if counts[mark] < 2})
+        return failed
+
+    # --- what is stored -----------------------------------------------------------------------------------------------
+
+    def _states(self) -> None:
+        for queue, found in self._state.items():
+            self._problems += found.strange
+            self._problems += [f"a lock was left behind: {queue} {lock}" for lock in found.locks]
+            for job_id, job in found.jobs.items():
+                where = "+".join(job.states)
+                fine = where in ("completed", "failed") and not (queue == LEAN and where == "completed")
+                if not fine:
+                    self._problems.append(f"{queue} {job_id} ({job.mark}) is {where or 'in no state'}")
+                elif job.reason == STALL_LIMIT:
+                    continue
+                elif where == "failed":
+                    if (job.fails, job.attempts, job.reason) != (ATTEMPTS, ATTEMPTS, "as told"):
+                        self._problems.append(f"{queue} {job_id} failed after {job.attempts} attempts: {job.reason}")
+                elif job.attempts != job.fails + 1:
+                    self._problems.append(f"{queue} {job_id} was completed by report {job.attempts} of {job.fails + 1}")
+
+    def _tell(self, what: str, marks: Iterable[object]) -> None:
+        found = sorted(marks, key=str)
+        if found:
+            self._problems.append(f"{len(found)} times: a job {what}: {_some(found)}")
+
+
+def _finished(state: State, mark: str) -> bool:
+    return any(event.kind in ("completed", "failed") and event.mark == mark for event in state.events)
+
+
+def _some(marks: Iterable[object]) -> str:
+    found = sorted(map(str, marks))
+    return ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
+
+
+# --- how soon workers work again --------------------------------------------------------------------------------------
+
+
+class Recovery(NamedTuple):
+    """From the end of a fault until a worker had begun a job of each queue."""
+
+    kind: str
+    colour: str
+    seconds: float
+    allowed: float
+
+
+def recoveries(
+    entries: list[Entry], struck: list[Struck], colours: Sequence[str], *, patience_s: float
+) -> Iterator[Recovery]:
+    """Measure every recovery that no other fault disturbed."""
+    begun: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for entry in entries:
+        if entry.word == "start":
+            begun[entry.slot, entry.fields[0]].append(entry.at)
+    for fault in struck:
+        for colour in colours:
+            slot = f"worker-{colour}"
+            if fault.slot not in (slot, "server"):
+                continue
+            nexts = [_next(begun[slot, queue], fault.end) for queue in QUEUES]
+            if None in nexts:
+                continue
+            until = max(each for each in nexts if each is not None)
+            others = (other for other in struck if other is not fault and other.slot in (slot, "server"))
+            if any(other.begin <= until and other.end >= fault.end for other in others):
+                continue
+            yield Recovery(fault.kind, colour, (until - fault.end) / 1000, _allowed(fault, patience_s))
+
+
+def _next(moments: list[int], after: int) -> int | None:
+    index = bisect_right(moments, after)
+    return moments[index] if index < len(moments) else None
+
+
+def _allowed(fault: Struck, patience_s: float) -> float:
+    away = (fault.end - fault.begin) / 1000 if fault.slot == "server" else 0.0
+    if fault.kind == "half-open":
+        return patience_s + COMMAND_LIMIT_S + 1
+    if fault.kind == "kill":
+        # A process has to start first.
+        return 3 * patience_s
+    # The delays double, so the last one is about as long as the outage; and there is jitter.
+    return max(patience_s, 1.2 * away + 1) if away > 5 else patience_s
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def fault_table(struck: list[Struck], measured: list[Recovery], colours: Sequence[str]) -> Iterator[str]:
+    """Give a line per kind: how often, whom, and the slowest recovery of each colour."""
+    yield "fault".ljust(17) + "".join(
+        each.rjust(9) for each in ("times", *colours, "server", *(f"~{name}" for name in colours))
+    )
+    for kind in dict.fromkeys(sorted((each.kind for each in struck), key=lambda kind: (kind in ON_SERVER, kind))):
+        mine = [each for each in struck if each.kind == kind]
+        cells = [len(mine)] if kind != "none" else [0]
+        cells += [sum(each.slot.endswith(f"-{colour}") for each in mine) for colour in colours]
+        cells.append(sum(each.slot == "server" for each in mine))
+        slowest = [
+            max((each.seconds for each in measured if (each.kind, each.colour) == (kind, colour)), default=None)
+            for colour in colours
+        ]
+        yield (
+            kind.ljust(17)
+            + "".join(str(cell).rjust(9) for cell in cells)
+            + "".join(("-" if each is None else f"{each:.2f} s").rjust(9) for each in slowest)
+        )
+
+
+def colour_table(entries: list[Entry], measured: list[Recovery], colours: Sequence[str]) -> Iterator[str]:
+    """Give a line per colour: what it added, began and finished."""
+    words = ("ack", "unsure", "not", "start", "done", "failed", "refused")
+    counts = Counter((entry.slot.rpartition("-")[2], entry.word) for entry in entries)
+    yield "colour".ljust(10) + "".join(word.rjust(9) for word in words) + "  slowest".rjust(11)
+    for colour in colours:
+        slowest = max((each.seconds for each in measured if each.colour == colour), default=0)
+        yield colour.ljust(10) + "".join(str(counts[colour, word]).rjust(9) for word in words) + f"{slowest:9.2f} s"
+
+
+def too_slow(measured: Iterable[Recovery]) -> Iterator[str]:
+    """Name the recoveries of our colours that took longer than they may."""
+    for each in measured:
+        if each.colour != "node" and each.seconds > each.allowed:
+            yield f"{each.colour} took {each.seconds:.2f} s after {each.kind}, allowed were {each.allowed:.1f} s"
+
+
+def write_problems(folder: Path, problems: list[str]) -> None:
+    (folder / "problems").write_text("".join(f"{line}\n" for line in problems))
