@@ -16,17 +16,20 @@ from tests.chaos.state import Event, State
 STALL_LIMIT = "job stalled more than allowable limit"
 COMMAND_LIMIT_S = 3.0
 """After so long a call on a half-open connection fails (`ConnectionOptions.command_timeout_ms`)."""
+_FINISHES = ("completed", "failed")
 _SLACK_MS = 1000
 _SHOWN = 10
 
 Mark = tuple[str, str]
-"""Queue and mark of a job."""
+"""Queue and mark: one add."""
+Job = tuple[str, str, str]
+"""Queue, id and mark. An add that was repeated made two; after a promotion an id is given again."""
 
 
 class Restart(NamedTuple):
     """A job whose lock was lost: who held it, if that is known, and whether a fault explains it."""
 
-    mark: Mark
+    job: Job
     at: int
     holder: str
     explained: bool
@@ -37,9 +40,9 @@ class Findings(NamedTuple):
 
     jobs: int
     lost: list[Mark]
-    twice: list[Mark]
+    twice: list[Job]
     restarts: list[Restart]
-    stall_failed: list[Mark]
+    stall_failed: list[Job]
     problems: list[str]
     notes: list[str]
 
@@ -59,13 +62,12 @@ class Auditor:
         self._by_word: dict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
             self._by_word[entry.word].append(entry)
-        self._starts: dict[tuple[str, str, int], Entry] = {
-            (entry.fields[0], entry.fields[2], int(entry.fields[3])): entry for entry in self._by_word["start"]
-        }
-        self._events: dict[Mark, list[Event]] = defaultdict(list)
+        self._starts = {(_job(entry), int(entry.fields[3])): entry for entry in self._by_word["start"]}
+        self._events: dict[Job, list[Event]] = defaultdict(list)
         for queue, found in state.items():
             for event in found.events:
-                self._events[queue, event.mark].append(event)
+                if event.id:
+                    self._events[queue, event.id, event.mark].append(event)
 
     def findings(self) -> Findings:
         acked = self._adds()
@@ -82,9 +84,14 @@ class Auditor:
 
     def _adds(self) -> dict[Mark, Entry]:
         """Return the acknowledged adds; every job must have been added once, and by somebody who tried."""
-        tried = {(entry.fields[0], entry.fields[1]) for entry in self._by_word["try"]}
-        refused = {(entry.fields[0], entry.fields[1]) for entry in self._by_word["not"]}
-        added = Counter(mark for mark, events in self._events.items() for event in events if event.kind == "added")
+        tried = {_mark(entry) for entry in self._by_word["try"]}
+        refused = {_mark(entry) for entry in self._by_word["not"]}
+        added = Counter(
+            (queue, mark)
+            for (queue, _, mark), events in self._events.items()
+            for event in events
+            if event.kind == "added"
+        )
         self._tell("has a job, but nobody added it", set(added) - tried)
         self._tell("has a job, though its add was refused", set(added) & refused)
         again = {mark for mark, count in added.items() if count > 1}
@@ -92,7 +99,7 @@ class Auditor:
         self._tell("was added twice", again - nodes)
         if nodes:
             self._notes.append(f"Node's client repeated {len(nodes)} adds by itself: {_some(nodes)}")
-        return {(entry.fields[0], entry.fields[1]): entry for entry in self._by_word["ack"]}
+        return {_mark(entry): entry for entry in self._by_word["ack"]}
 
     def _lost(self, acked: dict[Mark, Entry]) -> list[Mark]:
         there = {(queue, mark) for queue, found in self._state.items() for mark in found.marks()}
@@ -106,75 +113,66 @@ class Auditor:
             self._notes.append(f"the promoted replicas lacked {len(lacked)} acknowledged adds; {len(gone)} are gone")
             self._tell("was lacked by a promoted replica and is there all the same", lacked - gone)
             return sorted(gone - lacked)
-        finished = {(entry.fields[0], entry.fields[2]) for entry in self._by_word["done"]}
+        finished = {(entry.fields[0], entry.fields[2]) for entry in self._accepted()}
         self._tell("was finished, says the ledger, but its event is gone", gone & finished)
         return sorted(gone - finished)
 
     # --- finishes -----------------------------------------------------------------------------------------------------
 
-    def _twice(self) -> list[Mark]:
-        by_stream = Counter(
-            mark for mark, events in self._events.items() for event in events if event.kind in ("completed", "failed")
-        )
-        by_ledger = Counter((entry.fields[0], entry.fields[2]) for entry in self._accepted())
-        twice = {mark for mark, count in by_stream.items() if count > 1}
-        for mark in (mark for mark, count in by_ledger.items() if count > 1):
-            if not self._undone(mark):
-                twice.add(mark)
-        unknown = set(by_ledger) - set(by_stream)
+    def _twice(self) -> list[Job]:
+        by_stream = Counter(job for job, events in self._events.items() for event in events if event.kind in _FINISHES)
+        by_ledger = Counter(map(_job, self._accepted()))
+        twice = {job for job, count in by_stream.items() if count > 1}
+        twice |= {job for job, count in by_ledger.items() if count > 1 and not self._undone(job)}
         if not self._promotions:
-            self._tell("was finished by the ledger, but not by the stream", unknown)
+            self._tell("was finished by the ledger, but not by the stream", set(by_ledger) - set(by_stream))
         return sorted(twice)
 
     def _accepted(self) -> Iterator[Entry]:
         yield from self._by_word["done"]
         yield from (entry for entry in self._by_word["failed"] if entry.fields[3] == "1")
 
-    def _undone(self, mark: Mark) -> bool:
+    def _undone(self, job: Job) -> bool:
         """Tell whether all finishes but the last were unknown to a replica that was promoted after them."""
-        moments = sorted(entry.at for entry in self._accepted() if (entry.fields[0], entry.fields[2]) == mark)
+        moments = sorted(entry.at for entry in self._accepted() if _job(entry) == job)
         return all(
-            any(
-                at < promotion.at <= later and not _finished(promotion.state[mark[0]], mark[1])
-                for promotion in self._promotions
-            )
+            any(at < promotion.at <= later and not _finished(promotion, job) for promotion in self._promotions)
             for at, later in itertools.pairwise(moments)
         )
 
     def _unnoted(self) -> None:
         """A finish that its worker did not note was cut off from its answer by a fault."""
-        noted = {(entry.fields[0], entry.fields[2]) for entry in self._accepted()}
+        noted = set(map(_job, self._accepted()))
         missing = 0
-        for mark, events in self._events.items():
-            ends = [event for event in events if event.kind in ("completed", "failed")]
-            if not ends or mark in noted:
+        for job, events in self._events.items():
+            ends = [event for event in events if event.kind in _FINISHES]
+            if not ends or job in noted:
                 continue
             missing += 1
-            starts = sum(event.kind == "active" for event in events)
-            start = self._starts.get((*mark, starts))
+            start = self._starts.get((job, sum(event.kind == "active" for event in events)))
             if not self._explained(start, start.at if start else ends[-1].at, ends[-1].at + _SLACK_MS):
-                self._problems.append(f"{mark} was finished, and no fault explains why nobody was told")
+                self._problems.append(f"{job} was finished, and no fault explains why nobody was told")
         self._notes.append(f"{missing} finishes whose answer did not reach their worker")
 
     # --- lost locks ---------------------------------------------------------------------------------------------------
 
     def _restarts(self) -> list[Restart]:
         found: list[Restart] = []
-        for mark, events in self._events.items():
+        for job, events in self._events.items():
             starts, active = 0, 0
             for event in events:
                 if event.kind == "active":
                     starts, active = starts + 1, event.at
                 elif event.kind == "stalled":
-                    start = self._starts.get((*mark, starts))
+                    start = self._starts.get((job, starts))
                     # Without a start its answer was lost: at the moment of the fetch, then.
                     until = event.at if start is not None else active + _SLACK_MS
                     explained = self._explained(start, active, until)
-                    found.append(Restart(mark, event.at, start.process if start else "nobody", explained))
+                    found.append(Restart(job, event.at, start.process if start else "nobody", explained))
         for restart in found:
             if not restart.explained:
-                self._problems.append(f"{restart.mark} lost its lock at {restart.at}, held by {restart.holder}: why?")
-        seen = Counter((entry.fields[0], entry.fields[2], entry.fields[3]) for entry in self._by_word["start"])
+                self._problems.append(f"{restart.job} lost its lock at {restart.at}, held by {restart.holder}: why?")
+        seen = Counter((_job(entry), entry.fields[3]) for entry in self._by_word["start"])
         if not self._promotions:
             self._tell("began twice with one fetch", {key for key, count in seen.items() if count > 1})
         return found
@@ -191,14 +189,14 @@ class Auditor:
             )
         )
 
-    def _stall_failed(self, restarts: list[Restart]) -> list[Mark]:
-        counts = Counter(restart.mark for restart in restarts if restart.explained)
+    def _stall_failed(self, restarts: list[Restart]) -> list[Job]:
+        counts = Counter(restart.job for restart in restarts if restart.explained)
         failed = [
-            mark
-            for mark, events in self._events.items()
+            job
+            for job, events in self._events.items()
             if any(event.kind == "failed" and event.reason == STALL_LIMIT for event in events)
         ]
-        self._tell("failed by the stall limit without two lost locks", {mark for mark in failed if counts[mark] < 2})
+        self._tell("failed by the stall limit without two lost locks", {job for job in failed if counts[job] < 2})
         return failed
 
     # --- what is stored -----------------------------------------------------------------------------------------------
@@ -226,8 +224,18 @@ class Auditor:
             self._problems.append(f"{len(found)} times: a job {what}: {_some(found)}")
 
 
-def _finished(state: State, mark: str) -> bool:
-    return any(event.kind in ("completed", "failed") and event.mark == mark for event in state.events)
+def _mark(entry: Entry) -> Mark:
+    return entry.fields[0], entry.fields[1]
+
+
+def _job(entry: Entry) -> Job:
+    return entry.fields[0], entry.fields[1], entry.fields[2]
+
+
+def _finished(promotion: Promotion, job: Job) -> bool:
+    queue, job_id, mark = job
+    events = promotion.state[queue].events
+    return any(event.kind in _FINISHES and (event.id, event.mark) == (job_id, mark) for event in events)
 
 
 def _some(marks: Iterable[object]) -> str:

@@ -34,7 +34,7 @@ class Event(NamedTuple):
     at: int
     kind: str
     mark: str
-    previous: str
+    id: str
     reason: str
 
 
@@ -105,9 +105,7 @@ def _read_events(client: Client, key: str) -> list[Event]:
             if kind == "added":
                 marks[job_id] = fields["name"]
             at = int(entry_id.partition("-")[0])
-            events.append(
-                Event(at, kind, marks.get(job_id, "?"), fields.get("prev", ""), fields.get("failedReason", ""))
-            )
+            events.append(Event(at, kind, marks.get(job_id, "?"), job_id, fields.get("failedReason", "")))
         last = f"({entries[-1][0]}"
     return events
 

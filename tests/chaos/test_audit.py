@@ -27,7 +27,7 @@ class _Story(NamedTuple):
         self.ledger.append(Entry(at, process, word, ("kept", *fields)))
 
     def happen(self, at: int, kind: str, reason: str = "") -> None:
-        self.events.append(Event(at, kind, MARK, "", reason))
+        self.events.append(Event(at, kind, MARK, "1", reason))
 
     def store(self, *states: str, attempts: int = 1, reason: str = "", fails: int = 0) -> None:
         self.jobs["1"] = Stored(MARK, states, attempts, reason, fails)
@@ -78,7 +78,7 @@ def _noted_again(story: _Story) -> None:
 def test_second_finish_is_found_by_either_source(plant: Callable[[_Story], None]) -> None:
     story = _completed()
     plant(story)
-    assert story.findings().twice == [("kept", MARK)]
+    assert story.findings().twice == [("kept", "1", MARK)]
 
 
 def _added_again(story: _Story) -> None:
@@ -126,12 +126,12 @@ def _begun_twice(story: _Story) -> None:
 
 
 def _stalled(story: _Story) -> None:
-    story.events[-1:-1] = [Event(2_500, "stalled", MARK, "", ""), Event(2_600, "active", MARK, "", "")]
+    story.events[-1:-1] = [Event(2_500, "stalled", MARK, "1", ""), Event(2_600, "active", MARK, "1", "")]
     story.note(2_610, "start", "1", MARK, "2", "0", process="worker-threads-1")
 
 
 def _stall_limit(story: _Story) -> None:
-    story.events[-1] = Event(3_000, "failed", MARK, "", STALL_LIMIT)
+    story.events[-1] = Event(3_000, "failed", MARK, "1", STALL_LIMIT)
     story.store("failed", reason=STALL_LIMIT)
 
 
@@ -183,7 +183,7 @@ def test_finish_that_a_promoted_replica_lacked_may_come_again() -> None:
     before = {**story.state(), "kept": State(dict(story.jobs), story.events[:-1], [], [])}
     story.note(5_000, "done", "1", MARK, process="worker-asyncio-1")
     assert story.findings([Promotion(4_000, before)]).twice == []
-    assert story.findings([Promotion(2_500, before)]).twice == [("kept", MARK)]
+    assert story.findings([Promotion(2_500, before)]).twice == [("kept", "1", MARK)]
 
 
 def test_slow_recovery_is_told_unless_another_fault_disturbed_it() -> None:
