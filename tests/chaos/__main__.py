@@ -64,7 +64,12 @@ def run(
     measured = list(audit.recoveries(entries, conductor.struck, colours, patience_s=patience_s))
     problems = [*conductor.problems, *found.problems, *audit.too_slow(measured)]
     problems += [f"lost: {mark}" for mark in found.lost]
-    problems += [f"{file.name} has a traceback" for file in folder.glob("*.out") if "Traceback" in file.read_text()]
+    problems += [
+        f"{file.name} says: {text}"
+        for file in folder.glob("*.out")
+        for text in ("Traceback", "could not be stored")
+        if text in file.read_text()
+    ]
     problems += [f"finished twice: {mark}" for mark in found.twice]
     audit.write_problems(folder, problems)
     lines = [

@@ -35,8 +35,7 @@ _PATIENCE_S = 30.0
 _QUIET_S = 0.5
 """Between the death of a master and its successor's first client, so that all have noted what it told them."""
 _CONFIG = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync", "yes")
-_CONFIG += ("--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--client-output-buffer-limit")
-_CONFIG += ("replica 0 0 0",)
+_CONFIG += ("--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb")
 
 
 class Struck(NamedTuple):
@@ -108,7 +107,6 @@ class Conductor:
         self._order = itertools.count()
         self._nodes: list[Server] = []
         self._link: CutProxy | None = None
-        self._begin: dict[str, int] = {}
 
     @property
     def kind(self) -> str:
@@ -121,6 +119,14 @@ class Conductor:
     # --- begin and end ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _open(self) -> None:
         for _ in range(2):
             self._nodes.append(servers.start(self._kind, config=_CONFIG))
         if self._abrupt:
@@ -130,7 +136,6 @@ class Conductor:
             slot.proxy = CutProxy(self._master.host, self._master.port)
             self._spawn(slot)
         self._await(lambda: all(self._begun(slot, 0) for slot in self._workers()), "all workers begin")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -140,8 +145,7 @@ class Conductor:
             if process is not None and process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGCONT)
-                process.kill()
-                process.wait()
+                _end(process)
             if slot.proxy is not None:
                 slot.proxy.close()
         if self._link is not None:
@@ -230,8 +234,7 @@ class Conductor:
     def _kill(self, slot: _Slot, fault: Fault, begin: int) -> None:
         assert slot.process is not None
         slot.up = False
-        slot.process.kill()
-        slot.process.wait()
+        _end(slot.process)
 
         def again() -> None:
             self._spawn(slot)
@@ -457,6 +460,13 @@ class Conductor:
 
 ROLES = ("worker", "producer")
 _SHARED = ("CONCURRENCY", "LANES", "ROOM", "ATTEMPTS", "RETRY_MS", "MAX_LEN_EVENTS")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _server_kind() -> str:
