@@ -24,10 +24,15 @@ def node_version() -> str | None:
     return subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-@functools.cache
 def bullmq_folder() -> Path:
     """Return the `node_modules` folder that holds the pinned BullMQ, after installing it once."""
-    files = [_LOCKED / "package.json", _LOCKED / "package-lock.json"]
+    return installed(_LOCKED)
+
+
+@functools.cache
+def installed(locked: Path) -> Path:
+    """Return the `node_modules` folder of what the lock file in `locked` names, after installing it once."""
+    files = [locked / "package.json", locked / "package-lock.json"]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     home = _CACHE / digest
     if not home.exists():

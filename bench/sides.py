@@ -1,0 +1,60 @@
+"""Who takes part in the bench: programs that speak the JSON lines of `tests/interop`, each in a process of its own."""
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.interop.programs import Program
+from tests.support.node import bullmq_folder, installed
+from tests.support.servers import Server
+
+NODE = ("node-5", "node-6")
+OURS = ("asyncio", "trio", "threads")
+PORT = "port"
+LIMIT = "limit"
+SIDES = (*NODE, PORT, *OURS, LIMIT)
+NAMES = {
+    "node-5": "BullMQ 5.62.0 on Node",
+    "node-6": "BullMQ 6.7.0 on Node",
+    "port": "BullMQ's Python port 3.4.4",
+    "asyncio": "ours, asyncio",
+    "trio": "ours, trio",
+    "threads": "ours, threads",
+    "limit": "the server's limit",
+}
+_PORT_PINNED = ("bullmq==3.4.4",)
+_HERE = Path(__file__).parent
+_CACHE = _HERE.parent / ".cache"
+
+
+def start(side: str, server: Server, port: int | None = None) -> Program:
+    """Start a side and wait until it is ready; `port` is that of a proxy before the server."""
+    url = f"redis://{server.host}:{port or server.port}"
+    if side in NODE:
+        modules = bullmq_folder() if side == "node-5" else installed(_HERE / "node" / "6")
+        argument = json.dumps({"connection": {"host": server.host, "port": server.port}})
+        party = Program(["node", str(_HERE / "node" / "party.js"), argument], environment={"NODE_PATH": str(modules)})
+    elif side == PORT:
+        party = Program([str(_port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
+    else:
+        party = Program([sys.executable, "-m", "bench.party", json.dumps({"colour": side, "url": url})])
+    party.wait(lambda events: events, f"{side} gets ready")
+    return party
+
+
+@functools.cache
+def _port_python() -> Path:
+    """Return the Python of an environment that has the port, after making it once."""
+    folder = _CACHE / f"bench-{'-'.join(_PORT_PINNED)}"
+    python = folder / "bin" / "python"
+    stamp = folder / "made"
+    if not stamp.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *_PORT_PINNED]
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
+        stamp.touch()
+    return python
