@@ -8,9 +8,14 @@ raises
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+
+# Redis 6.2 and all servers for permissions: the error of a command inside a script is wrapped.
+_MET_BY_SCRIPT = re.compile(r"^(?:ERR )?Error running script.*?: -([A-Z]+) ", re.DOTALL)
+_FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script")
 
 
 class BullMQError(Exception):
@@ -57,12 +62,18 @@ class UnexpectedReply(BullMQError):
 
 
 class ServerError(BullMQError):
-    """An error reply of the server. `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...)."""
+    """An error reply of the server. `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...), or that of the error
+    which a script met."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         code, _, _ = message.partition(" ")
         self.code = code if code.isupper() else "ERR"
+        if self.code == "ERR":
+            if (met := _MET_BY_SCRIPT.search(message)) is not None:
+                self.code = met[1]
+            elif _FORBIDDEN_TO_SCRIPT.search(message) is not None:
+                self.code = "NOPERM"
 
     @property
     def message(self) -> str:

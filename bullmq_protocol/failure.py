@@ -447,6 +447,8 @@ _TRANSIENT_REDIS: Final = frozenset(
         "OOM",
         "BUSY",
         "EXECABORT",
+        "MISCONF",
+        "NOREPLICAS",
     )
 )
 

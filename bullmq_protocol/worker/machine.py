@@ -110,6 +110,7 @@ FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
 LONGEST_SLEEP_MS = 24 * 3_600_000
+LOGIN_CODES = ("NOAUTH", "NOPERM", "WRONGPASS")
 START_LIMIT_REASON = "job started more than allowable limit"
 
 
@@ -166,6 +167,7 @@ class WorkerMachine:
         self._next_due: Millis | None = None
         self._fetch_failures = 0
         self._fetch_pause_until: Millis | None = None
+        self._unheard = 0
         # upkeep
         self._renew_at: Millis | None = None
         self._renewing = False
@@ -408,6 +410,7 @@ class WorkerMachine:
                 self._fetch_failures = 0
                 self._take(value, pending.token)
             case PendingKind.LISTEN:
+                self._unheard = 0
                 self._on_marker(value)
             case PendingKind.RENEW:
                 self._on_renewed(pending, value)
@@ -659,7 +662,9 @@ class WorkerMachine:
         if event.lost:
             self._on_lost(pending, event)
         else:
-            self._on_error(pending, None, event.message, transient=is_transient_code(event.code))
+            # What this login may not do the operator can mend; failing the job would not.
+            transient = is_transient_code(event.code) or event.code in LOGIN_CODES
+            self._on_error(pending, None, event.message, transient=transient)
 
     def _on_lost(self, pending: Pending, event: CallFailed) -> None:
         """The connection failed under this call: note what is owed, and go offline."""
@@ -677,6 +682,11 @@ class WorkerMachine:
             case PendingKind.LISTEN:
                 self._listen = None
                 self._empty = False
+                self._unheard = 0 if event.maybe_applied else self._unheard + 1
+                if self._connected and self._unheard > 1:
+                    # it cannot connect, while calls get their answers
+                    self._poll(event.message)
+                    return
             case PendingKind.RENEW:
                 self._renewal_failed(pending, event.message)
             case PendingKind.STALLED | PendingKind.STALLED_TTL:
@@ -698,16 +708,23 @@ class WorkerMachine:
                 self._on_report_refused(self._run_of(pending), error, message, transient=transient)
             case PendingKind.FETCH:
                 self._fetching = False
-                self._pause_fetching(message)
+                self._pause_fetching(message, self._patience(self._fetch_failures))
+                self._fetch_failures += 1
             case PendingKind.LISTEN:
                 self._listen = None
-                self._pause_fetching(message)
+                self._unheard += 1
+                self._poll(message)
             case PendingKind.RENEW:
                 self._renewal_failed(pending, message)
             case PendingKind.STALLED | PendingKind.STALLED_TTL:
                 self._checking = False
                 self._plan_check(STALLED_RETRY_MS)
                 self._notify(WorkerProblem(f"stalled check: {message}"))
+            case PendingKind.SCHEDULE | PendingKind.PUT_BACK if transient:
+                run = self._run_of(pending)
+                self._notify(WorkerProblem(message, run.job.id))
+                run.resend = pending
+                self._retry_later(run)
             case PendingKind.SCHEDULE:
                 run = self._run_of(pending)
                 self._notify(WorkerProblem(message, run.job.id))
@@ -738,8 +755,7 @@ class WorkerMachine:
         run.sent = False
         if transient:
             self._notify(WorkerProblem(message, run.job.id))
-            self._retries[run.number] = self._at.mono + (FIRST_RECONNECT_MS << min(run.refusals, 8))
-            run.refusals += 1
+            self._retry_later(run)
             return
         if isinstance(error, (JobNotFound, LockMissing, LockMismatch, WrongState)):
             self._drop_run(run)
@@ -761,12 +777,20 @@ class WorkerMachine:
             )
         )
 
-    def _pause_fetching(self, message: str) -> None:
+    def _retry_later(self, run: Run) -> None:
+        self._retries[run.number] = self._at.mono + self._patience(run.refusals)
+        run.refusals += 1
+
+    def _poll(self, message: str) -> None:
+        """Ask now and then, since waiting for the marker does not work."""
+        self._pause_fetching(message, min(self._patience(self._unheard - 1), self._settings.drain_ms))
+
+    def _pause_fetching(self, message: str, wait: Millis) -> None:
         self._notify(WorkerProblem(message))
-        self._fetch_pause_until = self._at.mono + min(
-            FIRST_RECONNECT_MS << min(self._fetch_failures, 16), self._settings.max_reconnect_ms
-        )
-        self._fetch_failures += 1
+        self._fetch_pause_until = self._at.mono + wait
+
+    def _patience(self, failures: int) -> Millis:
+        return min(FIRST_RECONNECT_MS << min(failures, 16), self._settings.max_reconnect_ms)
 
     # --- connection -------------------------------------------------------------------------------------------------
 
@@ -777,6 +801,8 @@ class WorkerMachine:
         self._lost_at = self._at.mono
         self._attempts = 0
         self._notify(Disconnected(message))
+        # Its connection may be as dead, and would be found so much later.
+        self._stop_listening()
         self._probe_at = self._at.mono + self._reconnect_delay(roll)
 
     def _reconnect_delay(self, roll: float) -> Millis:
@@ -833,7 +859,8 @@ class WorkerMachine:
             self._check_stalled()
         for number, retry_at in list(self._retries.items()):
             if now >= retry_at:
-                self._send_report(self._runs[number])
+                del self._retries[number]
+                self._resume_run(self._runs[number])
 
     def _renewal_period(self) -> Millis:
         return max(1, self._settings.renew_ms // 2)
@@ -951,6 +978,8 @@ class WorkerMachine:
             self._drop_undelivered(run)
         elif not any(pending.run == run.number for pending in self._pending.values()):
             run.phase = Phase.GIVING_BACK
+            run.resend = None
+            self._retries.pop(run.number, None)
             command = move_job_from_active_to_wait(self._keys, run.job.id, token=run.token)
             self._call(command, Pending(PendingKind.GIVE_BACK, command, run=run.number), shielded=True)
 

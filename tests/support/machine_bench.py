@@ -136,11 +136,17 @@ class Bench:
         self.listen = None
         self.tell(Replied(listen.ticket, value))
 
-    def lose_listen(self) -> None:
+    def lose_listen(self, *, maybe_applied: bool = True) -> None:
         listen = self.listen
         assert listen is not None
         self.listen = None
-        self.tell(CallFailed(listen.ticket, "connection lost", lost=True, maybe_applied=True))
+        self.tell(CallFailed(listen.ticket, "connection lost", lost=True, maybe_applied=maybe_applied))
+
+    def refuse_listen(self, message: str) -> None:
+        listen = self.listen
+        assert listen is not None
+        self.listen = None
+        self.tell(CallFailed(listen.ticket, message, lost=False, code=message.split(" ")[0]))
 
     def end_listen(self) -> None:
         listen = self.listen

@@ -91,3 +91,23 @@ def test_errors_can_be_copied_and_pickled(error: errors.BullMQError) -> None:
         assert {name: str(value) for name, value in vars(twin).items()} == {
             name: str(value) for name, value in vars(error).items()
         }
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("READONLY You can't write. script: 0a, on @user_script:1.", "READONLY"),
+        (
+            "ERR Error running script (call to f_0a): @user_script:1: @user_script: 1: -READONLY You can't write.",
+            "READONLY",
+        ),
+        ("Error running script (call to f_0a): @user_script:1: @user_script: 1: -OOM command not allowed.", "OOM"),
+        ("ERR Error running script (call to f_0a): @user_script:1: a nil value", "ERR"),
+        ("ERR The user executing the script can't run this command or subcommand script: 0a", "NOPERM"),
+        ("ERR ACL failure in script: User u has no permissions to run the 'set' command", "NOPERM"),
+        ("ERR job: -OOM is a word", "ERR"),
+        ("MISCONF Redis is configured to save RDB snapshots", "MISCONF"),
+    ],
+)
+def test_the_code_of_an_error_is_that_of_the_command_which_met_it(said: str, code: str) -> None:
+    assert errors.ServerError(said).code == code

@@ -242,7 +242,17 @@ REDIS_IS_TRANSIENT = [
     errors.Closed(),
     *(
         errors.ServerError(f"{code} text")
-        for code in ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "OOM", "BUSY", "EXECABORT")
+        for code in (
+            "LOADING",
+            "READONLY",
+            "TRYAGAIN",
+            "CLUSTERDOWN",
+            "MASTERDOWN",
+            "OOM",
+            "BUSY",
+            "EXECABORT",
+            "MISCONF",
+        )
     ),
 ]
 

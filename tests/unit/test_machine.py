@@ -417,6 +417,44 @@ def test_a_transient_refusal_of_the_report_is_repeated() -> None:
     assert bench.said(JobCompleted)
 
 
+@pytest.mark.parametrize("code", ["READONLY", "MISCONF", "NOREPLICAS", "NOPERM"])
+def test_what_the_operator_can_mend_keeps_the_outcome(code: str) -> None:
+    bench = busy(max_reconnect_delay=300)
+    bench.returned("1", "5")
+    for _ in range(6):
+        bench.refuse("moveToFinished", f"{code} no")
+        refused = bench.mono
+        while not bench.has("moveToFinished"):
+            bench.tick()
+        assert bench.mono - refused <= 300
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+
+
+@pytest.mark.parametrize("name", ["updateJobScheduler", "moveToDelayed"])
+def test_a_transient_refusal_while_scheduling_is_repeated(name: str) -> None:
+    bench = busy("repeat:s:5", {"rjk": "s", "opts": '{"repeat":{"every":1000}}'}, skip_lock_renewal=True)
+    if name == "moveToDelayed":
+        bench.refuse("updateJobScheduler", "ERR broken")
+    for _ in range(2):
+        bench.refuse(name, "READONLY no")
+        assert not bench.has(name), "not at once"
+        bench.tick()
+    bench.reply(name, None if name == "updateJobScheduler" else 0)
+    assert bool(bench.handlers) is (name == "updateJobScheduler")
+
+
+def test_a_job_that_waits_for_its_schedule_is_given_back() -> None:
+    bench = busy("repeat:s:5", {"rjk": "s", "opts": '{"repeat":{"every":1000}}'}, skip_stalled_check=True)
+    bench.refuse("updateJobScheduler", "READONLY no")
+    bench.close(force=True)
+    bench.advance(1000)
+    bench.tell(Tick(0.5))
+    assert not bench.has("updateJobScheduler")
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.stopped is not None
+
+
 # --- locks
 
 
@@ -1206,3 +1244,54 @@ def test_what_is_owed_can_be_made_again() -> None:
     assert bench.machine.owed() == [bench.call("moveToFinished")]
     bench.reply("moveToFinished", 0)
     assert bench.machine.owed() == []
+
+
+def test_a_wait_that_cannot_connect_turns_into_asking_now_and_then() -> None:
+    """The time between two questions doubles, up to the drain delay; the calls go on."""
+    bench = Bench(skip_stalled_check=True, drain_delay=1)
+    bench.reply("moveToActive", NO_JOB)
+    bench.lose_listen(maybe_applied=False)
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    waits: list[int] = []
+    for _ in range(6):
+        bench.reply("moveToActive", NO_JOB)
+        bench.lose_listen(maybe_applied=False)
+        lost = bench.mono
+        bench.tick()
+        waits.append(bench.mono - lost)
+    assert waits == [200, 400, 800, 1000, 1000, 1000]
+    assert len(bench.said(Disconnected)) == 1
+    bench.reply("moveToActive", NO_JOB)
+    bench.marker(None)
+    bench.reply("moveToActive", NO_JOB)
+    bench.lose_listen(maybe_applied=False)
+    assert len(bench.said(Disconnected)) == 2
+
+
+def test_a_refused_wait_turns_into_asking_now_and_then() -> None:
+    bench = Bench(skip_stalled_check=True, drain_delay=1)
+    waits: list[int] = []
+    for _ in range(5):
+        bench.reply("moveToActive", NO_JOB)
+        bench.refuse_listen("NOPERM no")
+        refused = bench.mono
+        bench.tick()
+        waits.append(bench.mono - refused)
+    assert waits == [100, 200, 400, 800, 1000]
+
+
+def test_a_lost_call_ends_the_wait_too() -> None:
+    """Its connection may be half open, and would be found only after the drain delay."""
+    bench = busy(concurrency=2)
+    bench.reply("moveToActive", NO_JOB)
+    bench.returned("1")
+    bench.lose("moveToFinished")
+    assert bench.unlistened
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.end_listen()
+    assert bench.listen is None
+    bench.reply("moveToFinished", 0)
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is not None
