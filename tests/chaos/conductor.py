@@ -459,7 +459,7 @@ class Conductor:
 
 
 ROLES = ("worker", "producer")
-_SHARED = ("CONCURRENCY", "LANES", "ROOM", "ATTEMPTS", "RETRY_MS", "MAX_LEN_EVENTS")
+_SHARED = ("CONCURRENCY", "LANES", "ROOM", "PERIOD_S", "SPARSE_S", "REST_S", "ATTEMPTS", "RETRY_MS", "MAX_LEN_EVENTS")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -79,6 +79,7 @@ async function produce(lane, queues) {
     }
   };
   for (let turn = 0; !over; turn += 1) {
+    if ((Date.now() / 1000) % load.period_s < load.sparse_s) await sleep((0.5 + roll()) * load.rest_s * 1000);
     if (turn % 5 === 0) await awaitRoom();
     const where = open[whole(0, open.length)];
     if (where === "kept" && roll() < 0.3) await addSafely(make(where));

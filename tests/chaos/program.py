@@ -20,7 +20,21 @@ from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import BulkAddError, BullMQError, ServerError, TransportError
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, ReportRefused
 from tests.chaos.ledger import Ledger
-from tests.chaos.load import ATTEMPTS, BULK, CONCURRENCY, KEPT, LANES, LEAN, MAX_LEN_EVENTS, QUEUES, RETRY_MS, ROOM
+from tests.chaos.load import (
+    ATTEMPTS,
+    BULK,
+    CONCURRENCY,
+    KEPT,
+    LANES,
+    LEAN,
+    MAX_LEN_EVENTS,
+    PERIOD_S,
+    QUEUES,
+    REST_S,
+    RETRY_MS,
+    ROOM,
+    SPARSE_S,
+)
 from tests.interop.python.lines import finish, got
 
 
@@ -39,6 +53,8 @@ class _Producer:
 
     async def produce(self) -> None:
         while not self.over:
+            if time.time() % PERIOD_S < SPARSE_S:
+                await got(self._sleep(self._dice.uniform(0.5, 1.5) * REST_S))
             if self._turn % 5 == 0:
                 await self._await_room()
             self._turn += 1
