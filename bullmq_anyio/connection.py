@@ -148,16 +148,16 @@ class SharedConnection(ABC):
     def _packed(self, link: Link, command: Command[Any]) -> bytes:
         script = command.script
         if script is None or script.sha1 in link.sourced:
-            return _pack(command.wire())
+            return pack(command.wire())
         link.sourced.add(script.sha1)
-        return _pack(command.wire(full_source=True))
+        return pack(command.wire(full_source=True))
 
     async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
         """Send a script again that the server lost; raise any other error."""
         if command.script is None or error.code != "NOSCRIPT":
             raise error
         # It did not run, so sending it again is safe in every repeat class.
-        (reply,) = await link.exchange(_pack(command.wire(full_source=True)), 1, self._limit(command))
+        (reply,) = await link.exchange(pack(command.wire(full_source=True)), 1, self._limit(command))
         if isinstance(reply, ServerError):
             raise reply
         return reply
@@ -170,7 +170,7 @@ class SharedConnection(ABC):
         if batch.atomic:
             # The source goes into the transaction itself: nothing can take the script away between its parts.
             body = _pack_all(commands, set())
-            replies = await link.exchange(_pack(("MULTI",)) + body + _pack(("EXEC",)), len(commands) + 2, limit)
+            replies = await link.exchange(pack(("MULTI",)) + body + pack(("EXEC",)), len(commands) + 2, limit)
             begun, *queued, outcome = replies
             if isinstance(begun, ServerError):
                 return queued
@@ -251,7 +251,7 @@ class SharedConnection(ABC):
         """Send the first commands of a connection and INFO after them; check what the server says."""
         commands = (*greeting, *(("INFO", section) for section in INFO_SECTIONS))
         try:
-            replies = await link.exchange(b"".join(map(_pack, commands)), len(commands), None)
+            replies = await link.exchange(b"".join(map(pack, commands)), len(commands), None)
         except TransportError as error:
             raise ConnectionLost(f"{self._address}: {error.reason}", maybe_applied=False) from error
         texts: list[str] = []
@@ -282,8 +282,7 @@ class Connection(SharedConnection):
         options = parse_url(server) if isinstance(server, str) else server
         if not isinstance(options, ConnectionOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("connection", server, "must be a URL or ConnectionOptions")
-        if not isinstance(options.tls, (bool, ssl.SSLContext)):
-            raise UsageError("tls", options.tls, "must be True, False or an ssl.SSLContext")
+        check_tls(options.tls)
         super().__init__(
             options.address,
             connect_timeout_ms=options.connect_timeout_ms,
@@ -291,7 +290,7 @@ class Connection(SharedConnection):
             client_name=options.client_name,
         )
         self._options = options
-        self._context: ssl.SSLContext | None = options.tls if isinstance(options.tls, ssl.SSLContext) else None
+        self._tls = TlsContexts()
 
     @property
     def options(self) -> ConnectionOptions:
@@ -302,29 +301,61 @@ class Connection(SharedConnection):
         return Connection(msgspec.structs.replace(self._options, client_name=client_name))
 
     async def _open(self) -> Link:
-        options = self._options
-        user, password = options.login()
-        greeting: list[tuple[Arg, ...]] = []
-        if user is not None:
-            greeting.append(("AUTH", user, password or ""))
-        elif password is not None:
-            greeting.append(("AUTH", password))
-        if options.db:
-            greeting.append(("SELECT", options.db))
-        if self._client_name is not None:
-            greeting.append(("CLIENT", "SETNAME", self._client_name))
-        sock = await _open_socket(options)
-        if options.tls:
-            if self._context is None:
-                self._context = ssl.create_default_context()
-            sock = await _start_tls(sock, self._context, options.host)
-        link = SocketLink(sock, options.command_timeout_ms, exclusive=self._parent is not None)
+        greeting, user = greeting_of(self._options, self._client_name)
+        link = await dial(self._options, self._tls, exclusive=self._parent is not None)
         try:
             await self._greet(link, greeting, user)
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")
             raise
         return link
+
+
+class TlsContexts:
+    """Makes the context of the system's authorities once, when it is needed."""
+
+    def __init__(self) -> None:
+        self._default: ssl.SSLContext | None = None
+
+    def of(self, options: ConnectionOptions) -> ssl.SSLContext | None:
+        """Return the context to use, None without TLS."""
+        if not options.tls:
+            return None
+        if isinstance(options.tls, ssl.SSLContext):
+            return options.tls
+        if self._default is None:
+            self._default = ssl.create_default_context()
+        return self._default
+
+
+def check_tls(tls: object) -> None:
+    """Raise `UsageError` for what is neither a flag nor a context."""
+    if not isinstance(tls, (bool, ssl.SSLContext)):
+        raise UsageError("tls", tls, "must be True, False or an ssl.SSLContext")
+
+
+def greeting_of(options: ConnectionOptions, client_name: str | None) -> tuple[Sequence[tuple[Arg, ...]], str | None]:
+    """Return the first commands of a connection, and the user they log in."""
+    user, password = options.login()
+    greeting: list[tuple[Arg, ...]] = []
+    if user is not None:
+        greeting.append(("AUTH", user, password or ""))
+    elif password is not None:
+        greeting.append(("AUTH", password))
+    if options.db:
+        greeting.append(("SELECT", options.db))
+    if client_name is not None:
+        greeting.append(("CLIENT", "SETNAME", client_name))
+    return greeting, user
+
+
+async def dial(options: ConnectionOptions, tls: TlsContexts, *, exclusive: bool) -> SocketLink:
+    """Connect a socket, without the handshake of Redis."""
+    sock = await _open_socket(options)
+    context = tls.of(options)
+    if context is not None:
+        sock = await _start_tls(sock, context, options.host)
+    return SocketLink(sock, options.command_timeout_ms, exclusive=exclusive)
 
 
 class _Attempt:
@@ -397,7 +428,8 @@ async def _start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) ->
         raise
 
 
-def _pack(args: Sequence[Arg]) -> bytes:
+def pack(args: Sequence[Arg]) -> bytes:
+    """Return the bytes of one command."""
     try:
         return _pack_command(tuple(args))
     except UnicodeEncodeError:
@@ -418,5 +450,5 @@ def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:
         whole = script is not None and script.sha1 not in sourced
         if whole and script is not None:
             sourced.add(script.sha1)
-        parts.append(_pack(command.wire(full_source=whole)))
+        parts.append(pack(command.wire(full_source=whole)))
     return b"".join(parts)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from typing import Any, TypeVar, cast
 
+from bullmq_anyio.cluster import ClusterConnection
 from bullmq_anyio.connection import Connection as NativeConnection
+from bullmq_anyio.sentinel import SentinelConnection
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.transport import AsyncTransport, Clock
 from bullmq_protocol.units import Instant
 
 T = TypeVar("T")
 
-Connection = str | ConnectionOptions | AsyncTransport | None
-"""Where a server is: a URL, options, a transport that is shared with its owner, or None for the local server."""
+Connection = str | Address | AsyncTransport | None
+"""Where a server is: a URL (one server, sentinels, a cluster), options, a transport that is shared with its owner, or
+None for the local server."""
 
 
 def clock() -> Instant:
@@ -61,8 +65,23 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[AsyncTra
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("AsyncTransport", connection)
     else:
-        transport, owned = NativeConnection(connection), True
+        transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
+
+
+def connect(server: str | Address) -> NativeConnection | SentinelConnection | ClusterConnection:
+    """Return the native transport for a URL or for options, to be shared by queues and workers. Nothing is opened.
+
+    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
+    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
+    Raises `UsageError`.
+    """
+    options = parse_address(server) if isinstance(server, str) else server
+    if isinstance(options, SentinelOptions):
+        return SentinelConnection(options)
+    if isinstance(options, ClusterOptions):
+        return ClusterConnection(options)
+    return NativeConnection(options)
 
 
 class Scripted:

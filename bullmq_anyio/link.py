@@ -108,6 +108,17 @@ class Link(ABC):
         """Nobody writes or reads."""
         return not self._writing and not self._reading
 
+    @property
+    def owing(self) -> bool:
+        """Replies are still to come."""
+        return bool(self._pending)
+
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the server has closed an idle link or said something unasked."""
+        if self._death is None and self.idle:
+            self._look()
+        return self._death is not None
+
     def die(self, kind: type[TransportError], message: str) -> None:
         """Close the socket and fail every call with `kind`; only the first death counts."""
         if self._death is not None:
@@ -314,6 +325,15 @@ class SocketLink(Link):
 
     def _look(self) -> None:
         self._take()
+
+    async def ended(self) -> None:
+        """Wait until this link is dead: for one that nobody calls, so that anything the server says is its end."""
+        while not self.dead:
+            try:
+                await anyio.wait_readable(self._sock)
+            except anyio.ClosedResourceError:
+                return
+            self._take()
 
     def _take(self) -> bool:
         """Read what is there; return False if nothing is."""

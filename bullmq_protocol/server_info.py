@@ -9,7 +9,7 @@ import msgspec
 from bullmq_protocol.errors import ServerTooOld
 
 MINIMUM_VERSION = (6, 2, 0)
-INFO_SECTIONS = ("server", "memory", "cluster")
+INFO_SECTIONS = ("server", "memory", "cluster", "replication")
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
@@ -21,6 +21,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
     version_text: str = ""
     maxmemory_policy: str = ""
     cluster: bool = False
+    role: str = ""
+    """`master` or `slave`; empty if the server did not say."""
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -53,4 +55,5 @@ def read_server_info(text: str) -> ServerInfo:
         version_text=rows.get("redis_version", ""),
         maxmemory_policy=rows.get("maxmemory_policy", ""),
         cluster=rows.get("cluster_enabled") == "1",
+        role=rows.get("role", ""),
     )

@@ -30,6 +30,7 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.reply import as_none
+from bullmq_protocol.server_info import INFO_SECTIONS
 from bullmq_protocol.testing.conformance import Fault
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
@@ -509,7 +510,7 @@ async def test_time_limit_of_connecting(server: Server) -> None:
 
 
 async def test_loading_server_is_not_ready() -> None:
-    with answering(b"-LOADING Redis is loading the dataset in memory\r\n" * 3) as url:
+    with answering(b"-LOADING Redis is loading the dataset in memory\r\n" * len(INFO_SECTIONS)) as url:
         connection = Connection(url)
         with pytest.raises(ConnectionLost, match="LOADING") as caught:
             await connection.perform(PING)
