@@ -16,6 +16,7 @@ from bullmq_anyio.job import Job
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.producers import FlowProducer, QueueEventsProducer
 from bullmq_anyio.queue import Queue
+from bullmq_anyio.runner import run_workers
 from bullmq_anyio.scripts import bullmq_scripts
 from bullmq_anyio.worker import Worker
 
@@ -35,4 +36,5 @@ __all__ = [
     "clock",
     "perform",
     "run",
+    "run_workers",
 ]

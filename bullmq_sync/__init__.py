@@ -15,6 +15,7 @@ from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
 from bullmq_sync.producers import FlowProducer, QueueEventsProducer
 from bullmq_sync.queue import Queue
+from bullmq_sync.runner import run_workers
 from bullmq_sync.scripts import bullmq_scripts
 from bullmq_sync.transports.redis_py import RedisPyTransport
 from bullmq_sync.worker import Worker
@@ -36,4 +37,5 @@ __all__ = [
     "clock",
     "perform",
     "run",
+    "run_workers",
 ]

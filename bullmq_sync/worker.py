@@ -219,6 +219,8 @@ class Worker(Generic[T]):
             self._meet_server()
             self._met.set()
             with self._lock:
+                if self._closed:
+                    return
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
             timer.start()

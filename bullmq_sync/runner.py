@@ -1,0 +1,84 @@
+"""Workers as the main thing of a program: they run until a signal ends them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from bullmq_protocol.errors import UsageError
+from bullmq_sync.worker import Worker
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
+
+
+def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
+    """Run the workers, each in a thread, until SIGTERM or SIGINT; return the signal, or None if all were closed
+    otherwise.
+
+    The first signal closes them in good order: running jobs may end within `shutdown_timeout`, then they are given
+    back to the queue, where another worker takes them at once. A second one cuts the wait short (`close(force=True)`).
+    If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
+    `UsageError` without workers and outside the main thread, which alone hears of signals.
+    """
+    if not workers:
+        raise UsageError("workers", workers, "must be one or more workers")
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("run_workers", threading.current_thread().name, "runs in the main thread: use Worker.run here")
+    # A handler of a signal may interrupt any line of this thread, so it does no more than this queue allows.
+    heard: SimpleQueue[signal.Signals | _Thread] = SimpleQueue()
+
+    def hear(number: int, _: FrameType | None) -> None:
+        heard.put(signal.Signals(number))
+
+    before = {number: signal.signal(number, hear) for number in STOPPING}
+    received: signal.Signals | None = None
+    error: BaseException | None = None
+    try:
+        threads = [_Thread(worker, heard) for worker in workers]
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        while left:
+            match heard.get():
+                case signal.Signals() as number:
+                    _close(workers, force=received is not None)
+                    received = received or number
+                case ended:
+                    ended.join()
+                    left -= 1
+                    if ended.error is not None and error is None:
+                        error = ended.error
+                        _close(workers, force=False)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if error is not None:
+        raise error
+    return received
+
+
+class _Thread(threading.Thread):
+    """One worker's `run`; says when it is over."""
+
+    def __init__(self, worker: Worker[Any], heard: SimpleQueue[Any]) -> None:
+        super().__init__(name=f"bullmq {worker.name} runner", daemon=True)
+        self.error: BaseException | None = None
+        self._worker = worker
+        self._heard = heard
+
+    def run(self) -> None:
+        try:
+            self._worker.run()
+        except BaseException as error:
+            self.error = error
+        self._heard.put(self)
+
+
+def _close(workers: tuple[Worker[Any], ...], *, force: bool) -> None:
+    """Close all of them at the same time, without waiting."""
+    for worker in workers:
+        threading.Thread(target=worker.close, args=(force,), name=f"bullmq {worker.name} closing", daemon=True).start()
