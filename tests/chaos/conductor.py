@@ -1,6 +1,5 @@
 """Who runs the programs and the servers, and strikes them."""
 
-import contextlib
 import heapq
 import itertools
 import json
@@ -142,8 +141,8 @@ class Conductor:
     ) -> None:
         for slot in self._slots.values():
             process = slot.process
-            if process is not None and process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
+            if process is not None:
+                if process.poll() is None:
                     os.kill(process.pid, signal.SIGCONT)
                 _end(process)
             if slot.proxy is not None:
@@ -408,6 +407,7 @@ class Conductor:
             process = slot.process
             if slot.up and process is not None and process.poll() is not None:
                 slot.up = False
+                _end(process)
                 name = f"{slot.name}-{slot.number}"
                 self.problems.append(f"{name} ended by itself with {process.returncode}: {name}.out")
                 self._at(0, lambda slot=slot: self._spawn(slot))
