@@ -24,7 +24,7 @@ import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
 from bullmq_anyio.link import Link, SocketLink
-from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -301,7 +301,7 @@ class Connection(SharedConnection):
         return Connection(msgspec.structs.replace(self._options, client_name=client_name))
 
     async def _open(self) -> Link:
-        greeting, user = greeting_of(self._options, self._client_name)
+        greeting, user = await greeting_of(self._options, self._client_name)
         link = await dial(self._options, self._tls, exclusive=self._parent is not None)
         try:
             await self._greet(link, greeting, user)
@@ -334,9 +334,19 @@ def check_tls(tls: object) -> None:
         raise UsageError("tls", tls, "must be True, False or an ssl.SSLContext")
 
 
-def greeting_of(options: ConnectionOptions, client_name: str | None) -> tuple[Sequence[tuple[Arg, ...]], str | None]:
+async def greeting_of(
+    options: ConnectionOptions, client_name: str | None
+) -> tuple[Sequence[tuple[Arg, ...]], str | None]:
     """Return the first commands of a connection, and the user they log in."""
-    user, password = options.login()
+    login = options.login()
+    if not isinstance(login, tuple):
+        try:
+            login = checked_login(await login)
+        except BullMQError:
+            raise
+        except Exception as error:
+            raise login_failed(error) from error
+    user, password = login
     greeting: list[tuple[Arg, ...]] = []
     if user is not None:
         greeting.append(("AUTH", user, password or ""))

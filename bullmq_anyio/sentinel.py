@@ -172,7 +172,7 @@ class SentinelConnection(SharedConnection):
     async def _ask(self, sentinel: Place) -> tuple[Place | None, SocketLink | None]:
         """Return the master that one sentinel names, and a link that ends when it tells of a switch."""
         options = self._options.sentinel(sentinel)
-        greeting, user = greeting_of(options, None)
+        greeting, user = await greeting_of(options, None)
         question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._options.service)
         payload = b"".join(map(pack, (*greeting, question, ("SUBSCRIBE", "+switch-master"))))
         with anyio.move_on_after(self._connect_timeout_ms / 1000 / (len(self._sentinels) + 1)):
@@ -196,7 +196,7 @@ class SentinelConnection(SharedConnection):
 
     async def _connect_to(self, place: Place) -> Link:
         server = msgspec.structs.replace(self._options.server, host=place[0], port=place[1])
-        greeting, user = greeting_of(server, self._client_name)
+        greeting, user = await greeting_of(server, self._client_name)
         try:
             link = await dial(server, self._tls, exclusive=self._parent is not None)
         except OSError as error:

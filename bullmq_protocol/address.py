@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError
 from bullmq_protocol.units import Millis
 
-Credentials: TypeAlias = Callable[[], tuple[str | None, str | None]]
-"""Called once per connection attempt; returns user name (None: the default user) and password."""
+Login: TypeAlias = tuple[str | None, str | None]
+"""User name (None: the default user) and password; two times None means no AUTH."""
+
+Credentials: TypeAlias = Callable[[], "Login | Awaitable[Login]"]
+"""Called once per connection attempt; may be async in `bullmq_anyio`. What it raises fails that attempt."""
 
 _SCHEMES = "must begin with redis://, rediss:// or unix://"
 _PORT_RULE = "must be a whole number from 1 to 65535"
@@ -62,9 +65,19 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
         if limit is not None and (not _is_whole(limit) or limit <= 0):
             raise UsageError("command_timeout_ms", limit, "must be a whole number above 0, or None")
 
-    def login(self) -> tuple[str | None, str | None]:
-        """Return user name and password for one connection attempt; two times None means no AUTH."""
-        return self.credentials() if self.credentials is not None else (self.username, self.password)
+    def login(self) -> Login | Awaitable[Login]:
+        """Return user name and password for one connection attempt, or what is to be awaited for them.
+
+        What was awaited goes through `checked_login`. Raises `ConnectionLost` if `credentials` raises (its message
+        may hold a secret, so it is only the cause), and `AuthenticationFailed` if it returns something else.
+        """
+        if self.credentials is None:
+            return self.username, self.password
+        try:
+            answer: object = self.credentials()
+        except Exception as error:
+            raise login_failed(error) from error
+        return cast("Awaitable[Login]", answer) if isinstance(answer, Awaitable) else checked_login(answer)
 
     @property
     def address(self) -> str:
@@ -76,6 +89,24 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"ConnectionOptions({self.address!r})"
+
+
+def checked_login(answer: object) -> Login:
+    """Return what `credentials` gave if it is a user name (or None) and a password (or None).
+
+    Raises `AuthenticationFailed`, which does not show it.
+    """
+    match answer:
+        case (str() | None as user, str() | None as password):
+            return user, password
+        case _:
+            rule = "credentials must return a user name (or None) and a password (or None)"
+            raise AuthenticationFailed(f"{rule}, not a {type(answer).__name__}")
+
+
+def login_failed(error: Exception) -> ConnectionLost:
+    """Return the failure of an attempt to connect for which `credentials` raised."""
+    return ConnectionLost(f"credentials raised {type(error).__name__}", maybe_applied=False)
 
 
 def parse_url(url: str) -> ConnectionOptions:

@@ -219,7 +219,7 @@ class Worker(Generic[T]):
             self._meet_server()
             self._met.set()
             with self._lock:
-                if self._closed:
+                if self._ended():
                     return
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)

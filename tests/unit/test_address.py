@@ -1,12 +1,13 @@
 """Connection options and URLs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from bullmq_protocol.address import ConnectionOptions, parse_url
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,38 @@ def test_login() -> None:
     assert ConnectionOptions().login() == (None, None)
     assert ConnectionOptions(username="me", password="secret").login() == ("me", "secret")
     assert ConnectionOptions(credentials=lambda: (None, "fresh")).login() == (None, "fresh")
+
+
+def test_login_to_be_awaited() -> None:
+    class Login:
+        def __await__(self) -> Iterator[Any]:
+            yield from ()
+
+    login = Login()
+    options = ConnectionOptions(credentials=lambda: login)  # type: ignore[arg-type, return-value]
+    assert options.login() is login
+
+
+@pytest.mark.parametrize("answer", [None, "secret", ("secret",), ("secret", b"secret"), (1, "secret"), ["a", "secret"]])
+def test_credentials_of_another_shape(answer: Any) -> None:
+    options = ConnectionOptions(credentials=lambda: answer)
+    if isinstance(answer, list):
+        assert options.login() == ("a", "secret")
+        return
+    with pytest.raises(AuthenticationFailed, match="must return a user name") as caught:
+        options.login()
+    assert "secret" not in str(caught.value)
+
+
+def test_credentials_that_raise() -> None:
+    def credentials() -> tuple[str, str]:
+        raise OSError("secret")
+
+    with pytest.raises(ConnectionLost, match="credentials raised OSError") as caught:
+        ConnectionOptions(credentials=credentials).login()
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert not caught.value.maybe_applied
 
 
 def test_replaced_options_are_checked() -> None:
