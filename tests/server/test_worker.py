@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,11 @@ from bullmq_protocol.worker.notices import (
 from tests.support import servers
 from tests.support.colours import Colour
 from tests.support.cut_proxy import CutProxy
+from tests.support.seen import LIMIT_S as _LIMIT_S
+from tests.support.seen import Seen, until
 from tests.support.servers import Server
 
 BOTH_SOURCES = True
-_LIMIT_S = 30
 _SLACK_S = 4
 """What a busy machine may add; below the five seconds after which an idle worker looks by itself."""
 _ROOT = Path(__file__).parents[2]
@@ -83,36 +84,6 @@ def work(colour: Colour, server: Server, name: str) -> Callable[..., Any]:
         return colour.Worker(name, process, connection or server.url, options=WorkerOptions(**options), **others)
 
     return make
-
-
-class Seen:
-    """The notices of a worker, and a way to wait for them."""
-
-    def __init__(self, worker: Any, *kinds: type) -> None:
-        self.all: list[Any] = []
-        self._news = anyio.Event()
-        for kind in kinds:
-            worker.on(kind, self._take)
-
-    def _take(self, notice: Any) -> None:
-        self.all.append(notice)
-        news, self._news = self._news, anyio.Event()
-        news.set()
-
-    def of(self, kind: type) -> list[Any]:
-        return [notice for notice in self.all if type(notice) is kind]
-
-    async def wait(self, kind: type, count: int = 1, limit_s: float = _LIMIT_S) -> list[Any]:
-        with anyio.fail_after(limit_s):
-            while len(self.of(kind)) < count:
-                await self._news.wait()
-        return self.of(kind)
-
-
-async def until(holds: Callable[[], Awaitable[Any]], limit_s: float = _LIMIT_S) -> None:
-    with anyio.fail_after(limit_s):
-        while not await holds():
-            await anyio.sleep(0.005)
 
 
 async def nothing(job: Any) -> None:
