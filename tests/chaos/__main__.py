@@ -77,6 +77,7 @@ def run(
         "",
         *audit.colour_table(entries, measured, colours),
         "",
+        *conductor.notes,
         *found.notes,
         *problems[:40],
         (

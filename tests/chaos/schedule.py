@@ -56,7 +56,8 @@ def _fault(dice: random.Random, kind: str, slots: Sequence[str], *, lock_ms: int
     if kind == "kill":
         return Fault(pause, kind, slot, dice.uniform(0, 1.5))
     if kind == "restart":
-        return Fault(pause, kind, slot, dice.choice((0, dice.uniform(0.2, 4))), gently=dice.random() < 0.5)
+        away = dice.choice((0, dice.uniform(0.2, 4), dice.uniform(0.2, 4), dice.uniform(6, 8)))
+        return Fault(pause, kind, slot, away, gently=dice.random() < 0.5)
     if kind == "failover":
         return Fault(pause, kind, slot, dice.uniform(0, 0.8))
     if kind == ABRUPT:
