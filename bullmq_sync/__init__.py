@@ -9,7 +9,7 @@ if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None
     )
 
 from bullmq_sync.base import Cancellation, Items, Pages
-from bullmq_sync.drive import clock, perform, run
+from bullmq_sync.drive import clock, connect, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
@@ -35,6 +35,7 @@ __all__ = [
     "Worker",
     "bullmq_scripts",
     "clock",
+    "connect",
     "perform",
     "run",
     "run_workers",

@@ -11,14 +11,18 @@ from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.transport import Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant
 from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
+from bullmq_sync.transports.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
 
 T = TypeVar("T")
 
-Connection = str | ConnectionOptions | Transport | None
-"""Where a server is: a URL, options, a transport that is shared with its owner, or None for the local server."""
+Connection = str | Address | Transport | None
+"""Where a server is: a URL (one server, sentinels, a cluster), options, a transport that is shared with its owner, or
+None for the local server."""
 
 
 def clock() -> Instant:
@@ -69,8 +73,24 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transpor
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("Transport", connection)
     else:
-        transport, owned = RedisPyTransport(connection), True
+        transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
+
+
+def connect(server: Any) -> RedisPyTransport | RedisPyClusterTransport:
+    """Return the transport for a URL, options or a client of redis-py, to be shared by queues and workers.
+
+    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
+    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag. A client is a
+    `redis.Redis` with its retries off, also one of `Sentinel.master_for`, or a `redis.RedisCluster`; it stays yours.
+    Nothing is opened. Raises `UsageError`.
+    """
+    options: Any = parse_address(server) if isinstance(server, str) else server
+    if isinstance(options, SentinelOptions) or is_sentinel_client(options):
+        return RedisPySentinelTransport(options)
+    if isinstance(options, ClusterOptions) or is_cluster_client(options):
+        return RedisPyClusterTransport(options)
+    return RedisPyTransport(options)
 
 
 class Scripted:

@@ -16,7 +16,8 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 import redis
@@ -42,7 +43,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -79,13 +80,13 @@ _CODES: dict[type[RedisError], str] = {
     ReadOnlyError: "READONLY",
     TryAgainError: "TRYAGAIN",
 }
-_LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
+LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
 _MULTI = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 _INFO = b"".join(b"*2\r\n$4\r\nINFO\r\n$%d\r\n%b\r\n" % (len(name), name.encode()) for name in INFO_SECTIONS)
 _DEFAULTS = ConnectionOptions()
 # What a connection of ours has whatever the user's client has: plain bytes of RESP 2, no PING before a command.
-_OURS: dict[str, Any] = {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
+OURS: dict[str, Any] = {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
 _RESP3_ONLY = ("maint_", "orig_", "oss_cluster_")
 _HOW_TO_BUILD = (
     "must be built with its retries off, because a command that may have run is never sent again by itself: "
@@ -93,7 +94,7 @@ _HOW_TO_BUILD = (
 )
 
 
-class _Connection(Protocol):
+class RawConnection(Protocol):
     """What is used of redis-py's connections, whose own methods are untyped."""
 
     @property
@@ -102,16 +103,17 @@ class _Connection(Protocol):
     def disconnect(self) -> None: ...
     def pack_command(self, *args: Arg) -> Sequence[bytes]: ...
     def send_packed_command(self, command: Sequence[bytes], check_health: bool, /) -> None: ...
+    def can_read(self, timeout: float = 0) -> bool: ...
     def read_response(self, disable_decoding: bool, /, *, disconnect_on_error: bool) -> Any: ...
 
 
-_Connect = Callable[["str | None"], _Connection]
+Connect = Callable[["str | None"], RawConnection]
 
 
 class _Call:
     """One `perform` under way. `turn` is released when the call is answered, or when it is to lead."""
 
-    __slots__ = ("begun", "done", "error", "leads", "open", "parts", "repeated", "replies", "step", "turn")
+    __slots__ = ("begun", "done", "error", "leads", "moved", "open", "parts", "repeated", "replies", "step", "turn")
 
     def __init__(self, step: Command[Any] | Batch, pack: Callable[[Command[Any]], bytes]) -> None:
         self.step = step
@@ -123,6 +125,8 @@ class _Call:
         self.error: BaseException | None = None
         self.leads = False
         self.repeated = False
+        # Whether it was refused by a server that is not the one to ask any more.
+        self.moved = False
         # Whether a part of it has run, while the rest is still to be sent.
         self.begun = False
         self.done = False
@@ -150,15 +154,15 @@ class RedisPyTransport:
         if isinstance(server, str):
             server = parse_url(server)
         if isinstance(server, ConnectionOptions):
-            connect, limit_s = _from_options(server), _seconds(server.command_timeout_ms)
+            connect, limit_s = _from_options(server), seconds(server.command_timeout_ms)
         elif isinstance(server, redis.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
-            connect, limit_s = _from_client(server)
+            connect, limit_s = from_client(server)
         else:
             raise UsageError("connection", server, "must be a URL, a ConnectionOptions or a redis.Redis")
         self._begin(connect, limit_s, None, None)
 
     def _begin(
-        self, connect: _Connect, limit_s: float | None, client_name: str | None, parent: RedisPyTransport | None
+        self, connect: Connect, limit_s: float | None, client_name: str | None, parent: RedisPyTransport | None
     ) -> None:
         self._connect = connect
         self._limit_s = limit_s
@@ -171,7 +175,7 @@ class RedisPyTransport:
         self._idle = threading.Condition(self._lock)
         self._pending: list[_Call] = []
         self._led_by: int | None = None
-        self._connection: _Connection | None = None
+        self._connection: RawConnection | None = None
         self._pid = 0
         self._loaded: set[str] = set()
         self._closed: bool = parent is not None and parent._closed
@@ -181,7 +185,8 @@ class RedisPyTransport:
 
     def dedicated(self, *, client_name: str | None = None) -> RedisPyTransport:
         """Return a transport with a connection of its own, for blocking commands; made and named at first use."""
-        other = object.__new__(RedisPyTransport)
+        other = object.__new__(type(self))
+        self._hand_on(other)
         other._begin(self._connect, self._limit_s, client_name, self)
         with self._lock:
             self._children.add(other)
@@ -355,30 +360,35 @@ class RedisPyTransport:
             pieces.append(_EXEC)
         return pieces
 
-    def _read_call(self, connection: _Connection, call: _Call) -> None:
+    def _read_call(self, connection: RawConnection, call: _Call) -> None:
         step = call.step
         if isinstance(step, Batch) and step.atomic:
             self._read_transaction(connection, call)
             return
         block_ms = None if isinstance(step, Batch) else step.block_ms
         if block_ms is not None:
-            self._set_limit(connection, _seconds(block_ms + _BLOCK_MARGIN_MS) if block_ms else None)
+            limit_s = seconds(block_ms + _BLOCK_MARGIN_MS) if block_ms else None
+            self._set_limit(connection, limit_s)
+            self._await_reply(connection, limit_s)
         missing: list[int] = []
         for number in call.open:
-            reply = _read(connection)
+            reply = read_reply(connection)
             command = step.commands[number] if isinstance(step, Batch) else step
             if command.script is not None and isinstance(reply, ServerError) and reply.code == "NOSCRIPT":
                 # Flushed since; it did not run, so sending it in full is no repetition.
                 self._loaded.discard(command.script.sha1)
                 missing.append(number)
+            elif not call.moved and self._must_move(reply):
+                missing.append(number)
             call.replies[number] = reply
         call.begun = len(missing) < len(call.open)
+        call.moved = any(self._must_move(call.replies[number]) for number in missing)
         call.open = missing
 
-    def _read_transaction(self, connection: _Connection, call: _Call) -> None:
-        _read(connection)
-        queued = [_read(connection) for _ in call.replies]
-        results = _read(connection)
+    def _read_transaction(self, connection: RawConnection, call: _Call) -> None:
+        read_reply(connection)
+        queued = [read_reply(connection) for _ in call.replies]
+        results = read_reply(connection)
         for number, answer in enumerate(queued):
             if isinstance(results, ServerError):
                 # Nothing ran: each command gets its own refusal, or that of the whole.
@@ -386,14 +396,19 @@ class RedisPyTransport:
             else:
                 result = results[number]
                 call.replies[number] = _server_error(result) if isinstance(result, RedisError) else result
-        call.open = ()
+        refused = all(isinstance(reply, ServerError) for reply in call.replies)
+        if not call.moved and refused and any(map(self._must_move, call.replies)):
+            call.moved = True
+        else:
+            call.open = ()
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
-    def _ready(self) -> _Connection:
+    def _ready(self) -> RawConnection:
         """Return a connection that is open, as far as can be known without sending."""
         connection = self._connection
-        if connection is not None and self._pid == os.getpid() and not _has_ended(connection):
+        ours = connection is not None and self._pid == os.getpid()
+        if connection is not None and ours and not has_ended(connection) and self._is_current(connection):
             return connection
         self._drop()
         self._check_open()
@@ -404,16 +419,40 @@ class RedisPyTransport:
         try:
             connection.connect()
             connection.send_packed_command((_INFO,), False)
-            replies = [_read(connection) for _ in INFO_SECTIONS]
+            replies = [read_reply(connection) for _ in INFO_SECTIONS]
         except RedisError as error:
+            self._explain(error)
             answer = _server_error(error)
-            if isinstance(error, (AuthenticationError, AuthorizationError)) or answer.code in _LOGIN_CODES:
+            if isinstance(error, (AuthenticationError, AuthorizationError)) or answer.code in LOGIN_CODES:
                 raise AuthenticationFailed(str(answer)) from error
             if isinstance(error, ResponseError):
                 raise UsageError("connection", self._packer, f"is refused by the server: {answer}") from error
             raise
         self._check_server(replies)
+        self._opened(connection)
         return connection
+
+    # What several servers need beside: see redis_py_sentinel.
+
+    def _hand_on(self, other: RedisPyTransport) -> None:
+        """Give a dedicated transport what it shares with this one."""
+
+    def _explain(self, error: RedisError) -> None:
+        """Raise our own error, if this one of a failed attempt to connect has a meaning here."""
+
+    def _opened(self, connection: RawConnection) -> None:
+        """See to a fresh connection; raise if it is not to be used."""
+
+    def _is_current(self, connection: RawConnection) -> bool:
+        """Whether a connection that is open is still the one to use."""
+        return True
+
+    def _must_move(self, reply: Any) -> bool:
+        """Whether a reply means that the command did not run and belongs elsewhere: it is sent again, once."""
+        return False
+
+    def _await_reply(self, connection: RawConnection, limit_s: float | None) -> None:
+        """Wait for the reply to a blocking command, if more than its time limit can end the waiting."""
 
     def _check_server(self, replies: list[Any]) -> None:
         texts: list[str] = []
@@ -422,7 +461,7 @@ class RedisPyTransport:
                 texts.append(as_text(reply))
             elif reply.code == "NOPERM":
                 _log.warning("cannot check version and eviction policy: %s", reply)
-            elif reply.code in _LOGIN_CODES:
+            elif reply.code in LOGIN_CODES:
                 raise AuthenticationFailed(str(reply))
             else:
                 raise ConnectionLost(f"the server is not ready: {reply}", maybe_applied=False)
@@ -439,10 +478,10 @@ class RedisPyTransport:
         if self._interrupted:
             raise ConnectionLost("interrupted", maybe_applied=False)
 
-    def _set_limit(self, connection: _Connection, seconds: float | None) -> None:
+    def _set_limit(self, connection: RawConnection, limit_s: float | None) -> None:
         sock = connection.socket
-        if sock is not None and sock.gettimeout() != seconds:
-            sock.settimeout(seconds)
+        if sock is not None and sock.gettimeout() != limit_s:
+            sock.settimeout(limit_s)
 
     def _shut(self) -> None:
         """Wake the thread that leads out of its socket. It alone closes the socket, whose number could be reused."""
@@ -478,52 +517,81 @@ class RedisPyTransport:
         return ours
 
 
-def _from_options(options: ConnectionOptions) -> _Connect:
-    if options.tls is not False and not isinstance(options.tls, (bool, ssl.SSLContext)):
-        raise UsageError("tls", options.tls, "must be True, False or an ssl.SSLContext")
-    context = ssl.create_default_context() if options.tls is True else (options.tls or None)
+def context_of(tls: Any) -> ssl.SSLContext | None:
+    """Return the context that the option means, None without TLS. Raises `UsageError`."""
+    if not isinstance(tls, (bool, ssl.SSLContext)):
+        raise UsageError("tls", tls, "must be True, False or an ssl.SSLContext")
+    return ssl.create_default_context() if tls is True else (tls or None)
+
+
+def _from_options(options: ConnectionOptions) -> Connect:
+    context = context_of(options.tls)
     common: dict[str, Any] = {
         "db": options.db,
-        "socket_timeout": _seconds(options.command_timeout_ms),
-        "socket_connect_timeout": _seconds(options.connect_timeout_ms),
-        **_OURS,
+        "socket_timeout": seconds(options.command_timeout_ms),
+        "socket_connect_timeout": seconds(options.connect_timeout_ms),
+        **OURS,
     }
 
     place: dict[str, Any]
     if options.unix_path is not None:
-        make, place = _exposed(redis.UnixDomainSocketConnection), {"path": options.unix_path}
+        make, place = exposed(redis.UnixDomainSocketConnection), {"path": options.unix_path}
     elif context is not None:
-        make, place = _exposed(_TlsConnection), {"host": options.host, "port": options.port, "context": context}
+        make, place = exposed(TlsConnection), {"host": options.host, "port": options.port, "context": context}
     else:
-        make, place = _exposed(redis.Connection), {"host": options.host, "port": options.port}
+        make, place = exposed(redis.Connection), {"host": options.host, "port": options.port}
 
-    def connect(client_name: str | None) -> _Connection:
-        username, password = options.login()
+    def connect(client_name: str | None) -> RawConnection:
         name = options.client_name if client_name is None else client_name
         if name is not None and not is_client_name(name):
             _log.debug("the server would refuse the connection name %r", name)
             name = None
         retry = Retry(NoBackoff(), 0)
-        return make(**place, **common, username=username, password=password, client_name=name, retry=retry)
+        connection = make(**place, **common, client_name=name, retry=retry)
+        cast("Ours", connection).login = partial(login_of, options)
+        return connection
 
     return connect
 
 
-class _Socket:
-    """Show the socket, which redis-py keeps to itself: its time limit depends on the command, and it can be shut."""
+def login_of(options: ConnectionOptions) -> Login:
+    """Return user name and password; a coroutine is none."""
+    answer = options.login()
+    if isinstance(answer, tuple):
+        return answer
+    if isinstance(answer, Coroutine):
+        answer.close()
+    unawaited: object = cast("object", answer)
+    return checked_login(unawaited)
+
+
+class Ours:
+    """Show the socket, which redis-py keeps to itself: its time limit depends on the command, and it can be shut.
+    `login` is asked whenever it connects."""
 
     _sock: socket.socket | None
+    username: str | None
+    password: str | None
+    login: Callable[[], Login] | None = None
+
+    def connect(self) -> None:
+        if self.login is not None:
+            self.username, self.password = self.login()
+        cast("Any", super()).connect()
 
     @property
     def socket(self) -> socket.socket | None:
         return self._sock
 
 
-def _exposed(kind: type) -> Callable[..., _Connection]:
-    return cast("Callable[..., _Connection]", type(kind.__name__, (_Socket, kind), {}))
+def exposed(kind: type) -> Callable[..., RawConnection]:
+    """Return a class of redis-py's connections as one of ours."""
+    # Those of sentinels make a lost connection of a refusal, which says more than that.
+    plain = {"read_response": redis.Connection.read_response}
+    return cast("Callable[..., RawConnection]", type(kind.__name__, (Ours, kind), plain))
 
 
-class _TlsConnection(redis.Connection):
+class TlsConnection(redis.Connection):
     """redis-py's own one takes no `ssl.SSLContext`."""
 
     def __init__(self, *, context: ssl.SSLContext, **kwargs: Any) -> None:
@@ -539,7 +607,8 @@ class _TlsConnection(redis.Connection):
             raise
 
 
-def _from_client(client: redis.Redis) -> tuple[_Connect, float | None]:
+def from_client(client: redis.Redis) -> tuple[Connect, float | None]:
+    """Return what makes connections like those of a client, and its time limit for commands."""
     pool = client.connection_pool
     known: dict[str, Any] = pool.connection_kwargs
     retry = known.get("retry")
@@ -549,19 +618,19 @@ def _from_client(client: redis.Redis) -> tuple[_Connect, float | None]:
         or (known.get("retry_on_error") or ())
     ):
         raise UsageError("connection", client, _HOW_TO_BUILD)
-    kwargs = {key: value for key, value in known.items() if not key.startswith(_RESP3_ONLY)} | _OURS
-    kwargs.setdefault("socket_timeout", _seconds(_DEFAULTS.command_timeout_ms))
-    kwargs.setdefault("socket_connect_timeout", _seconds(_DEFAULTS.connect_timeout_ms))
-    make = _exposed(pool.connection_class)
+    kwargs = {key: value for key, value in known.items() if not key.startswith(_RESP3_ONLY)} | OURS
+    kwargs.setdefault("socket_timeout", seconds(_DEFAULTS.command_timeout_ms))
+    kwargs.setdefault("socket_connect_timeout", seconds(_DEFAULTS.connect_timeout_ms))
+    make = exposed(pool.connection_class)
 
-    def connect(client_name: str | None) -> _Connection:
+    def connect(client_name: str | None) -> RawConnection:
         name = {} if client_name is None or not is_client_name(client_name) else {"client_name": client_name}
         return make(**{**kwargs, **name})
 
     return connect, kwargs["socket_timeout"]
 
 
-def _packed(connection: _Connection, args: Sequence[Arg]) -> bytes:
+def _packed(connection: RawConnection, args: Sequence[Arg]) -> bytes:
     try:
         return b"".join(connection.pack_command(*args))
     except UnicodeEncodeError:
@@ -574,7 +643,7 @@ def _packed(connection: _Connection, args: Sequence[Arg]) -> bytes:
     return b"".join(connection.pack_command(*raw))
 
 
-def _read(connection: _Connection) -> Any:
+def read_reply(connection: RawConnection) -> Any:
     """Return one reply, an error reply as a `ServerError` value. Raises redis-py's errors of a broken connection."""
     try:
         return connection.read_response(True, disconnect_on_error=False)
@@ -590,7 +659,7 @@ def _server_error(error: RedisError) -> ServerError:
     return ServerError(text if code is None or text.startswith(f"{code} ") else f"{code} {text}")
 
 
-def _has_ended(connection: _Connection) -> bool:
+def has_ended(connection: RawConnection) -> bool:
     """Whether the server closed an idle connection. Nothing is owed on it, so anything to read is its end."""
     sock = connection.socket
     if sock is None:
@@ -600,5 +669,6 @@ def _has_ended(connection: _Connection) -> bool:
     return bool(poller.poll(0))
 
 
-def _seconds(limit_ms: Millis | None) -> float | None:
+def seconds(limit_ms: Millis | None) -> float | None:
+    """Return a time limit as redis-py takes it."""
     return None if limit_ms is None else limit_ms / 1000
