@@ -38,6 +38,7 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
+from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
 
 _log = logging.getLogger("bullmq_anyio")
@@ -155,7 +156,7 @@ class SharedConnection(ABC):
     async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
         """Send a script again that the server lost; raise any other error."""
         if command.script is None or error.code != "NOSCRIPT":
-            raise error
+            raise explained(error)
         # It did not run, so sending it again is safe in every repeat class.
         (reply,) = await link.exchange(pack(command.wire(full_source=True)), 1, self._limit(command))
         if isinstance(reply, ServerError):

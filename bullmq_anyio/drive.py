@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from bullmq_anyio.cluster import ClusterConnection
@@ -11,6 +12,7 @@ from bullmq_anyio.sentinel import SentinelConnection
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
@@ -108,6 +110,14 @@ async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
     """
     if await is_cluster(transport):
         keys.require_hash_tag()
+
+
+async def check_parents(transport: AsyncTransport, keys: QueueKeys, jobs: Sequence[PreparedJob]) -> None:
+    """Refuse, on a cluster, a parent in another slot. Connects, if a job has a parent at all."""
+    parents = [job.parent_key for job in jobs if job.parent_key is not None]
+    if parents and await is_cluster(transport):
+        for parent in parents:
+            keys.require_same_slot(parent)
 
 
 async def is_cluster(transport: AsyncTransport) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import UNSET
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_anyio.drive import Connection, clock
+from bullmq_anyio.drive import Connection, check_parents, clock
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.zones import find_zone
@@ -98,6 +98,8 @@ class Queue(QueueBase, Generic[T]):
         (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
         """
         prepared = self._prepare(NewJob(name, data, JobOptions() if options is None else options))
+        if prepared.parent_key is not None:
+            await check_parents(self._transport, self._keys, [prepared])
         return self._job(added_record(prepared, await self.call(add_job(self._keys, prepared))))
 
     async def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
@@ -108,6 +110,7 @@ class Queue(QueueBase, Generic[T]):
         prepared = [self._prepare(job) for job in jobs]
         if not prepared:
             return []
+        await check_parents(self._transport, self._keys, prepared)
         results = [
             self._job(result) if isinstance(result, JobRecord) else result
             for result in await self.run(add_many(self._keys, prepared))

@@ -177,6 +177,16 @@ class QueueKeys(msgspec.Struct, frozen=True):
                 "otherwise the server answers CROSSSLOT",
             )
 
+    def require_same_slot(self, parent_key: str) -> None:
+        """Refuse a parent that a Redis Cluster holds elsewhere: the commands of its children reach for its keys."""
+        if not self.has_hash_tag or key_slot(parent_key) != self.slot:
+            raise UsageError(
+                "parent",
+                parent_key,
+                f"a Redis Cluster needs the queue of a parent in the slot of {self.qualified}: give both the same hash "
+                'tag, best in the prefix: layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
+            )
+
     def client_name(self, worker_name: str | None = None) -> str:
         """Return the connection name by which `getWorkers` finds a worker's blocking connection.
 

@@ -195,6 +195,13 @@ def read_redirect(error: object, asked: Place) -> Redirect | None:
     return Redirect(slot, (host or asked[0], int(port)), error.code == "ASK")
 
 
+def explained(error: ServerError) -> ServerError:
+    """Return what to raise for an error reply: a redirection with the way to follow it."""
+    if error.code not in ("MOVED", "ASK"):
+        return error
+    return ServerError(f"{error} (a Redis Cluster: connect to it by redis+cluster://host:port)")
+
+
 class SlotMap(msgspec.Struct, frozen=True):
     """Who owns which slots: ranges (first and last slot, owner), and all nodes, masters first."""
 

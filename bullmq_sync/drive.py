@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
@@ -126,6 +127,14 @@ def check_server(transport: Transport, keys: QueueKeys) -> None:
     """
     if is_cluster(transport):
         keys.require_hash_tag()
+
+
+def check_parents(transport: Transport, keys: QueueKeys, jobs: Sequence[PreparedJob]) -> None:
+    """Refuse, on a cluster, a parent in another slot. Connects, if a job has a parent at all."""
+    parents = [job.parent_key for job in jobs if job.parent_key is not None]
+    if parents and is_cluster(transport):
+        for parent in parents:
+            keys.require_same_slot(parent)
 
 
 def is_cluster(transport: Transport) -> bool:

@@ -35,7 +35,7 @@ from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_sync.drive import Connection, clock
+from bullmq_sync.drive import Connection, check_parents, clock
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.zones import find_zone
@@ -98,6 +98,8 @@ class Queue(QueueBase, Generic[T]):
         (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
         """
         prepared = self._prepare(NewJob(name, data, JobOptions() if options is None else options))
+        if prepared.parent_key is not None:
+            check_parents(self._transport, self._keys, [prepared])
         return self._job(added_record(prepared, self.call(add_job(self._keys, prepared))))
 
     def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
@@ -108,6 +110,7 @@ class Queue(QueueBase, Generic[T]):
         prepared = [self._prepare(job) for job in jobs]
         if not prepared:
             return []
+        check_parents(self._transport, self._keys, prepared)
         results = [
             self._job(result) if isinstance(result, JobRecord) else result
             for result in self.run(add_many(self._keys, prepared))

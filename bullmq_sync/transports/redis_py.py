@@ -58,6 +58,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
+from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
 
 _log = logging.getLogger("bullmq_sync")
@@ -226,7 +227,7 @@ class RedisPyTransport:
             return call.replies
         (reply,) = call.replies
         if isinstance(reply, ServerError):
-            raise reply
+            raise explained(reply)
         return reply
 
     def interrupt(self) -> None:

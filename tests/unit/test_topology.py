@@ -14,7 +14,7 @@ from bullmq_protocol.errors import (
     UnexpectedReply,
     UsageError,
 )
-from bullmq_protocol.keys import key_slot
+from bullmq_protocol.keys import KeyLayout, QueueKeys, key_slot
 from bullmq_protocol.reply import as_none
 from bullmq_protocol.topology import (
     ClusterOptions,
@@ -26,6 +26,7 @@ from bullmq_protocol.topology import (
     Send,
     SentinelOptions,
     SlotMap,
+    explained,
     follow,
     is_deposed,
     later_delay,
@@ -188,6 +189,23 @@ def test_redirections(text: str, expected: Redirect | None) -> None:
 
 def test_only_errors_redirect() -> None:
     assert read_redirect(b"MOVED 1 h:1", A) is None
+
+
+def test_a_redirection_is_raised_with_the_way_to_follow_it() -> None:
+    assert explained(TRYAGAIN) is TRYAGAIN
+    found = explained(MOVED)
+    assert found.code == "MOVED" and "redis+cluster://" in str(found)
+    assert read_redirect(found, A) == read_redirect(MOVED, A)
+
+
+def test_parents_in_another_slot_are_refused() -> None:
+    keys = QueueKeys.of("q", layout=KeyLayout.TAGGED_QUEUE)
+    keys.require_same_slot("bull:{q}:1")
+    keys.require_same_slot("other:{q}:1")
+    for own, parent in ((keys, "bull:{r}:1"), (keys, "bull:q:1"), (QueueKeys.of("q"), "bull:{q}:1")):
+        with pytest.raises(UsageError, match="same hash tag") as caught:
+            own.require_same_slot(parent)
+        assert (caught.value.field, caught.value.value) == ("parent", parent)
 
 
 def test_the_map_of_the_slots() -> None:

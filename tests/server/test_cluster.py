@@ -1,0 +1,425 @@
+"""A Redis Cluster in three colours: slots found and followed through failovers and migrations, and what is refused."""
+
+import functools
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+import redis
+
+import bullmq_anyio
+import bullmq_sync
+from bullmq_protocol import FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
+from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.reply import as_int, as_texts
+from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport
+from tests.support import servers, topology
+from tests.support.colours import Colour, opened
+from tests.support.servers import Server
+from tests.support.topology import ClusterSet, say
+
+pytestmark = pytest.mark.anyio
+
+_SOON_S = 20
+"""What takes a second, on a machine that is busy."""
+_TAGGED = {"layout": KeyLayout.TAGGED_QUEUE}
+
+
+@pytest.fixture
+async def crew(anyio_backend_name: str) -> AsyncIterator[list[Colour]]:
+    """The colours that can be had in one event loop: a failover serves them all."""
+    async with AsyncExitStack() as stack:
+        names = ("asyncio", "threads") if anyio_backend_name == "asyncio" else ("trio",)
+        yield [await stack.enter_async_context(asynccontextmanager(opened)(name)) for name in names]
+
+
+@pytest.fixture
+def sound(cluster: ClusterSet) -> ClusterSet:
+    cluster.restore()
+    return cluster
+
+
+def url_of(found: ClusterSet) -> str:
+    return f"redis+cluster://{found.hosts}"
+
+
+async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    return await anyio.to_thread.run_sync(functools.partial(function, *args))
+
+
+async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
+    """Try again for as long as there is no connection, as users do who may add twice."""
+    with anyio.fail_after(_SOON_S):
+        while True:
+            try:
+                return await attempt()
+            except (TransportError, ServerError) as error:
+                if isinstance(error, ServerError) and error.code not in ("CLUSTERDOWN", "TRYAGAIN"):
+                    raise
+                await anyio.sleep(0.05)
+
+
+def slot_of(name: str) -> int:
+    return QueueKeys.of(name, **_TAGGED).slot
+
+
+# --- finding the node, and what a cluster refuses ---------------------------------------------------------------------
+
+
+async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, colour: Colour, name: str) -> None:
+    first = cluster.nodes[0]
+    url = f"redis+cluster://127.0.0.1:{servers._free_port(65_535)},{first.host}:{first.port}"
+    transport = (bullmq_sync if colour.name == "threads" else bullmq_anyio).connect(url)
+    used: set[Server] = set()
+    for number in range(6):
+        queue = colour.Queue(f"{name}-{number}", transport, **_TAGGED)
+        job = await queue.add("x", {"a": 1})
+        await queue.aclose()
+        owner = cluster.master(queue.keys.slot)
+        assert say(owner, "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
+        used.add(owner)
+    assert len(used) > 1
+    await (in_thread(transport.close) if colour.name == "threads" else transport.aclose())
+
+
+async def test_untagged_queues_are_refused_before_anything_is_sent(
+    cluster: ClusterSet, colour: Colour, name: str
+) -> None:
+    async def process(job: Any) -> None:
+        raise AssertionError(job)
+
+    url = url_of(cluster)
+    async with colour.Queue(name, url) as queue:
+        for call in (lambda: queue.add("x"), lambda: queue.add_bulk([NewJob("x")]), queue.get_job_counts, queue.pause):
+            with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+                await call()
+    with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+        await colour.Worker(name, process, url).run()
+    async with colour.FlowProducer(url) as flows:
+        with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+            await flows.add(FlowNode("x", name))
+    async with colour.QueueEventsProducer(name, url) as events:
+        with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+            await events.publish("x")
+    with pytest.raises(UsageError, match="TAGGED_PREFIX"):
+        await colour.QueueEvents(name, url).run()
+
+
+async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, colour: Colour, name: str) -> None:
+    url = url_of(cluster)
+    async with colour.Queue(name, url, **_TAGGED) as queue:
+        for queue_key in ("bull:{somewhere-else}", f"bull:{name}"):
+            options = JobOptions(parent=ParentRef("1", queue_key))
+            with pytest.raises(UsageError, match="same hash tag") as caught:
+                await queue.add("x", {}, options)
+            assert queue_key in str(caught.value)
+            with pytest.raises(UsageError, match="same hash tag"):
+                await queue.add_bulk([NewJob("x"), NewJob("y", {}, options)])
+        assert await queue.count() == 0
+    async with colour.FlowProducer(url, **_TAGGED) as flows:
+        with pytest.raises(UsageError, match="same hash tag"):
+            await flows.add(FlowNode("x", name, children=[FlowNode("y", f"{name}-other")]))
+
+
+async def test_a_server_that_is_no_cluster(sentinel_free: Server, colour: Colour, name: str) -> None:
+    url = f"redis+cluster://{sentinel_free.host}:{sentinel_free.port}"
+    async with colour.Queue(name, url, **_TAGGED) as queue:
+        with pytest.raises(UsageError, match="is no cluster"):
+            await queue.add("x")
+
+
+@pytest.fixture
+def sentinel_free(cluster: ClusterSet) -> Any:
+    with servers.start(cluster.kind) as found:
+        yield found
+
+
+async def test_a_connection_to_one_node_names_the_way_out(cluster: ClusterSet, colour: Colour, name: str) -> None:
+    other = cluster.other_master(slot_of(name))
+    async with colour.Queue(name, other.url, **_TAGGED) as queue:
+        with pytest.raises(ServerError, match=r"redis\+cluster") as caught:
+            await queue.add("x")
+        assert caught.value.code == "MOVED"
+
+
+async def test_no_node_answers(colour: Colour, name: str) -> None:
+    port = servers._free_port(65_535)
+    async with colour.Queue(name, f"redis+cluster://127.0.0.1:{port}", **_TAGGED) as queue:
+        with pytest.raises(ConnectionLost, match=str(port)) as caught:
+            await queue.add("x")
+        assert caught.value.maybe_applied is False
+
+
+async def test_a_client_of_redis_py_is_taken(cluster: ClusterSet, name: str) -> None:
+    def use() -> None:
+        first = cluster.nodes[0]
+        with redis.RedisCluster(host=first.host, port=first.port) as client:
+            with bullmq_sync.Queue(name, client, **_TAGGED) as queue:  # type: ignore[arg-type]
+                job = queue.add("x")
+                assert job.id is not None
+                assert client.exists(queue.keys.job(job.id)) == 1
+            with pytest.raises(UsageError, match="RedisCluster"):
+                RedisPyClusterTransport(redis.Redis())  # type: ignore[arg-type]
+
+    await in_thread(use)
+
+
+# --- redirections -----------------------------------------------------------------------------------------------------
+
+
+class _Pair:
+    """A native and a blocking transport to the same cluster, with one way to call them."""
+
+    def __init__(self, cluster: ClusterSet) -> None:
+        self.native = bullmq_anyio.connect(url_of(cluster))
+        self.blocking = RedisPyClusterTransport(self.native.options)  # type: ignore[union-attr, arg-type]
+
+    async def __aenter__(self) -> list[Callable[[Any], Awaitable[Any]]]:
+        return [self.native.perform, functools.partial(in_thread, self.blocking.perform)]
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.native.aclose()
+        self.blocking.close()
+
+
+def incr(key: str) -> Command[int]:
+    return Command("INCR", (key,), (), as_int)
+
+
+async def test_moved_is_followed(sound: ClusterSet, name: str) -> None:
+    key = f"{{{name}}}a"
+    async with _Pair(sound) as ways:
+        for number, perform in enumerate(ways):
+            assert await perform(incr(key)) == 3 * number + 1
+            await in_thread(sound.migrate, key, sound.other_master(key))
+            assert await perform(incr(key)) == 3 * number + 2
+            assert await perform(Batch((incr(key),), atomic=True)) == [3 * number + 3]
+
+
+async def test_a_batch_over_several_slots_is_split(cluster: ClusterSet, name: str) -> None:
+    keys = [f"{{{name}-{number % 3}}}a" for number in range(9)]
+    async with _Pair(cluster) as ways:
+        for perform in ways:
+            replies = await perform(Batch(tuple(incr(key) for key in keys)))
+            assert len(replies) == 9
+            assert [reply % 3 for reply in replies] == [1, 1, 1, 2, 2, 2, 0, 0, 0]
+            with pytest.raises(UsageError, match="same hash tag"):
+                await perform(Batch(tuple(incr(key) for key in keys), atomic=True))
+
+
+async def test_ask_and_tryagain(sound: ClusterSet, name: str) -> None:
+    """While a slot moves: what has moved is asked for there; what is in two halves is sent again until it is whole."""
+    stays, goes, queue = (f"{{{name}}}{word}" for word in ("stays", "goes", "queue"))
+    both = Command("MGET", (stays, goes), (), as_texts)
+    pop = Command("BLPOP", (queue,), (20,), as_texts, block_ms=20_000)
+    push = Command("RPUSH", (queue,), ("x",), as_int)
+    owner = await in_thread(sound.master, stays)
+    target = await in_thread(sound.other_master, stays)
+    say(owner, "MSET", stays, 0, goes, 0)
+    pair = _Pair(sound)
+    async with pair as ways:
+        await in_thread(sound.begin_migration, stays, target)
+        say(owner, "MIGRATE", target.host, target.port, goes, 0, 10_000)
+        for number, perform in enumerate(ways):
+            assert await perform(incr(goes)) == 2 * number + 1
+            assert await perform(Batch((incr(stays), incr(goes)))) == [number + 1, 2 * number + 2]
+        native, blocking = pair.native.dedicated(), pair.blocking.dedicated()
+        for waiting in (native.perform, functools.partial(in_thread, blocking.perform)):
+            async with anyio.create_task_group() as tasks:
+                popped: list[Any] = []
+                tasks.start_soon(_keep, popped, waiting, pop)
+                await in_thread(topology.until, lambda: "blocked_clients:1" in say(target, "INFO", "clients"), "a wait")
+                await ways[0](push)
+            assert popped == [[queue.encode(), b"x"]]
+        found: list[Any] = []
+        async with anyio.create_task_group() as tasks:
+            for perform in ways:
+                tasks.start_soon(_keep, found, perform, both)
+            await anyio.sleep(0.1)
+            assert found == []
+            await in_thread(sound.move_keys, stays, target)
+            await in_thread(sound.end_migration, stays, target)
+        assert found == [[b"2", b"4"]] * 2
+
+
+async def test_what_is_in_two_halves_for_too_long_is_refused(sound: ClusterSet, name: str) -> None:
+    stays, goes = f"{{{name}}}stays", f"{{{name}}}goes"
+    owner = await in_thread(sound.master, stays)
+    target = await in_thread(sound.other_master, stays)
+    say(owner, "MSET", stays, 0, goes, 0)
+    await in_thread(sound.begin_migration, stays, target)
+    say(owner, "MIGRATE", target.host, target.port, goes, 0, 10_000)
+    url = f"{url_of(sound)}?command_timeout_ms=200"
+    native, blocking = bullmq_anyio.connect(url), bullmq_sync.connect(url)
+    both = Command("MGET", (stays, goes), (), as_texts)
+    for perform in (native.perform, functools.partial(in_thread, blocking.perform)):
+        with pytest.raises(ServerError) as caught:
+            await perform(both)
+        assert caught.value.code == "TRYAGAIN"
+    await native.aclose()
+    blocking.close()
+    await in_thread(sound.move_keys, stays, target)
+    await in_thread(sound.end_migration, stays, target)
+
+
+async def test_waiting_in_threads_is_interrupted(cluster: ClusterSet, name: str) -> None:
+    transport = bullmq_sync.connect(url_of(cluster))
+    pop = Command("BLPOP", (f"{{{name}}}queue",), (0,), as_texts, block_ms=0)
+    owner = await in_thread(cluster.master, f"{{{name}}}queue")
+    for end, message in (("interrupt", "interrupted"), ("close", "closed")):
+        listener: Any = transport.dedicated()
+
+        async def wait(listener: Any = listener, message: str = message) -> None:
+            with pytest.raises(TransportError, match=message):
+                await in_thread(listener.perform, pop)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await in_thread(topology.until, lambda: "blocked_clients:1" in say(owner, "INFO", "clients"), "a wait")
+            await in_thread(getattr(listener, end))
+        await in_thread(listener.close)
+    await in_thread(transport.close)
+
+
+async def _keep(found: list[Any], perform: Callable[[Any], Awaitable[Any]], step: Any) -> None:
+    found.append(await perform(step))
+
+
+class _Side:
+    """A queue, its worker and its listener in one colour; counts what was acknowledged and what was done."""
+
+    def __init__(self, colour: Colour, name: str, url: str) -> None:
+        self.acknowledged: list[str] = []
+        self.done: Counter[str] = Counter()
+        self._news = anyio.Event()
+        self.queue = colour.Queue(name, url, **_TAGGED)
+        self.worker = colour.Worker(name, self._process, url, **_TAGGED)
+        self.events = colour.QueueEvents(name, url, max_reconnect_delay=500, **_TAGGED)
+
+    @classmethod
+    async def start(cls, stack: AsyncExitStack, colour: Colour, name: str, url: str) -> "_Side":
+        side = cls(colour, name, url)
+        for each in (side.queue, side.events, side.worker):
+            await stack.enter_async_context(each)
+        return side
+
+    async def _process(self, job: Any) -> str:
+        self.done[job.id] += 1
+        news, self._news = self._news, anyio.Event()
+        news.set()
+        return "done"
+
+    async def add(self, count: int = 1) -> None:
+        """Add jobs one after the other, each until it is acknowledged."""
+        for _ in range(count):
+            job_id = f"job-{len(self.acknowledged)}"
+            await eventually(functools.partial(self.queue.add, "x", {}, JobOptions(job_id=job_id)))
+            self.acknowledged.append(job_id)
+
+    async def all_done(self) -> None:
+        with anyio.fail_after(_SOON_S):
+            while not set(self.acknowledged) <= set(self.done):
+                await self._news.wait()
+
+    async def check(self) -> None:
+        """Nothing is lost or left, and the listener for events has followed."""
+        await self.all_done()
+        job = await eventually(functools.partial(self.queue.add, "wait"))
+        assert await self.events.wait_until_finished(job.id, 15_000) == "done"
+        counts = await self.queue.get_job_counts("wait", "active", "failed", "delayed")
+        assert counts == {"wait": 0, "active": 0, "failed": 0, "delayed": 0}
+
+
+async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+    async with AsyncExitStack() as stack:
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+        for side in sides:
+            await side.add(3)
+        for side in sides:
+            await in_thread(sound.promote, side.queue.keys.slot)
+            await side.add(3)
+        for side in sides:
+            await side.check()
+            # The manual failover of a cluster waits for the replica: nothing is lost and nothing runs twice.
+            assert set(side.acknowledged) < set(side.done) and set(side.done.values()) == {1}
+            assert len(await side.queue.get_workers()) == 1
+
+
+async def test_workers_go_on_while_their_slot_moves(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+    async with AsyncExitStack() as stack:
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+
+        async def move(slot: int) -> None:
+            target = await in_thread(sound.other_master, slot)
+            await in_thread(sound.begin_migration, slot, target)
+            while await in_thread(functools.partial(sound.move_keys, slot, target, most=5)):
+                await anyio.sleep(0.01)
+            while await in_thread(sound.move_keys, slot, target):
+                pass
+            await in_thread(sound.end_migration, slot, target)
+
+        for side in sides:
+            await side.add(20)
+        async with anyio.create_task_group() as tasks:
+            for side in sides:
+                tasks.start_soon(side.add, 40)
+            for side in sides:
+                await move(side.queue.keys.slot)
+        for side in sides:
+            await side.add(3)
+            await side.check()
+            assert set(side.done.values()) == {1}
+
+
+async def test_workers_go_on_after_a_master_is_killed(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+    """Within five seconds of the promotion; what is acknowledged after it is done."""
+    async with AsyncExitStack() as stack:
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+        for side in sides:
+            await side.add(3)
+            await side.all_done()
+        slot = sides[0].queue.keys.slot
+        old = await in_thread(sound.kill_master, slot)
+        await in_thread(sound.await_promotion, slot, old)
+        promoted = anyio.current_time()
+        for side in sides:
+            await side.add(3)
+            await side.all_done()
+        # Measured 0.1 to 2 s; the promise is 5 s.
+        assert anyio.current_time() - promoted < _SOON_S
+        for side in sides:
+            await side.check()
+
+
+async def test_flows_schedulers_and_events(cluster: ClusterSet, colour: Colour, name: str) -> None:
+    """Everything that takes several queues lives in one tagged prefix."""
+    url, tagged = url_of(cluster), {"prefix": f"t-{name}", "layout": KeyLayout.TAGGED_PREFIX}
+    parents, children = f"{name}-p", f"{name}-c"
+    seen: list[str] = []
+
+    async def process(job: Any) -> str:
+        seen.append(job.name)
+        return "done"
+
+    async with AsyncExitStack() as stack:
+        events = await stack.enter_async_context(colour.QueueEvents(parents, url, **tagged))
+        for each in (parents, children):
+            await stack.enter_async_context(colour.Worker(each, process, url, **tagged))
+        flows = await stack.enter_async_context(colour.FlowProducer(url, **tagged))
+        queue = await stack.enter_async_context(colour.Queue(children, url, **tagged))
+        tree = await flows.add(FlowNode("parent", parents, children=[FlowNode("child", children)] * 2))
+        assert await events.wait_until_finished(tree.job.id, 15_000) == "done"
+        assert seen == ["child", "child", "parent"]
+        found = await flows.get_flow(tree.job.id, parents)
+        assert len(found.children) == 2
+        await queue.upsert_job_scheduler("often", RepeatOptions(every=50), "tick")
+        with anyio.fail_after(_SOON_S):
+            while seen.count("tick") < 2:
+                await anyio.sleep(0.02)
+        assert await queue.remove_job_scheduler("often")
