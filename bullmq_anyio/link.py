@@ -242,7 +242,9 @@ class Link(ABC):
         """Give one reply to the call whose turn it is."""
         pending = self._pending
         if not pending:
-            self.die(ConnectionLost, "the server sent a reply that nobody asked for")
+            # A server that refuses a connection may say so before anything is asked.
+            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
+            self.die(ConnectionLost, why)
             return
         call = pending[0]
         call.replies.append(reply)

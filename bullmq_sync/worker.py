@@ -261,6 +261,8 @@ class Worker(Generic[T]):
             if not begun:
                 self._close_transports()
             self._happen(CloseRequested(force))
+            if begun and self._machine.adrift:
+                self._close_transports()
             if not self._crew.mine() and self._runner != threading.get_ident():
                 self._finished.wait()
         else:

@@ -196,6 +196,11 @@ class WorkerMachine:
         return len(self._runs)
 
     @property
+    def adrift(self) -> bool:
+        """Nothing is held, and the connection is lost: whoever closes need not wait for it."""
+        return not self._connected and not self._runs
+
+    @property
     def concurrency(self) -> int:
         """Jobs at a time; may be changed at run time, and takes effect with the next event."""
         return self._concurrency

@@ -1295,3 +1295,16 @@ def test_a_lost_call_ends_the_wait_too() -> None:
     bench.reply("moveToFinished", 0)
     bench.reply("moveToActive", NO_JOB)
     assert bench.listen is not None
+
+
+def test_adrift_is_who_holds_nothing_and_has_no_connection() -> None:
+    bench = busy(concurrency=2)
+    bench.lose("moveToActive")
+    assert not bench.machine.adrift, "it holds a job"
+    bench.returned("1")
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", 0)
+    assert not bench.machine.adrift, "it is connected"
+    bench.lose("moveToActive")
+    assert bench.machine.adrift
