@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -146,6 +147,7 @@ class Worker(Generic[T]):
         self._broken = False
         self._error: BaseException | None = None
         self._running = False
+        self._thread = 0
         self._stopped: anyio.Event | None = None
         self._finished: anyio.Event | None = None
         self._over = False
@@ -184,6 +186,7 @@ class Worker(Generic[T]):
 
     @concurrency.setter
     def concurrency(self, value: int) -> None:
+        self._check_thread()
         self._machine.concurrency = check_concurrency(value)
         self._happen(Tick(random.random()))
 
@@ -218,6 +221,7 @@ class Worker(Generic[T]):
         if self._running:
             raise UsageError("worker", self._id, "is already running")
         self._running = True
+        self._thread = threading.get_ident()
         self._stopped = anyio.Event()
         self._finished = anyio.Event()
         try:
@@ -245,6 +249,7 @@ class Worker(Generic[T]):
 
     async def pause(self, *, wait: bool = True) -> None:
         """Start nothing new; with `wait`, return when the running jobs are over."""
+        self._check_thread()
         self._paused_first = True
         self._happen(PauseRequested())
         while wait and self._running and self._machine.running_jobs and _within.get() is not self:
@@ -254,6 +259,7 @@ class Worker(Generic[T]):
 
     def resume(self) -> None:
         """Go on after `pause`."""
+        self._check_thread()
         self._paused_first = False
         self._happen(ResumeRequested())
 
@@ -261,13 +267,17 @@ class Worker(Generic[T]):
         """Stop, and wait until that is done: running jobs may end within the shutdown time, then they are cancelled and
         given back to the queue; with `force` at once.
 
-        Called from a handler or a callback it does not wait.
+        Called from a handler or a callback it does not wait. A task cannot be stopped that goes on though it was
+        cancelled: `aclose` waits for such a handler, whose job another worker may have, and warns every ten seconds.
         """
+        self._check_thread()
         self._closed = True
         if self._running and self._finished is not None:
             if self._tasks is None:
                 await self._close_transports()
             self._happen(CloseRequested(force))
+            if self._machine.adrift:
+                await self._close_transports()
             if _within.get() is not self:
                 await self._finished.wait()
         elif not self._over:
@@ -431,6 +441,10 @@ class Worker(Generic[T]):
                     case _:
                         pass
 
+    def _check_thread(self) -> None:
+        if self._tasks is not None and threading.get_ident() != self._thread:
+            raise UsageError("worker", self._id, "runs in the event loop of another thread: call it from there")
+
     def _happen(self, event: Event) -> None:
         """Give the machine an event that is no answer."""
         if self._tasks is not None:
@@ -584,10 +598,16 @@ class Worker(Generic[T]):
             # trio raises it in the code that runs: it is not the job's fault.
             self._give_up(interrupt)
             return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="interrupted"), random.random())
+        except _NotAsync:
+            # A fault of the program, which no job should pay for.
+            self._give_up(UsageError("processor", self._processor, "must be an async function"))
+            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="not run"), random.random())
         except BaseException as error:
             return await self._raised(number, job, error)
         finally:
             del self._handling[number]
+            if not self._handling and self._machine.state is WorkerState.STOPPED and self._rearm is not None:
+                self._rearm.set()
 
     async def _process(self, job: Job[T]) -> str:
         if self._data_type is not Any:
@@ -598,7 +618,7 @@ class Worker(Generic[T]):
         assert self._processor is not None
         awaitable = self._processor(job)
         if not inspect.isawaitable(awaitable):
-            raise UsageError("processor", self._processor, "must be an async function")
+            raise _NotAsync
         value = await awaitable
         return "null" if value is None else json_text(value, field="returnvalue")
 
@@ -692,6 +712,18 @@ class Worker(Generic[T]):
             if self._machine.deadline() == due:
                 # It has not moved: do not spin.
                 await anyio.sleep(0.001)
+        while self._handling:
+            # Cancelled, and their jobs given back: a task cannot be stopped that goes on all the same.
+            self._rearm = anyio.Event()
+            with anyio.move_on_after(_FORCED_STOP_S):
+                await self._rearm.wait()
+                break
+            _log.warning(
+                "worker %s is closed, and still waits for %d handlers that go on though they were cancelled",
+                self._id,
+                len(self._handling),
+                extra=self._extra(),
+            )
         self._rearm = None
 
     def _is_closed(self) -> bool:
@@ -741,6 +773,10 @@ class Worker(Generic[T]):
         self._listener = self._manual_listener = None
         if self._owned:
             await self._transport.aclose()
+
+
+class _NotAsync(BaseException):
+    """The processor returned what cannot be awaited. No `Exception`: it is not the job's failure."""
 
 
 class _Background:

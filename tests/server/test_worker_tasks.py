@@ -11,9 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
+import bullmq_anyio.worker
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
@@ -157,6 +159,69 @@ async def test_graceful_close_cancels_handlers_after_the_shutdown_time(queue: Qu
     assert worker.is_running is False
     await job.refresh()
     assert (job.returnvalue, job.attempts_made) == (None, 0)
+
+
+async def test_handler_that_ignores_its_cancellation_is_told_of(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bullmq_anyio.worker, "_FORCED_STOP_S", 0.01)
+    started = anyio.Event()
+
+    def told() -> bool:
+        return "still waits for 1 handlers" in caplog.text
+
+    async def stubborn(_: Job[Any]) -> None:
+        started.set()
+        with anyio.CancelScope(shield=True):
+            await _until(told)
+
+    await queue.add("stubborn")
+    worker = Worker(queue.name, stubborn, server.url, options=WorkerOptions(shutdown_timeout=0))
+    async with worker:
+        await started.wait()
+    assert told()
+
+
+@pytest.mark.parametrize("processor", [lambda _: None, lambda _: 7, repr], ids=["none", "number", "text"])
+async def test_processor_that_is_not_async_is_the_programs_fault(
+    queue: Queue[Any], server: Server, processor: Any
+) -> None:
+    jobs = [await queue.add("a", attempts) for attempts in range(3)]
+    worker = Worker(queue.name, processor, server.url, options=WorkerOptions(concurrency=2))
+    with pytest.raises(UsageError, match="must be an async function"):
+        await worker.run()
+    # No job pays for it.
+    assert {await job.get_state() for job in jobs} == {"waiting"}
+    for job in jobs:
+        await job.refresh()
+    assert {(job.attempts_made, job.failed_reason) for job in jobs} == {(0, None)}
+
+
+async def test_another_threads_event_loop_may_not_touch_it(queue: Queue[Any], server: Server) -> None:
+    async def process(_: Job[Any]) -> None:
+        pass
+
+    worker = Worker(queue.name, process, server.url)
+
+    async def touch() -> int:
+        refused = 0
+        for call in (worker.aclose, worker.pause):
+            with pytest.raises(UsageError, match="event loop of another thread"):
+                await call()
+            refused += 1
+        with pytest.raises(UsageError, match="event loop of another thread"):
+            worker.resume()
+        with pytest.raises(UsageError, match="event loop of another thread"):
+            worker.concurrency = 3
+        return refused
+
+    active: list[JobCompleted] = []
+    worker.on(JobCompleted, active.append)
+    async with worker:
+        await queue.add("a")
+        await _until(lambda: active)
+        assert await anyio.to_thread.run_sync(anyio.run, touch) == 2
+        assert worker.is_running
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
