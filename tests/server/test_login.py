@@ -1,0 +1,139 @@
+"""What a worker does when its password is changed, and when its credentials come from a function."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+import redis
+
+from bullmq_protocol import ConnectionOptions, WorkerOptions
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost
+from bullmq_protocol.worker.notices import JobCompleted, Reconnected, ReconnectFailed
+from tests.support.colours import Colour
+from tests.support.seen import Seen
+from tests.support.servers import Server
+
+
+@pytest.fixture
+def admin(server: Server, name: str) -> Iterator[redis.Redis]:
+    """Give a client that may do all, beside a user of the test's name with the password `first`."""
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", name, "on", ">first", "~*", "&*", "+@all")
+        yield client
+        client.execute_command("ACL", "DELUSER", name)
+
+
+async def nothing(_: Any) -> None:
+    pass
+
+
+def asked_for(colour: Colour, answers: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function for `credentials`: async where the colour can await it."""
+
+    async def ask() -> Any:
+        return answers()
+
+    return answers if colour.name == "threads" else ask
+
+
+async def test_changed_password(
+    colour: Colour, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, colour.logger)
+    options = ConnectionOptions(host=server.host, port=server.port, username=name, password="first")
+    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    seen = Seen(worker, JobCompleted, ReconnectFailed, Reconnected)
+    async with colour.Queue(name, server.url) as queue, worker:
+        await queue.add("before")
+        await seen.wait(JobCompleted)
+        admin.execute_command("ACL", "SETUSER", name, "resetpass", ">second")
+        # Open connections go on.
+        await queue.add("after")
+        await seen.wait(JobCompleted, 2)
+        admin.execute_command("CLIENT", "KILL", "USER", name)
+        # A refused login is retried, and logged.
+        await seen.wait(ReconnectFailed, 2)
+        assert "WRONGPASS" in caplog.text
+        await queue.add("later")
+        admin.execute_command("ACL", "SETUSER", name, ">first")
+        await seen.wait(Reconnected)
+        await seen.wait(JobCompleted, 3)
+        await queue.obliterate(force=True)
+    assert "first" not in caplog.text
+
+
+async def test_credentials_are_asked_anew(colour: Colour, server: Server, name: str, admin: redis.Redis) -> None:
+    current: list[Any] = [(name, "first")]
+    asked: list[Any] = []
+
+    def answers() -> Any:
+        asked.append(current[0])
+        if isinstance(current[0], Exception):
+            raise current[0]
+        return current[0]
+
+    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(colour, answers))
+    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    seen = Seen(worker, JobCompleted, ReconnectFailed)
+    async with colour.Queue(name, server.url) as queue, worker:
+        await queue.add("a")
+        await seen.wait(JobCompleted)
+        # Each connection asks once: that of the commands, and that of the blocking wait if it has begun.
+        assert len(asked) in (1, 2)
+        for number, wrong in enumerate((OSError("the vault is shut: hunter2"), "hunter2", (name, "hunter2"))):
+            current[0] = wrong
+            failed = len(seen.of(ReconnectFailed))
+            admin.execute_command("CLIENT", "KILL", "USER", name)
+            await seen.wait(ReconnectFailed, failed + 1)
+            admin.execute_command("ACL", "SETUSER", name, "resetpass", f">password {number}")
+            current[0] = (name, f"password {number}")
+            await queue.add("again")
+            await seen.wait(JobCompleted, len(seen.of(JobCompleted)) + 1)
+        messages = [notice.message for notice in seen.of(ReconnectFailed)]
+        await queue.obliterate(force=True)
+    assert any("credentials raised OSError" in message for message in messages)
+    assert any("credentials must return a user name" in message for message in messages)
+    assert any("WRONGPASS" in message for message in messages)
+    assert not any("hunter2" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("secret", AuthenticationFailed),
+        (("user", b"secret"), AuthenticationFailed),
+        (KeyError("secret"), ConnectionLost),
+    ],
+    ids=["no-pair", "bytes", "raises"],
+)
+async def test_credentials_that_give_nothing(
+    colour: Colour, server: Server, name: str, answer: Any, error: Any
+) -> None:
+    def answers() -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(colour, answers))
+    async with colour.Queue(name, options) as queue:
+        with pytest.raises(error, match="credentials") as caught:
+            await queue.add("a")
+    assert "secret" not in str(caught.value)
+
+
+async def test_async_credentials_need_an_event_loop(colour: Colour, server: Server, name: str) -> None:
+    async def ask() -> tuple[str | None, str | None]:
+        return None, None
+
+    options = ConnectionOptions(host=server.host, port=server.port, credentials=ask)
+    async with colour.Queue(name, options) as queue:
+        adding: Awaitable[Any] = queue.add("a")
+        if colour.name == "threads":
+            with pytest.raises(AuthenticationFailed, match="not a coroutine"):
+                await adding
+        else:
+            with anyio.fail_after(30):
+                assert (await adding).id == "1"
+            await queue.obliterate(force=True)
