@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
@@ -25,10 +25,13 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     """
     if not workers:
         raise UsageError("workers", workers, "must be one or more workers")
-    if threading.current_thread() is not threading.main_thread():
-        raise UsageError("run_workers", threading.current_thread().name, "runs in the main thread: use Worker.run here")
     running = _Running(workers)
-    with anyio.open_signal_receiver(*STOPPING) as signals:
+    with ExitStack() as stack:
+        try:
+            signals = stack.enter_context(anyio.open_signal_receiver(*STOPPING))
+        except (RuntimeError, ValueError) as error:
+            rule = "hears of signals in the main thread only: use Worker.run here"
+            raise UsageError("run_workers", workers, rule) from error
         async with anyio.create_task_group() as tasks:
             for worker in workers:
                 tasks.start_soon(running.run, worker)

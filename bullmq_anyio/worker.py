@@ -13,9 +13,9 @@ import os
 import random
 import secrets
 import socket
-import threading
 import time
 import uuid
+from _thread import get_ident
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -221,7 +221,7 @@ class Worker(Generic[T]):
         if self._running:
             raise UsageError("worker", self._id, "is already running")
         self._running = True
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._stopped = anyio.Event()
         self._finished = anyio.Event()
         try:
@@ -442,7 +442,7 @@ class Worker(Generic[T]):
                         pass
 
     def _check_thread(self) -> None:
-        if self._tasks is not None and threading.get_ident() != self._thread:
+        if self._tasks is not None and get_ident() != self._thread:
             raise UsageError("worker", self._id, "runs in the event loop of another thread: call it from there")
 
     def _happen(self, event: Event) -> None:

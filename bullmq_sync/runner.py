@@ -27,7 +27,8 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     if not workers:
         raise UsageError("workers", workers, "must be one or more workers")
     if threading.current_thread() is not threading.main_thread():
-        raise UsageError("run_workers", threading.current_thread().name, "runs in the main thread: use Worker.run here")
+        rule = "hears of signals in the main thread only: use Worker.run here"
+        raise UsageError("run_workers", workers, rule)
     # A handler of a signal may interrupt any line of this thread, so it does no more than this queue allows.
     heard: SimpleQueue[signal.Signals | _Thread] = SimpleQueue()
 
