@@ -82,7 +82,6 @@ async def test_many_idle_reconnects_leave_nothing(colour: Colour, name: str) -> 
             tasks, threads, memory = len(anyio.get_running_tasks()), threading.active_count(), _resident()
             await reconnect(RECONNECTS)
             grown = _resident() - memory
-            print(f"{colour.name}: {RECONNECTS} reconnects, {grown / 1e6:.2f} MB more")
             assert grown < 5_000_000
             assert len(anyio.get_running_tasks()) <= tasks
             assert threading.active_count() <= threads
