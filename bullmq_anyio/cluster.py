@@ -58,6 +58,7 @@ class ClusterConnection:
         self._map = SlotMap()
         self._owners: dict[int | None, Place] = {}
         self._suspect: Place | None = None
+        self._stale = True
         self._loads = 0
         self._loading = anyio.Lock()
         self._last: int | None = None
@@ -121,7 +122,7 @@ class ClusterConnection:
             raise Closed
         if slot is None:
             # Questions about a node, such as which clients it has, are for the one that was used last.
-            slot = self._last
+            slot = (self._parent or self)._last if self._last is None else self._last
         self._last = slot
         course = follow(step, slot, self._options.server.command_timeout_ms)
         resume: Any = course.send
@@ -144,13 +145,13 @@ class ClusterConnection:
                     return await self._node(place).perform(step)
                 except TransportError:
                     root._suspect = place
-                    root._owners.clear()
+                    root._stale = True
                     raise
             case Locate():
                 return await root._locate(act)
             case Learn(redirect):
                 root._map = root._map.moved(redirect)
-                root._owners.clear()
+                root._stale = True
             case Pause(delay_ms):
                 await anyio.sleep(delay_ms / 1000)
         return None
@@ -173,15 +174,13 @@ class ClusterConnection:
     # --- the map of the slots -----------------------------------------------------------------------------------------
 
     async def _locate(self, question: Locate) -> Place:
-        place = self._owners.get(question.slot)
-        if place is not None and not question.fresh:
-            return place
-        loads = self._loads
-        async with self._loading:
-            # Whoever waited for another's question takes its answer.
-            if self._loads == loads:
-                await self._load(question.avoid or self._suspect)
-        place = self._map.owner(question.slot)
+        if self._stale or question.fresh:
+            loads = self._loads
+            async with self._loading:
+                # Whoever waited for another's question takes its answer.
+                if self._loads == loads:
+                    await self._load(question.avoid or self._suspect)
+        place = self._owners.get(question.slot) or self._map.owner(question.slot)
         if place is None:
             raise ServerError(f"CLUSTERDOWN no node serves slot {question.slot}")
         self._owners[question.slot] = place
@@ -206,6 +205,7 @@ class ClusterConnection:
                 continue
             self._loads += 1
             self._suspect = None
+            self._stale = False
             self._owners.clear()
             return
         raise ConnectionLost(f"no node of the cluster answers: {'; '.join(failures)}", maybe_applied=False)

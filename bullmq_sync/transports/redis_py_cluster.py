@@ -85,6 +85,7 @@ class RedisPyClusterTransport:
         self._map = SlotMap()
         self._owners: dict[int | None, Place] = {}
         self._suspect: Place | None = None
+        self._stale = True
         self._loads = 0
         self._last: int | None = None
         self._closed: bool = parent is not None and parent._closed
@@ -156,7 +157,7 @@ class RedisPyClusterTransport:
     def _follow(self, step: Command[Any] | Batch, slot: int | None) -> Any:
         if slot is None:
             # Questions about a node, such as which clients it has, are for the one that was used last.
-            slot = self._last
+            slot = (self._parent or self)._last if self._last is None else self._last
         self._last = slot
         course = follow(step, slot, self._limit_ms)
         resume: Any = course.send
@@ -194,13 +195,13 @@ class RedisPyClusterTransport:
                     return self._node(place).perform(step)
                 except TransportError:
                     root._suspect = place
-                    root._owners.clear()
+                    root._stale = True
                     raise
             case Locate():
                 return root._locate(act)
             case Learn(redirect):
                 root._map = root._map.moved(redirect)
-                root._owners.clear()
+                root._stale = True
             case Pause(delay_ms):
                 self._pausing.wait(delay_ms / 1000)
         return None
@@ -223,15 +224,13 @@ class RedisPyClusterTransport:
     # --- the map of the slots -----------------------------------------------------------------------------------------
 
     def _locate(self, question: Locate) -> Place:
-        place = self._owners.get(question.slot)
-        if place is not None and not question.fresh:
-            return place
-        loads = self._loads
-        with self._loading:
-            # Whoever waited for another's question takes its answer.
-            if self._loads == loads:
-                self._load(question.avoid or self._suspect)
-        place = self._map.owner(question.slot)
+        if self._stale or question.fresh:
+            loads = self._loads
+            with self._loading:
+                # Whoever waited for another's question takes its answer.
+                if self._loads == loads:
+                    self._load(question.avoid or self._suspect)
+        place = self._owners.get(question.slot) or self._map.owner(question.slot)
         if place is None:
             raise ServerError(f"CLUSTERDOWN no node serves slot {question.slot}")
         self._owners[question.slot] = place
@@ -254,6 +253,7 @@ class RedisPyClusterTransport:
                 continue
             self._loads += 1
             self._suspect = None
+            self._stale = False
             self._owners.clear()
             return
         raise ConnectionLost(f"no node of the cluster answers: {'; '.join(failures)}", maybe_applied=False)
