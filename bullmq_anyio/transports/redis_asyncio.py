@@ -73,6 +73,9 @@ _RESP3_ONLY = ("maint_", "maintenance_", "oss_cluster_", "orig_")
 class RedisAsyncioTransport(SharedConnection):
     """A transport made from a `redis.asyncio.Redis`; the client stays its owner's and is not closed.
 
+    With one of `redis.asyncio.sentinel.Sentinel.master_for` each connection asks the sentinels anew. For a cluster use
+    `bullmq_anyio.connect`.
+
     Raises `UsageError` for a client that repeats commands by itself. `decode_responses` makes no difference.
     """
 
@@ -94,7 +97,10 @@ class RedisAsyncioTransport(SharedConnection):
             or (known.get("retry_on_error") or ())
         ):
             raise UsageError("client", client, _HOW_TO_BUILD)
+        service = getattr(pool, "service_name", None)
         place = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
+        if service is not None:
+            place = f"the master of {service!r}"
         super().__init__(
             f"{place}/{known.get('db') or 0}",
             connect_timeout_ms=connect_timeout_ms,

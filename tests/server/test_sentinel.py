@@ -1,6 +1,7 @@
 """Masters that sentinels name, in three colours: found, followed through failovers, and clear errors without one."""
 
 import functools
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -9,6 +10,8 @@ import anyio
 import anyio.to_thread
 import pytest
 import redis
+import redis.asyncio.sentinel
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -16,6 +19,7 @@ from redis.sentinel import Sentinel
 import bullmq_anyio
 import bullmq_sync
 from bullmq_anyio.sentinel import SentinelConnection
+from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol import JobOptions
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command
@@ -164,6 +168,60 @@ async def test_a_client_of_redis_py_is_taken(sentinels: SentinelSet, name: str) 
             RedisPySentinelTransport(redis.Redis())
 
     await in_thread(use)
+
+
+async def test_tls_of_the_master_is_verified(sentinels: SentinelSet, colour: Colour, name: str) -> None:
+    """Sentinels without TLS name a master with it; what its certificate says is checked against that address."""
+    sentinel, service = sentinels.sentinels[0], f"tls-{name}"
+    with servers.start(tls=True) as master:
+        say(sentinel, "SENTINEL", "MONITOR", service, master.host, master.port, 1)
+        try:
+
+            def options(tls: Any) -> SentinelOptions:
+                places = ((sentinel.host, sentinel.port),)
+                server = ConnectionOptions(tls=tls)
+                return SentinelOptions(sentinels=places, service=service, server=server, sentinel_tls=False)
+
+            trusted = ssl.create_default_context(cafile=master.ca_file)
+            async with colour.Queue(name, options(trusted)) as queue:
+                await queue.add("x")
+            async with colour.Queue(name, options(True)) as queue:
+                with pytest.raises(ConnectionLost, match=r"(?i)certificate"):
+                    await queue.add("x")
+            with pytest.raises(UsageError, match="SSLContext"):
+                colour.Queue(name, options("yes"))
+        finally:
+            say(sentinel, "SENTINEL", "REMOVE", service)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_client_of_redis_asyncio_is_taken(sentinels: SentinelSet, name: str) -> None:
+    """It asks the sentinels for each connection; a refusal of a former master makes it ask again."""
+    sentinel, service = sentinels.sentinels[0], f"two-{name}"
+    count = Command("INCR", (name,), (), as_int)
+    with two_servers(sentinels.kind) as (first, second):
+        say(sentinel, "SENTINEL", "MONITOR", service, first.host, first.port, 1)
+        try:
+            manager = redis.asyncio.sentinel.Sentinel([(sentinel.host, sentinel.port)])
+            client = manager.master_for(service, retry=AsyncRetry(NoBackoff(), 0))
+            transport = RedisAsyncioTransport(client)
+            assert await transport.perform(count) == 1
+            say(first, "REPLICAOF", second.host, second.port)
+            say(sentinel, "SENTINEL", "REMOVE", service)
+            say(sentinel, "SENTINEL", "MONITOR", service, second.host, second.port, 1)
+            with pytest.raises(ConnectionLost):
+                await transport.perform(count)
+            assert await transport.perform(count) == 1
+            await transport.aclose()
+            with pytest.raises(ConnectionLost, match="the master of 'nobody'"):
+                await RedisAsyncioTransport(manager.master_for("nobody", retry=AsyncRetry(NoBackoff(), 0))).perform(
+                    count
+                )
+            await client.aclose()
+            for each in manager.sentinels:
+                await each.aclose()
+        finally:
+            say(sentinel, "SENTINEL", "REMOVE", service)
 
 
 # --- failovers --------------------------------------------------------------------------------------------------------
