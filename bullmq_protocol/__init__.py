@@ -42,6 +42,7 @@ from bullmq_protocol.options import (
     Telemetry,
 )
 from bullmq_protocol.schedule import RepeatOptions
+from bullmq_protocol.topology import ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
@@ -57,6 +58,7 @@ __all__ = [
     "BullMQError",
     "Clock",
     "Command",
+    "ClusterOptions",
     "ConnectionOptions",
     "CronError",
     "Deduplication",
@@ -88,6 +90,7 @@ __all__ = [
     "RetryPolicy",
     "Script",
     "ScriptError",
+    "SentinelOptions",
     "ServerError",
     "Telemetry",
     "TransientError",
@@ -102,6 +105,7 @@ __all__ = [
     "WorkerOptions",
     "WorkerSnapshot",
     "WorkerState",
+    "parse_address",
     "parse_url",
     "prepare",
 ]
