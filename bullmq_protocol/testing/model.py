@@ -1,6 +1,7 @@
 """A model of the server in memory: what our Lua answers a worker and a producer on one queue.
 
-Not modelled: flows, deduplication, schedulers, metrics, the event stream, and markers of very old producers.
+Not modelled: flows, deduplication, metrics, the event stream, and markers of very old producers. Of schedulers there is
+one answer: that they were removed.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class ServerModel:
                 return 1
             case "DEL":
                 return int(self.values.pop(command.keys[0], None) is not None)
+            case "updateJobScheduler":
+                return None
             case "PING":
                 return b"PONG"
             case _:

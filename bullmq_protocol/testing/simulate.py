@@ -15,11 +15,13 @@ import msgspec
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.commands.queues import pause, resume
 from bullmq_protocol.failure import Failure, FailureKind
 from bullmq_protocol.job import NewJob, prepare
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import JobOptions
+from bullmq_protocol.reply import as_text
 from bullmq_protocol.testing.model import ServerModel
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -129,6 +131,7 @@ class _Worker:
         self.tick_at: Millis | None = None
         self.room_since: Millis | None = None
         self.paused = False
+        self.failed_probes = 0
         self.closing_since: Millis | None = None
         self.stopped = False
 
@@ -151,6 +154,8 @@ class Life:
         self._workers: list[_Worker] = []
         self._named = 0
         self._down = False
+        self._crowded_until: Millis = -QUIET_MS
+        """Till then the server lets no new connection in; the waits need one each time."""
         self._calm_since: Millis = 0
         self._idle_since: Millis | None = None
         self._faults = dice.pick(0, 3, 20, 80)
@@ -223,7 +228,11 @@ class Life:
             )
             self.jobs += 1
             job = prepare(self._keys, NewJob("n", None, options), now_ms=EPOCH + self.now)
-            self._ask(add_job(self._keys, job))
+            stored = self._model.jobs[as_text(self._ask(add_job(self._keys, job)))]
+            if dice.chance(150):
+                # the last job of a scheduler that was removed, or one that cannot be followed
+                stored["rjk"] = "s"
+                stored["opts"] = '{"repeat":{"every":1000}}' if dice.chance(800) else "{}"
 
     def _disturb(self) -> None:
         if not self._troubled:
@@ -232,7 +241,7 @@ class Life:
         self._in(200 + dice.below(2_500), self._disturb)
         worker = self._workers[dice.below(len(self._workers))]
         self._unrest()
-        match dice.below(9 if self._faults else 6):
+        match dice.below(10 if self._faults else 6):
             case 0:
                 worker.paused = True
                 self._tell(worker, PauseRequested())
@@ -249,6 +258,8 @@ class Life:
             case 7:
                 for job_id in self._model.active[:1]:
                     self._model.values.pop(self._keys.lock(job_id), None)
+            case 8:
+                self._crowded_until = self.now + 10 + dice.below(4_000)
             case _:
                 self._outage(10 + dice.below(4_000))
 
@@ -297,6 +308,7 @@ class Life:
             cancel_on_lost_lock=dice.chance(500),
             shutdown_timeout=dice.pick(0, 1_000, 3_000),
             max_reconnect_delay=700,
+            max_reconnect_attempts=dice.pick(0, 0, 5),
         ).checked()
         self._named += 1
         name = f"w{self._named}"
@@ -330,8 +342,8 @@ class Life:
                 case Notify(notice=LockLost(job=job)):
                     for held in worker.held.values():
                         held.lost = held.lost or held.job_id == job.id
-                case Stopped():
-                    self._stop(worker)
+                case Stopped(error):
+                    self._stop(worker, error)
                 case _:
                     pass
         machine = worker.machine
@@ -399,8 +411,15 @@ class Life:
             worker.listen = None
             worker.waiting = False
         else:
-            self._settle(worker, worker.calls.pop(event.ticket), event)
+            command = worker.calls.pop(event.ticket)
+            self._settle(worker, command, event)
+            if command.name == "PING":
+                lost = isinstance(event, CallFailed) and event.lost
+                worker.failed_probes = worker.failed_probes + 1 if lost else 0
         self._tell(worker, event)
+        limit = worker.settings.max_reconnect_attempts
+        over = worker.stopped or worker.machine.state is WorkerState.DRAINING
+        self._must(over or not 0 < limit <= worker.failed_probes, "a worker gives up when it was told to", worker.name)
 
     def _settle(self, worker: _Worker, command: Command[Any], event: Event) -> None:
         owner = _finishing(command)
@@ -412,7 +431,7 @@ class Life:
     def _listen(self, worker: _Worker, action: Listen) -> None:
         self._must(worker.listen is None, "at most one listen is in flight", worker.name)
         worker.listen = action
-        if self._down:
+        if self._down or self.now < self._crowded_until:
             self._in(1, self._lost(worker, action.ticket, maybe_applied=False))
             return
         worker.waiting = True
@@ -462,7 +481,17 @@ class Life:
             if kind >= 5:
                 self._tell(worker, JobReturned(run, "1"))
                 return
-            held.settled = held.settled or kind == 0
+            if kind == 0:
+                held.settled = True
+                moved = move_to_delayed(
+                    self._keys,
+                    action.job.id,
+                    token=action.token,
+                    now=EPOCH + self.now,
+                    delay=500,
+                    count_attempt=False,
+                )
+                self._ask(moved)
             failure = (
                 Failure(kind=FailureKind.MOVED, message=None, moved_to="delayed"),
                 Failure(kind=FailureKind.RATE_LIMIT, message=None),
@@ -474,7 +503,7 @@ class Life:
 
         return act
 
-    def _stop(self, worker: _Worker) -> None:
+    def _stop(self, worker: _Worker, error: str | None) -> None:
         machine = worker.machine
         holds = (
             machine.running_jobs,
@@ -483,7 +512,13 @@ class Life:
             int(machine.deadline() is not None),
         )
         self._must(not any(holds), "a stopped worker holds nothing", f"{worker.name}: {holds}")
+        limit = worker.settings.max_reconnect_attempts
+        may = error is None or 0 < limit <= worker.failed_probes
+        self._must(may, "a worker gives up when it was told to", f"{worker.name}: {error}")
         if self.now - self._calm_since > REPORT_MS:
+            locks = {job_id: self._model.lock_owner(job_id, EPOCH + self.now) for job_id in self._model.active}
+            kept = [job_id for job_id, owner in locks.items() if (owner or "").startswith(f"{worker.name}:")]
+            self._must(not kept, "a worker that stops in calm leaves no job active", f"{worker.name}: {kept}")
             owed = [held.job_id for held in worker.held.values() if not (held.settled or held.lost)]
             self._must(not owed, "a worker that stops in calm owes nothing", f"{worker.name}: {owed}")
         worker.stopped = True
@@ -570,7 +605,8 @@ class Life:
             due = int(model.delayed[0][0] / 4096) - EPOCH
             late = self.now - max(due, min(free), self._calm_since + bound)
             skewed = any(worker.skew for worker in self._workers)
-            self._must(skewed or late <= DUE_MS, "a due delayed job starts", f"{late} ms late")
+            polled = self.now < self._crowded_until + bound
+            self._must(skewed or polled or late <= DUE_MS, "a due delayed job starts", f"{late} ms late")
 
 
 def simulate(steps: int, *, seed: int = 0, make: MakeMachine = WorkerMachine) -> tuple[int, int, int]:

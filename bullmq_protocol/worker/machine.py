@@ -265,7 +265,8 @@ class WorkerMachine:
             ]
             if self._may_fetch():
                 times += [self._limited_until, self._fetch_pause_until]
-                if self._limited_until is None and self._next_due is not None:
+                waits = self._limited_until is not None or self._fetch_pause_until is not None
+                if not waits and self._next_due is not None:
                     times.append(self._at.mono + max(0, self._next_due - self._at.wall))
         else:
             times.append(None if self._probing else self._probe_at)
@@ -787,8 +788,11 @@ class WorkerMachine:
         run.refusals += 1
 
     def _poll(self, message: str) -> None:
-        """Ask now and then, since waiting for the marker does not work."""
-        self._pause_fetching(message, min(self._patience(self._unheard - 1), self._settings.drain_ms))
+        """Ask now and then, and for the next delayed job in time, since waiting for the marker does not work."""
+        wait = min(self._patience(self._unheard - 1), self._settings.drain_ms)
+        if self._next_due is not None:
+            wait = min(wait, max(self._next_due - self._at.wall, FIRST_RECONNECT_MS))
+        self._pause_fetching(message, wait)
 
     def _pause_fetching(self, message: str, wait: Millis) -> None:
         self._notify(WorkerProblem(message))

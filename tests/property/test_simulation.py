@@ -160,9 +160,30 @@ class _KeepsJobsAtTheEnd(WorkerMachine):
         self._drop_run(run)
 
 
+class _NeverGivesUp(WorkerMachine):
+    def _probe_failed(self, message: str, roll: float) -> None:
+        attempts, self._attempts = self._attempts, 0
+        super()._probe_failed(message, roll)
+        self._attempts = attempts + 1
+
+
+class _GivesUpAtOnce(WorkerMachine):
+    def _probe_failed(self, message: str, roll: float) -> None:
+        self._attempts += 100
+        super()._probe_failed(message, roll)
+
+
+class _WaitsInVain(WorkerMachine):
+    def _poll(self, message: str) -> None:
+        self._fetch_pause_until = self._at.mono + 60_000
+
+
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
+        (_NeverGivesUp, "gives up when it was told to"),
+        (_GivesUpAtOnce, "gives up when it was told to"),
+        (_WaitsInVain, "waiting work|due delayed job"),
         (_OneTooMany, "handlers are alive"),
         (_ReportsLostJobs, "after the lock was lost"),
         (_ForgetsToRenew, "renewed in time"),
@@ -179,8 +200,8 @@ class _KeepsJobsAtTheEnd(WorkerMachine):
         (_SpeaksAfterTheEnd, "says nothing"),
         (_ReportsTooEarly, "before the handler is over"),
         (_RenewsReports, "report is under way"),
-        (_SleepsAfterAnEmptyAnswer, "waiting work"),
-        (_KeepsJobsAtTheEnd, "owes nothing"),
+        (_SleepsAfterAnEmptyAnswer, "waiting work|due delayed job"),
+        (_KeepsJobsAtTheEnd, "owes nothing|leaves no job active"),
         (_Spins, "does not spin"),
     ],
 )

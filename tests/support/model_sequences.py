@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import (
@@ -25,6 +26,7 @@ from bullmq_protocol.commands.finishing import (
 )
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import pause, ping, resume
+from bullmq_protocol.commands.schedulers import update_job_scheduler
 from bullmq_protocol.job import NewJob, prepare
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import JobOptions
@@ -62,7 +64,7 @@ class Sequence:
         common = (self._add, self._add, self._fetch, self._fetch, self._fetch, self._finish, self._finish)
         rare = (
             *(self._retry, self._delay, self._give_back, self._renew, self._check, self._listen, self._pause),
-            *(self._lose_lock, self._forget_check, self._limit, self._cap, self._small),
+            *(self._lose_lock, self._forget_check, self._limit, self._cap, self._small, self._advance),
         )
         draw: Callable[[], Command[Any]] = self._dice.choice((*common, *common, *rare))
         return draw()
@@ -157,6 +159,19 @@ class Sequence:
 
     def _cap(self) -> Command[Any]:
         return Command("HSET", (self._keys.meta,), ("concurrency", self._dice.choice((1, 2, 50))), _as_it_is)
+
+    def _advance(self) -> Command[Any]:
+        job_id, _ = self._job()
+        options = pack({"repeat": {"every": 1000}})
+        return update_job_scheduler(
+            self._keys,
+            "removed",
+            producer_id=job_id,
+            data_text="{}",
+            packed_options=options,
+            now=self._now,
+            next_at=self._now + 1000,
+        )
 
     def _small(self) -> Command[Any]:
         return self._dice.choice((put_marker(self._keys), stalled_check_ttl(self._keys), ping()))

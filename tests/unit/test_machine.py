@@ -1308,3 +1308,15 @@ def test_adrift_is_who_holds_nothing_and_has_no_connection() -> None:
     assert not bench.machine.adrift, "it is connected"
     bench.lose("moveToActive")
     assert bench.machine.adrift
+
+
+def test_who_cannot_wait_asks_for_a_delayed_job_in_time() -> None:
+    bench = Bench(skip_stalled_check=True, drain_delay=5)
+    for wait, due in ((100, 5_000), (200, 5_000), (300, 300), (100, 20)):
+        bench.reply("moveToActive", [0, 0, 0, bench.wall + due])
+        bench.refuse_listen("NOPERM no")
+        assert bench.machine.deadline() == bench.mono + wait
+        bench.tell(Tick(0.5))
+        assert bench.machine.deadline() == bench.mono + wait, "it does not spin"
+        bench.tick()
+        assert bench.has("moveToActive")
