@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from bullmq_protocol.testing.conformance import Fault as Spoil
 from tests.chaos import load
@@ -23,7 +23,11 @@ from tests.support.cut_proxy import CutProxy
 from tests.support.node import bullmq_folder
 from tests.support.servers import Server
 
+ROLES = ("worker", "producer")
+
 _ROOT = Path(__file__).parents[2]
+# What program.js needs to know of load.py.
+_SHARED = ("CONCURRENCY", "LANES", "ROOM", "PERIOD_S", "SPARSE_S", "REST_S", "ATTEMPTS", "RETRY_MS", "MAX_LEN_EVENTS")
 _SPOILS = {
     "cut-before": Spoil.CUT_BEFORE,
     "cut-after": Spoil.CUT_AFTER,
@@ -383,15 +387,12 @@ class Conductor:
             environment["NODE_PATH"] = str(bullmq_folder())
         else:
             command = [sys.executable, "-m", "tests.chaos.program", json.dumps(config)]
-        with self._output(name) as output:
+        with (self._folder / f"{name}.out").open("wb") as output:
             slot.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=_ROOT, env=environment
             )
         slot.reader = Reader(ledger)
         slot.up = True
-
-    def _output(self, name: str) -> IO[bytes]:
-        return (self._folder / f"{name}.out").open("wb")
 
     def _finish(self, slot: _Slot) -> None:
         """Let a program end in good order."""
@@ -463,10 +464,6 @@ class Conductor:
                 told.append(
                     f"{slot.name}-{slot.number} is stuck: began nothing for {self._settle_s:.0f} s after {since}"
                 )
-
-
-ROLES = ("worker", "producer")
-_SHARED = ("CONCURRENCY", "LANES", "ROOM", "PERIOD_S", "SPARSE_S", "REST_S", "ATTEMPTS", "RETRY_MS", "MAX_LEN_EVENTS")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
