@@ -19,15 +19,24 @@ _CASES = [case for case in CASES if Need.NETWORK not in case.needs]
 _BLOCKING_CASES = [case for case in _CASES if Need.CANCEL not in case.needs]
 
 
-@pytest.fixture(scope="module", params=["sentinels", "cluster"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    newest = topology.kinds()[-1]
-    if request.param == "sentinels":
-        with SentinelSet(newest) as sentinels:
-            yield f"redis+sentinel://{sentinels.hosts}/{SERVICE}"
-    else:
-        with ClusterSet(newest) as cluster:
-            yield f"redis+cluster://{cluster.hosts}"
+pytestmark = pytest.mark.any_python
+
+
+@pytest.fixture(scope="module")
+def url_of_sentinels() -> Iterator[str]:
+    with SentinelSet(topology.kinds()[-1]) as sentinels:
+        yield f"redis+sentinel://{sentinels.hosts}/{SERVICE}"
+
+
+@pytest.fixture(scope="module")
+def url_of_cluster() -> Iterator[str]:
+    with ClusterSet(topology.kinds()[-1]) as cluster:
+        yield f"redis+cluster://{cluster.hosts}"
+
+
+@pytest.fixture(params=["sentinels", "cluster"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"url_of_{request.param}"))
 
 
 @pytest.fixture
