@@ -35,6 +35,8 @@ _SPOILS = {
     "half-open": Spoil.SWALLOW,
 }
 _PATIENCE_S = 30.0
+_BEARABLE = 5
+"""So many problems, and no program is started again."""
 _QUIET_S = 0.5
 """Between the death of a master and its successor's first client, so that all have noted what it told them."""
 _CONFIG = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync", "yes")
@@ -415,8 +417,11 @@ class Conductor:
                 slot.up = False
                 _end(process)
                 name = f"{slot.name}-{slot.number}"
-                self.problems.append(f"{name} ended by itself with {process.returncode}: {name}.out")
-                self._at(0, lambda slot=slot: self._spawn(slot))
+                last = (self._folder / f"{name}.out").read_text().splitlines()[-1:]
+                self.problems.append(f"{name} ended by itself with {process.returncode}: {last}")
+                if len(self.problems) > _BEARABLE:
+                    raise Stuck(f"the programs end by themselves: {self.problems}")
+                self._at(1, lambda slot=slot: self._spawn(slot))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
