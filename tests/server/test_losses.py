@@ -12,7 +12,8 @@ import anyio.to_thread
 import pytest
 import redis
 
-from bullmq_protocol import ConnectionOptions, Deduplication, JobOptions, KeyLayout, WorkerOptions
+from bullmq_protocol import ConnectionOptions, Deduplication, JobOptions, KeyLayout, NewJob, WorkerOptions
+from bullmq_protocol.command import Command
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError
 from bullmq_protocol.keys import key_slot
 from bullmq_protocol.testing.conformance import Fault
@@ -23,6 +24,7 @@ from bullmq_protocol.worker.notices import (
     JobActive,
     JobCompleted,
     JobFailed,
+    JobStalled,
     Reconnected,
     ReconnectFailed,
     ReportRefused,
@@ -319,3 +321,106 @@ async def test_a_job_without_an_id_is_not_added_again_by_itself(colour: Colour, 
             proxy.arm(Fault.NONE)
             assert await queue.get_job_counts("wait") == {"wait": 1}
             await queue.obliterate(force=True)
+
+
+# --- repeating --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.CUT_MID_REPLY], ids=lambda each: each.name)
+@pytest.mark.parametrize("kind", ["finished", "retried"])
+async def test_a_report_whose_reply_was_lost_counts_once(
+    colour: Colour, server: Server, name: str, fault: Fault, kind: str
+) -> None:
+    """Guarded by the token: it is sent again, and an outcome is stored once."""
+    starts: list[int] = []
+
+    async def process(job: Any) -> str:
+        starts.append(job.attempts_made)
+        if kind == "retried" and job.attempts_made == 0:
+            raise RuntimeError("mark of this test")
+        return "mark of this test"
+
+    with CutProxy(server.host, server.port) as proxy:
+        async with colour.Queue(name, server.url) as queue:
+            job = await queue.add("a", None, JobOptions(attempts=3))
+            worker = colour.Worker(name, process, proxy.url)
+            seen = Seen(worker, Reconnected, JobCompleted, JobFailed, ReportRefused)
+            proxy.arm(fault, "mark of this test")
+
+            async def done() -> bool:
+                return await job.get_state() == "completed"
+
+            async with worker:
+                await seen.wait(Reconnected)
+                await until(done)
+            assert proxy.struck == 1
+            await job.refresh()
+            assert starts == ([0] if kind == "finished" else [0, 1])
+            assert (job.returnvalue, job.attempts_made) == ("mark of this test", len(starts))
+            assert all(notice.uncertain for notice in seen.of(ReportRefused))
+            finished = [event for event in await _events(queue) if event == "completed"]
+            assert len(finished) == 1
+            await queue.obliterate(force=True)
+
+
+async def _events(queue: Any) -> list[str]:
+    entries = await queue.call(Command("XRANGE", (queue.keys.events,), ("-", "+"), _as_it_is))
+    found = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in entries]
+    return [fields[b"event"].decode() for fields in found]
+
+
+def _as_it_is(reply: Any) -> Any:
+    return reply
+
+
+async def test_a_fetch_whose_reply_was_lost_is_not_repeated_and_loses_no_job(
+    colour: Colour, server: Server, name: str
+) -> None:
+    """The job that it took waits for its lock to end, then the stalled check gives it back."""
+    starts: list[str] = []
+
+    async def process(job: Any) -> None:
+        starts.append(job.id)
+
+    with CutProxy(server.host, server.port) as proxy:
+        async with colour.Queue(name, server.url) as queue:
+            await queue.add("a")
+            options = WorkerOptions(lock_duration=300, stalled_interval=300)
+            worker = colour.Worker(name, process, proxy.url, options=options)
+            seen = Seen(worker, JobCompleted, JobStalled, WorkerProblem)
+            # Only a fetch and a report name the lock's duration; there is nothing to report yet.
+            proxy.arm(Fault.CUT_AFTER, "lockDuration")
+            async with worker:
+                await seen.wait(JobCompleted)
+            assert starts == ["1"]
+            assert len(seen.of(JobStalled)) == 1
+            assert any("a fetch got no answer" in notice.message for notice in seen.of(WorkerProblem))
+            await queue.obliterate(force=True)
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ["waiting", "running", "reporting"])
+async def test_a_close_leaves_no_lock_and_no_connection(colour: Colour, server: Server, name: str, phase: str) -> None:
+    async def process(job: Any) -> None:
+        if phase == "running":
+            await anyio.sleep_forever()
+
+    async with colour.Queue(name, server.url) as queue:
+        worker = colour.Worker(name, process, server.url, options=WorkerOptions(concurrency=3))
+        seen = Seen(worker, JobActive, JobCompleted)
+        with redis.Redis(host=server.host, port=server.port) as admin:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.run)
+                if phase == "waiting":
+                    await until(is_idle(worker))
+                else:
+                    await queue.add_bulk([NewJob("a") for _ in range(200 if phase == "reporting" else 3)])
+                    await seen.wait(JobActive, 3)
+                await worker.aclose(True)
+            assert list(admin.scan_iter(f"{queue.keys.base}*:lock", count=10_000)) == []
+            held = worker.snapshot()
+            assert (held.state, held.jobs, held.fetching, held.listening) == ("stopped", (), False, False)
+        assert (await queue.get_job_counts("active")) == {"active": 0}
+        await queue.obliterate(force=True)
