@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
@@ -13,6 +13,9 @@ from bullmq_sync.worker import Worker
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 """The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
+
+_LOOK_S = 0.5
+"""A signal that comes just before the wait begins does not end it: its handler runs when the wait is over."""
 
 
 def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
@@ -44,7 +47,7 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
             thread.start()
         left = len(threads)
         while left:
-            match heard.get():
+            match _next(heard):
                 case signal.Signals() as number:
                     _close(workers, force=received is not None)
                     received = received or number
@@ -77,6 +80,14 @@ class _Thread(threading.Thread):
         except BaseException as error:
             self.error = error
         self._heard.put(self)
+
+
+def _next(heard: SimpleQueue[signal.Signals | _Thread]) -> signal.Signals | _Thread:
+    while True:
+        try:
+            return heard.get(timeout=_LOOK_S)
+        except Empty:
+            continue
 
 
 def _close(workers: tuple[Worker[Any], ...], *, force: bool) -> None:

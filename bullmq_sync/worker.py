@@ -78,6 +78,8 @@ BackoffStrategy = Callable[[int, str, BaseException, Job[Any]], "Millis | float 
 
 # What no later attempt can mend, as long as the server has never answered.
 _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
+_LOOK_S = 0.5
+"""A signal that comes just before a wait begins does not end it: its handler runs when the wait is over."""
 _FORCED_STOP_S = 10.0
 
 
@@ -225,7 +227,8 @@ class Worker(Generic[T]):
                 self._publish(actions)
             timer.start()
             self._start(actions)
-            self._stopped.wait()
+            while not self._stopped.wait(_LOOK_S):
+                pass
         except BaseException as error:
             self._give_up(error)
             raise
