@@ -49,7 +49,7 @@ $(NEWER:%=test-%): test-%:
 .PHONY: run-tests run-covered
 run-tests:
 	@mkdir -p .cache
-	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile -m 'not alone'
+	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos
 
 run-covered: export COVERAGE_FILE = .cache/coverage

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, settings
 from tests.support import node, servers
 
 _TESTS = Path(__file__).parent
-_WITHOUT_SERVER = ("unit", "property", "typing")
+_WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
+_ROOMS = ("chaos", "interop", "server", "oracle", "property", "unit", "")
+"""Those with long files first."""
 _IN_CI = bool(os.environ.get("CI"))
 
 # For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
@@ -60,6 +63,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("any_python") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("any_python") is None]
+    if hasattr(config, "workerinput"):
+        # No process shall wait long for another at the end: short files are begun last.
+        sizes = Counter(item.path for item in items)
+        items.sort(key=lambda item: (_ROOMS.index(_room(item)), -sizes[item.path]))
     if not _IN_CI or all(_room(item) in _WITHOUT_SERVER for item in items):
         return
     if not os.environ.get("BULLMQ_TEST_REDIS_URL"):
