@@ -151,7 +151,7 @@ class SentinelSet(_Set):
                 f"sentinel myid {ids[mine]}",
                 f"sentinel monitor {SERVICE} {master.host} {master.port} 2",
                 f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}",
-                f"sentinel failover-timeout {SERVICE} 3000",
+                f"sentinel failover-timeout {SERVICE} 2000",
                 f"sentinel known-replica {SERVICE} {replica.host} {replica.port}",
             ]
             for other, port in enumerate(ports):
