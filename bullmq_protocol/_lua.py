@@ -7,15 +7,55 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="75a110c887fc6ac542059a6c1266a693592198dc",
+    sha1="55ea7f05deb39ba1fd89960f494bf71dfacbca77",
     keys=6,
     source="""\
 local call = redis.call
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -149,9 +189,16 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
   return owner
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -171,10 +218,24 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   call('HMSET', job, unpack(fields, 1, count))
   emit(events, 'added', 'jobId', id, 'name', name)
 end
-local packed = cmsgpack.unpack(ARGV[1])
-local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-local parent, pending, link = packed[5], packed[6], packed[7]
-local scheduler, dedup_key = packed[8], packed[9]
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
     return true
@@ -219,11 +280,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
       return id, job, answer_duplicate(id, job, completed, events, cap)
     end
   end
+  if many and options.de then
+    many.flush()
+  end
   local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -235,13 +299,6 @@ end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
-end
-local function event_cap(meta)
-  local stored = call('HGET', meta, 'opts.maxLenEvents')
-  if stored then
-    return stored
-  end
-  return store_default_cap(meta)
 end
 local function delay_slot(delayed, now, delay)
   local due = now
@@ -258,31 +315,38 @@ local function delay_slot(delayed, now, delay)
   end
   return last, due
 end
-local function place_delayed(delayed, marker, events, cap, id, now, delay)
-  local score, due = delay_slot(delayed, now, delay)
+local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local cap = many and many.settings and many.settings[1]
+  if not cap then
+    cap = call('HGET', meta, 'opts.maxLenEvents') or store_default_cap(meta)
+  end
+  local options = many and many.options[packed_options] or cmsgpack.unpack(packed_options)
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  local score, due = delay_slot(delayed, born_at, tonumber(options.delay or 0))
   call('ZADD', delayed, score, id)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
-  mark_later(marker, delayed)
+  if many then
+    many.due_key = delayed
+  else
+    mark_later(marker, delayed)
+  end
+  return finish_add(id, job)
 end
-local delayed, completed, events = KEYS[4], KEYS[5], KEYS[6]
-if lacks_parent() then
-  return -5
-end
-local sequence = call('INCR', KEYS[3])
-local cap = event_cap(KEYS[2])
-local options = cmsgpack.unpack(ARGV[3])
-local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
-if reply then
-  return reply
-end
-place_delayed(delayed, KEYS[1], events, cap, id, born_at, tonumber(options.delay or 0))
-return finish_add(id, job)
+open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
+return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3])
 """,
 )
 
 ADD_JOB_SCHEDULER = Script(
     name="addJobScheduler",
-    sha1="274b479f8b995d7f2ea4a6eb507b0fcc61793a10",
+    sha1="5a90db81ab826a68a4355de0bb979d0ae8a0636c",
     keys=11,
     source="""\
 local call = redis.call
@@ -436,12 +500,59 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
   mark_later(marker, delayed)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -597,15 +708,55 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="a84e667ad215794a0b0e31c9627ab1572302454f",
+    sha1="34da4ba9ffcae7b843cad5bc2c8dc1ee4ee3ad78",
     keys=6,
     source="""\
 local call = redis.call
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -739,9 +890,16 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
   return owner
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -761,10 +919,24 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   call('HMSET', job, unpack(fields, 1, count))
   emit(events, 'added', 'jobId', id, 'name', name)
 end
-local packed = cmsgpack.unpack(ARGV[1])
-local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-local parent, pending, link = packed[5], packed[6], packed[7]
-local scheduler, dedup_key = packed[8], packed[9]
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
     return true
@@ -809,11 +981,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
       return id, job, answer_duplicate(id, job, completed, events, cap)
     end
   end
+  if many and options.de then
+    many.flush()
+  end
   local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -833,6 +1008,7 @@ local function event_cap(meta)
   end
   return store_default_cap(meta)
 end
+open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
 local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then
   return -5
@@ -851,15 +1027,55 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="b2a78f803c70f566548d9d5fb8b72781eccafde1",
+    sha1="c83cc28f2a935d36dc22800ce70a71647b1e2c44",
     keys=9,
     source="""\
 local call = redis.call
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -993,9 +1209,16 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
   return owner
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -1015,10 +1238,24 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   call('HMSET', job, unpack(fields, 1, count))
   emit(events, 'added', 'jobId', id, 'name', name)
 end
-local packed = cmsgpack.unpack(ARGV[1])
-local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-local parent, pending, link = packed[5], packed[6], packed[7]
-local scheduler, dedup_key = packed[8], packed[9]
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
     return true
@@ -1063,11 +1300,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
       return id, job, answer_duplicate(id, job, completed, events, cap)
     end
   end
+  if many and options.de then
+    many.flush()
+  end
   local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -1080,23 +1320,43 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local delayed, completed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local function add_settings(meta, active)
+  if many and many.settings then
+    return many.settings
+  end
+  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
+  found[1] = found[1] or store_default_cap(meta)
+  if many then
+    many.settings = found
+    found[3] = is_held(found[2], found[3], active)
+  end
+  return found
+end
+local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local settings = add_settings(meta, active)
+  local cap = settings[1]
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  if many then
+    place_by_priority(prioritized, turns, options.priority or 0, id)
+    many.ready = many.ready or not settings[3]
+  else
+    local held = is_held(settings[2], settings[3], active)
+    place_by_priority(prioritized, turns, options.priority or 0, id)
+    mark_ready(marker, held)
+  end
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+  return finish_add(id, job)
+end
+open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
 local options = cmsgpack.unpack(ARGV[3])
-if lacks_parent() then
-  return -5
-end
-local sequence = call('INCR', KEYS[3])
-local settings = call('HMGET', KEYS[2], 'opts.maxLenEvents', 'paused', 'concurrency')
-local cap = settings[1] or store_default_cap(KEYS[2])
-local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
-if reply then
-  return reply
-end
-local held = is_held(settings[2], settings[3], active)
-place_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
-mark_ready(KEYS[1], held)
-emit_capped(events, cap, 'waiting', 'jobId', id)
-return finish_add(id, job)
+return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
 """,
 )
 
@@ -1220,15 +1480,55 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="91942a47eb3c6fe4c1737efb889a54faedb875bf",
+    sha1="40401a42746d250273cb50e4157950024036102e",
     keys=9,
     source="""\
 local call = redis.call
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -1362,9 +1662,16 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
   return owner
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -1384,10 +1691,24 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   call('HMSET', job, unpack(fields, 1, count))
   emit(events, 'added', 'jobId', id, 'name', name)
 end
-local packed = cmsgpack.unpack(ARGV[1])
-local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-local parent, pending, link = packed[5], packed[6], packed[7]
-local scheduler, dedup_key = packed[8], packed[9]
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
     return true
@@ -1432,11 +1753,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
       return id, job, answer_duplicate(id, job, completed, events, cap)
     end
   end
+  if many and options.de then
+    many.flush()
+  end
   local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -1449,28 +1773,53 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local completed, delayed, active, events = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local function add_settings(meta, active)
+  if many and many.settings then
+    return many.settings
+  end
+  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
+  found[1] = found[1] or store_default_cap(meta)
+  if many then
+    many.settings = found
+    found[3] = is_held(found[2], found[3], active)
+  end
+  return found
+end
+local function add_standard(wait, paused, meta, counter, completed, delayed, active, events, marker, options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local settings = add_settings(meta, active)
+  local cap = settings[1]
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  local target = settings[2] and paused or wait
+  if many then
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      many.target = target
+      many.waiting[#many.waiting + 1] = id
+    end
+    many.ready = many.ready or not settings[3]
+  else
+    local held = is_held(settings[2], settings[3], active)
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      call('LPUSH', target, id)
+    end
+    mark_ready(marker, held)
+  end
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+  return finish_add(id, job)
+end
+open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
 local options = cmsgpack.unpack(ARGV[3])
-if lacks_parent() then
-  return -5
-end
-local sequence = call('INCR', KEYS[4])
-local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
-local cap = settings[1] or store_default_cap(KEYS[3])
-local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
-if reply then
-  return reply
-end
-local held = is_held(settings[2], settings[3], active)
-local target = settings[2] and KEYS[2] or KEYS[1]
-if options.lifo then
-  call('RPUSH', target, id)
-else
-  call('LPUSH', target, id)
-end
-mark_ready(KEYS[9], held)
-emit_capped(events, cap, 'waiting', 'jobId', id)
-return finish_add(id, job)
+return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
 """,
 )
 
@@ -1597,12 +1946,52 @@ return 0
 
 CLEAN_JOBS_IN_SET = Script(
     name="cleanJobsInSet",
-    sha1="ba7e0c750a41517d30011fa59eb605660427ccb6",
+    sha1="33d0bf8fa2b7a98f123514d89348ddcb2dc0f789",
     keys=3,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
@@ -2311,7 +2700,7 @@ return nil
 
 MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
     name="moveJobFromActiveToWait",
-    sha1="b4a7e6eecbf2568d58008a0e1a209a5f6e03c44c",
+    sha1="ee8da037a6f3d2c71cfa685f09983bf526a9bb55",
     keys=9,
     source="""\
 local call = redis.call
@@ -2353,15 +2742,60 @@ local PRIORITY_STEP = 4294967296
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then
@@ -2476,12 +2910,52 @@ return 0
 
 MOVE_STALLED_JOBS_TO_WAIT = Script(
     name="moveStalledJobsToWait",
-    sha1="c38e7ec2e07a3f9cd4eb1701e67b679ff4b1a2c3",
+    sha1="8361898e497dd08c1942a3906c242641341e373b",
     keys=8,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2575,12 +3049,52 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="61789b264ee191b05e60ee0d2c8207f8222a0e0f",
+    sha1="8d0cccc0edddb468ec07a0952623b7983af60324",
     keys=11,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -2591,11 +3105,24 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function queue_gate(meta, active, wait, paused)
-  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
-  local target = settings[1] and paused or wait
-  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
 end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
+local spent = 0
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
@@ -2617,7 +3144,7 @@ end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
-    return
+    return 0
   end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
@@ -2633,6 +3160,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
+  return #due
 end
 local function limited_for(limiter, maximum)
   if not maximum then
@@ -2673,29 +3201,86 @@ local function effective_maximum(global_maximum, options)
   end
   return nil
 end
-local function activate(base, id, now, maximum, duration, options, marker)
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local started, places, count = nil, {}, #fields
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'ats' then
+      started = fields[index + 1]
+      places.ats = index + 1
+    elseif name == 'processedOn' or name == 'pb' then
+      places[name] = index + 1
+    else
+      spent = spent + #fields[index + 1]
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  local function put(name, value)
+    local place = places[name]
+    if not place then
+      fields[count + 1] = name
+      count = count + 2
+      place = count
+    end
+    fields[place] = value
+  end
+  put('processedOn', now)
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    put('pb', worker)
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  put('ats', text)
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
+  token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if options.token == '0' then
+  if token == '0' then
   else
-    call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
   end
   emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  if options.name then
-    call('HMSET', job, 'processedOn', now, 'pb', options.name)
-  else
-    call('HMSET', job, 'processedOn', now)
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
   end
-  call('HINCRBY', job, 'ats', '1')
-  call('ZADD', marker, '0', '0')
-  return { call('HGETALL', job), id, 0, 0 }
+  return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, marker, take)
-  local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])
-  promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker)
-  local maximum = effective_maximum(global_maximum, options)
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+      promoted_at = now
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
   local pause = limited_for(KEYS[6], maximum)
   if pause > 0 then
     return { 0, 0, pause, 0 }
@@ -2703,10 +3288,10 @@ local function fetch_next(base, now, options, marker, take)
   if held then
     return { 0, 0, 0, 0 }
   end
-  local duration = options.limiter and options.limiter.duration or global_duration
+  local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, marker)
+    return activate(base, id, now, maximum, duration, options, token, marker)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -2714,7 +3299,7 @@ local function fetch_next(base, now, options, marker, take)
   end
   return nil
 end
-local function take()
+local function take_first()
   local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if id and is_old_marker(id) then
     call('LREM', KEYS[2], '1', id)
@@ -2726,13 +3311,13 @@ local function take()
   return take_prioritized()
 end
 local options = cmsgpack.unpack(ARGV[3])
-return fetch_next(ARGV[1], ARGV[2], options, KEYS[11], take) or { 0, 0, 0, 0 }
+return fetch_next(ARGV[1], ARGV[2], options, nil, KEYS[11], take_first) or { 0, 0, 0, 0 }
 """,
 )
 
 MOVE_TO_DELAYED = Script(
     name="moveToDelayed",
-    sha1="8eee0300f19866c18545ab3da8ad6ece230a7299",
+    sha1="c7cc67d157e613bc6ec8b7f173ae62564ea94f64",
     keys=8,
     source="""\
 local call = redis.call
@@ -2775,15 +3360,60 @@ local function mark_later(marker, delayed)
     call('ZADD', marker, due, '1')
   end
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then
@@ -2825,12 +3455,52 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="51db2404c2bf8ad481f5c1a5650154a29b62f519",
+    sha1="e16ccf906b55e0117db302537fe9b8b456911557",
     keys=14,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
@@ -2844,10 +3514,16 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then
@@ -2864,16 +3540,6 @@ end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
-end
-local function event_cap(meta)
-  local stored = call('HGET', meta, 'opts.maxLenEvents')
-  if stored then
-    return stored
-  end
-  return store_default_cap(meta)
-end
-local function trim_events(meta, events)
-  call('XTRIM', events, 'MAXLEN', '~', event_cap(meta))
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -3037,11 +3703,13 @@ local function unlink_looked_up(child)
   end
   unlink_given(parent, child)
 end
+local spent = 0
 local function forget(base, ids)
   for index = 1, #ids do
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
+    spent = spent + 2000
   end
 end
 local function keep_by_age(base, finished, now, age)
@@ -3077,13 +3745,30 @@ local function record_metric(hash, size, now)
   call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
 end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
-    return
+    return 0
   end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
@@ -3099,6 +3784,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
+  return #due
 end
 local function limited_for(limiter, maximum)
   if not maximum then
@@ -3139,29 +3825,86 @@ local function effective_maximum(global_maximum, options)
   end
   return nil
 end
-local function activate(base, id, now, maximum, duration, options, marker)
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local started, places, count = nil, {}, #fields
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'ats' then
+      started = fields[index + 1]
+      places.ats = index + 1
+    elseif name == 'processedOn' or name == 'pb' then
+      places[name] = index + 1
+    else
+      spent = spent + #fields[index + 1]
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  local function put(name, value)
+    local place = places[name]
+    if not place then
+      fields[count + 1] = name
+      count = count + 2
+      place = count
+    end
+    fields[place] = value
+  end
+  put('processedOn', now)
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    put('pb', worker)
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  put('ats', text)
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
+  token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if options.token == '0' then
+  if token == '0' then
   else
-    call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
   end
   emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  if options.name then
-    call('HMSET', job, 'processedOn', now, 'pb', options.name)
-  else
-    call('HMSET', job, 'processedOn', now)
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
   end
-  call('HINCRBY', job, 'ats', '1')
-  call('ZADD', marker, '0', '0')
-  return { call('HGETALL', job), id, 0, 0 }
+  return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, marker, take)
-  local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])
-  promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker)
-  local maximum = effective_maximum(global_maximum, options)
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+      promoted_at = now
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
   local pause = limited_for(KEYS[6], maximum)
   if pause > 0 then
     return { 0, 0, pause, 0 }
@@ -3169,10 +3912,10 @@ local function fetch_next(base, now, options, marker, take)
   if held then
     return { 0, 0, 0, 0 }
   end
-  local duration = options.limiter and options.limiter.duration or global_duration
+  local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, marker)
+    return activate(base, id, now, maximum, duration, options, token, marker)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -3180,11 +3923,7 @@ local function fetch_next(base, now, options, marker, take)
   end
   return nil
 end
-local id, now, field, result, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local base = ARGV[7]
-local active, events, finished, job = KEYS[2], KEYS[4], KEYS[11], KEYS[12]
-local has_failed = outcome == 'failed'
-local function take()
+local function take_after_finish()
   local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not next_id then
     return take_prioritized()
@@ -3198,7 +3937,7 @@ local function take()
   end
   return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
 end
-local function release_own_dedup(dedup_id)
+local function release_own_dedup(base, id, dedup_id)
   local key = base .. 'de:' .. dedup_id
   local remaining = call('PTTL', key)
   if remaining == 0 then
@@ -3208,115 +3947,224 @@ local function release_own_dedup(dedup_id)
   else
   end
 end
-if call('EXISTS', job) == 0 then
-  return -1
-end
-if outcome == 'completed' then
-  if call('SCARD', job .. ':dependencies') ~= 0 then
-    return -4
+local function trim_own(events, alone)
+  local known = queue_settings(KEYS[9])
+  local cap = known[5]
+  if not cap then
+    cap = store_default_cap(KEYS[9])
+    known[5] = cap
   end
-  if call('ZCARD', job .. ':unsuccessful') ~= 0 then
-    return -9
-  end
-end
-local options = cmsgpack.unpack(ARGV[8])
-local refusal = surrender_lock(job, KEYS[5], options.token, id)
-if refusal then
-  return refusal
-end
-write_fields(job, ARGV[9])
-local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
-local stored = call('HMGET', job, 'parentKey', 'parent', 'deid')
-local parent, link = stored[1], nil
-local parent_queue, parent_id = nil, ''
-if stored[2] then
-  link = cjson.decode(stored[2])
-  parent_queue, parent_id = link.queueKey, link.id
-end
-local has_parent = parent and parent ~= ''
-if call('LREM', active, '-1', id) == 0 then
-  return -3
-end
-trim_events(KEYS[9], events)
-if stored[3] then
-  release_own_dedup(stored[3])
-end
-if parent_id == '' and has_parent then
-  local parent_base
-  parent_base, parent_id = split_job_key(parent)
-  parent_queue = string.sub(parent_base, 1, -2)
-end
-if parent_id == '' then
-elseif outcome ~= 'completed' then
-  if link then
-    child_failed(link, job, result, now)
+  if not alone and #cap < 15 and string.find(cap, '^[1-9]%d*$') then
+    later.trims = later.trims + 1
+    later.cap, later.emitted = cap + 0, emitted
   else
+    call('XTRIM', events, 'MAXLEN', '~', cap)
   end
-elseif parent then
-  child_completed(parent, parent_queue, parent_id, job, result, now)
-else
 end
-local attempts_made = call('HINCRBY', job, 'atm', '1')
-if keep_count == 0 then
-  purge(job)
-  if has_parent then
-    unlink_given(parent, job)
+local function job_values(job)
+  return call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
+end
+local function count_metric(hash, size, now, alone)
+  if not alone and later.metric_at[hash] == now then
+    later.counted[hash] = (later.counted[hash] or 0) + 1
+    return
   end
-else
-  call('ZADD', finished, now, id)
-  call('HSET', job, field, result, 'finishedOn', now)
+  if later then
+    flush_finished()
+    later.metric_at[hash] = now
+  end
+  record_metric(hash, size, now)
+end
+local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
+  local active, events = KEYS[2], KEYS[4]
+  local has_failed = outcome == 'failed'
+  local stored = redis.pcall('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
+  if not stored[6] and call('EXISTS', job) == 0 then
+    return -1
+  end
+  if outcome == 'completed' and not (later and later.childless) then
+    local pending, unsuccessful = job .. ':dependencies', job .. ':unsuccessful'
+    if call('EXISTS', pending, unsuccessful) > 0 then
+      if call('SCARD', pending) ~= 0 then
+        return -4
+      end
+      if call('ZCARD', unsuccessful) ~= 0 then
+        return -9
+      end
+    end
+  end
+  if not options then
+    options = cmsgpack.unpack(ARGV[8])
+    token = options.token
+  end
+  local refusal = surrender_lock(job, KEYS[5], token, id)
+  if refusal then
+    return refusal
+  end
+  write_fields(job, packed_fields)
+  local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
+  if packed_fields ~= '' or stored.err then
+    stored = job_values(job)
+  end
+  local parent, link = stored[1], nil
+  local parent_queue, parent_id = nil, ''
+  if stored[2] then
+    link = cjson.decode(stored[2])
+    parent_queue, parent_id = link.queueKey, link.id
+  end
+  local has_parent = parent and parent ~= ''
+  local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
+  if alone and later then
+    flush_finished()
+  end
+  if call('LREM', active, '-1', id) == 0 then
+    return -3
+  end
+  trim_own(events, alone)
+  if stored[3] then
+    release_own_dedup(base, id, stored[3])
+  end
+  if parent_id == '' and has_parent then
+    local parent_base
+    parent_base, parent_id = split_job_key(parent)
+    parent_queue = string.sub(parent_base, 1, -2)
+  end
+  if parent_id == '' then
+  else
+    promoted_at = nil
+    if outcome ~= 'completed' then
+      if link then
+        child_failed(link, job, result, now)
+      else
+      end
+    elseif parent then
+      child_completed(parent, parent_queue, parent_id, job, result, now)
+    else
+    end
+  end
+  local attempts_made, attempts_text = plain_count(stored[4])
+  if not attempts_made then
+    attempts_made = call('HINCRBY', job, 'atm', '1')
+    attempts_text = attempts_made
+  end
+  if keep_count == 0 then
+    purge(job)
+    if has_parent then
+      unlink_given(parent, job)
+    end
+  else
+    if alone then
+      if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
+        call('HSET', job, 'atm', attempts_text)
+        call('ZADD', finished, now, id)
+      end
+    else
+      local members = later.finished[finished] or {}
+      later.finished[finished] = members
+      members[#members + 1], members[#members + 2] = now, id
+    end
+    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if has_failed and (stored[5] or parent_id ~= '') then
+      call('HDEL', job, 'defa')
+    end
+    if keep_age ~= nil then
+      keep_by_age(base, finished, now, keep_age)
+    end
+    if keep_count ~= nil and keep_count > 0 then
+      keep_by_count(base, finished, keep_count)
+    end
+  end
+  emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
   if has_failed then
-    call('HDEL', job, 'defa')
+    if attempts_made >= tonumber(options.attempts) then
+      emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
+    else
+    end
   end
-  if keep_age ~= nil then
-    keep_by_age(base, finished, now, keep_age)
+  if options.maxMetricsSize ~= '' then
+    count_metric(metrics, options.maxMetricsSize, now, alone)
   end
-  if keep_count ~= nil and keep_count > 0 then
-    keep_by_count(base, finished, keep_count)
+  if fetch then
+    local reply = fetch_next(base, now, options, token, marker, take_after_finish)
+    if reply then
+      return reply
+    end
   end
-end
-emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
-if has_failed then
-  if attempts_made >= tonumber(options.attempts) then
-    emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
+  if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
+    emit(events, 'drained')
   else
   end
+  return 0
 end
-if options.maxMetricsSize ~= '' then
-  record_metric(KEYS[13], options.maxMetricsSize, now)
-end
-if ARGV[6] == '1' then
-  local reply = fetch_next(base, now, options, KEYS[14], take)
-  if reply then
-    return reply
-  end
-end
-if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
-  emit(events, 'drained')
-else
-end
-return 0
+return finish_job(ARGV[7], ARGV[1], KEYS[12], ARGV[2], ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13], nil, nil, ARGV[9],
+  ARGV[6] == '1', KEYS[14])
 """,
 )
 
 MOVE_TO_WAITING_CHILDREN = Script(
     name="moveToWaitingChildren",
-    sha1="fc15bd2d97c742d5af844bfa4e2f29d9a1bfd1e5",
+    sha1="5692cddc06f6e9ac1985e8f6d4dcf4945c8bba2e",
     keys=7,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then
@@ -3582,12 +4430,52 @@ return { cursor, at, page, total, hashes }
 
 PAUSE = Script(
     name="pause",
-    sha1="f12fb9a7da91ccedca89f8d80ed23748aa8715a1",
+    sha1="bcf5794ecda1a957dc4798823f613ae988a1c876",
     keys=7,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
@@ -3622,12 +4510,52 @@ emit(KEYS[5], change)
 
 PROMOTE = Script(
     name="promote",
-    sha1="8e44b6a691847a3fa703743ba6ce722d06256fa3",
+    sha1="6e8065a588d89e316739114f0ec63b063f471fb1",
     keys=9,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -3695,12 +4623,52 @@ return 0
 
 REMOVE_CHILD_DEPENDENCY = Script(
     name="removeChildDependency",
-    sha1="2937b55506470faf353025ca498f7d0c65d19bcf",
+    sha1="91d9ee44f535e43208302ecf4a0edb8519e24586",
     keys=1,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -3776,7 +4744,7 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="7e6ebe56992fcb9c24fd7aeb54a92822878faf4d",
+    sha1="f8353ae57821ecb35b7d53d0076856479e6b5150",
     keys=2,
     source="""\
 local call = redis.call
@@ -3801,8 +4769,48 @@ local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
     job .. ':unsuccessful')
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
@@ -3972,12 +4980,52 @@ return 1
 
 REMOVE_JOB_SCHEDULER = Script(
     name="removeJobScheduler",
-    sha1="902e9e1d76defcf76f3702593a5bebb484a8b02d",
+    sha1="c951382d1f36cd63ad56bfe6bde3c6498ffbd491",
     keys=3,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
@@ -4005,12 +5053,52 @@ return 0
 
 REMOVE_REPEATABLE = Script(
     name="removeRepeatable",
-    sha1="3d6a40d7569d19bae5290d6803db22c6f720fdbe",
+    sha1="a97e1017d52523d6fa8fb47673f70ed7c4021b80",
     keys=3,
     source="""\
 local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function purge(job)
   return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
@@ -4045,7 +5133,7 @@ return 1
 
 REMOVE_UNPROCESSED_CHILDREN = Script(
     name="removeUnprocessedChildren",
-    sha1="baa88d18721d24930dc42315ec589f90695eb674",
+    sha1="6eb3673a1116d8382c839508dfab50c87dd66ae1",
     keys=2,
     source="""\
 local call = redis.call
@@ -4070,8 +5158,48 @@ end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
@@ -4282,7 +5410,7 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="b35251c92f1a8fea871f3c935e189bb281fcb0f2",
+    sha1="760b3a027b47102dc48186630f518295791c343d",
     keys=11,
     source="""\
 local call = redis.call
@@ -4293,13 +5421,6 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local function event_cap(meta)
-  local stored = call('HGET', meta, 'opts.maxLenEvents')
-  if stored then
-    return stored
-  end
-  return store_default_cap(meta)
-end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -4309,10 +5430,12 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function queue_gate(meta, active, wait, paused)
-  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
-  local target = settings[1] and paused or wait
-  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
 end
 local function mark_ready(marker, held)
   if held then
@@ -4328,13 +5451,53 @@ end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
-    return
+    return 0
   end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
@@ -4350,16 +5513,23 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
+  return #due
 end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then
@@ -4374,7 +5544,9 @@ local function write_fields(job, packed)
   end
 end
 local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
-local target, held = queue_gate(meta, active, KEYS[2], KEYS[3])
+local known = queue_settings(meta)
+local target = known[1] and KEYS[3] or KEYS[2]
+local held = is_held(known[1], known[2], active)
 promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
 if call('EXISTS', job) == 0 then
   return -1
@@ -4388,15 +5560,15 @@ if call('LREM', active, '-1', id) == 0 then
   return -3
 end
 local priority = priority_of(job)
-local _, held_now = queue_gate(meta, active, KEYS[2], KEYS[3])
+held = is_held(known[1], known[2], active)
 if priority == 0 then
   call(ARGV[3], target, id)
 else
   place_by_priority(KEYS[8], KEYS[9], priority, id)
 end
-mark_ready(marker, held_now)
+mark_ready(marker, held)
 call('HINCRBY', job, 'atm', '1')
-emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
+emit_capped(events, known[5] or store_default_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
 return 0
 """,
 )
@@ -4431,7 +5603,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="c7eaa9f9eb1a09ffa948f84b12358554410a870f",
+    sha1="828a56b41e636b438050ce7e918da7098e8b9b77",
     keys=12,
     source="""\
 local call = redis.call
@@ -4522,12 +5694,59 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
   mark_later(marker, delayed)
 end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
 end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12
@@ -4661,6 +5880,1443 @@ return ''
 """,
 )
 
+ADD_MANY = Script(
+    name="addMany",
+    sha1="dcd5eca2ab46512f7c7ebcd71e34d4e02a478bc7",
+    keys=11,
+    source="""\
+local function alone_or_error(job_function, ...)
+  local passed, reply = pcall(job_function, ...)
+  if passed then
+    return reply
+  end
+  return { type(reply) == 'table' and reply.err or tostring(reply) }
+end
+local call = redis.call
+local function emit_capped(stream, cap, ...)
+  call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
+end
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function relink(id, job, completed)
+  if call('ZSCORE', completed, id) then
+    local queue, parent_id = link.queueKey, link.id
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if call('SCARD', pending) == 0 then
+      release_parent(queue, parent, parent_id, born_at)
+    end
+  elseif pending ~= nil then
+    call('SADD', pending, job)
+  end
+  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
+end
+local function answer_duplicate(id, job, completed, events, cap)
+  local present = call('HGET', job, 'parentKey')
+  if parent == nil then
+  elseif not present or present == parent then
+    relink(id, job, completed)
+  elseif call('EXISTS', present) == 1 then
+    return -7
+  else
+  end
+  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  return id .. ''
+end
+local function admit(sequence, options, completed, delayed, events, cap)
+  local id, job = custom_id, nil
+  if id == '' then
+    id = sequence
+    job = base .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
+  else
+    job = base .. id
+    if call('EXISTS', job) == 1 then
+      return id, job, answer_duplicate(id, job, completed, events, cap)
+    end
+  end
+  if many and options.de then
+    many.flush()
+  end
+  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  if owner then
+    return id, job, owner
+  end
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  return id, job, nil
+end
+local function finish_add(id, job)
+  if pending ~= nil then
+    call('SADD', pending, job)
+  end
+  return id .. ''
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local cap = many and many.settings and many.settings[1]
+  if not cap then
+    cap = call('HGET', meta, 'opts.maxLenEvents') or store_default_cap(meta)
+  end
+  local options = many and many.options[packed_options] or cmsgpack.unpack(packed_options)
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  local score, due = delay_slot(delayed, born_at, tonumber(options.delay or 0))
+  call('ZADD', delayed, score, id)
+  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
+  if many then
+    many.due_key = delayed
+  else
+    mark_later(marker, delayed)
+  end
+  return finish_add(id, job)
+end
+local function add_settings(meta, active)
+  if many and many.settings then
+    return many.settings
+  end
+  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
+  found[1] = found[1] or store_default_cap(meta)
+  if many then
+    many.settings = found
+    found[3] = is_held(found[2], found[3], active)
+  end
+  return found
+end
+local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local settings = add_settings(meta, active)
+  local cap = settings[1]
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  if many then
+    place_by_priority(prioritized, turns, options.priority or 0, id)
+    many.ready = many.ready or not settings[3]
+  else
+    local held = is_held(settings[2], settings[3], active)
+    place_by_priority(prioritized, turns, options.priority or 0, id)
+    mark_ready(marker, held)
+  end
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+  return finish_add(id, job)
+end
+local function add_standard(wait, paused, meta, counter, completed, delayed, active, events, marker, options)
+  if lacks_parent() then
+    return -5
+  end
+  local sequence = next_number(counter)
+  local settings = add_settings(meta, active)
+  local cap = settings[1]
+  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  if reply then
+    return reply
+  end
+  local target = settings[2] and paused or wait
+  if many then
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      many.target = target
+      many.waiting[#many.waiting + 1] = id
+    end
+    many.ready = many.ready or not settings[3]
+  else
+    local held = is_held(settings[2], settings[3], active)
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      call('LPUSH', target, id)
+    end
+    mark_ready(marker, held)
+  end
+  emit_capped(events, cap, 'waiting', 'jobId', id)
+  return finish_add(id, job)
+end
+local count = #ARGV / 4
+many = {
+  settings = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {}, options = {},
+  reserved = 0, last = 0, run = 1,
+}
+local heads, runs = {}, { [count + 1] = 0 }
+for number = count, 1, -1 do
+  local at = 4 * number
+  local readable, head = pcall(cmsgpack.unpack, ARGV[at - 2])
+  heads[number] = readable and head
+  local text = ARGV[at]
+  if many.options[text] == nil then
+    local known, options = pcall(cmsgpack.unpack, text)
+    if known and type(options) == 'table' then
+      many.options[text] = options
+    end
+  end
+  local sure = readable and type(head) == 'table' and head[5] == nil and many.options[text]
+  runs[number] = sure and runs[number + 1] + 1 or 0
+end
+function many.flush()
+  local waiting = many.waiting
+  if waiting[1] then
+    call('LPUSH', many.target, unpack(waiting))
+    many.waiting = {}
+  end
+  if many.due_key then
+    mark_later(many.marker, many.due_key)
+    many.due_key = nil
+  end
+end
+local function add(number)
+  local at = 4 * number
+  local kind, options = ARGV[at - 3], ARGV[at]
+  open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
+  many.run = math.max(1, runs[number])
+  if kind == '0' then
+    options = many.options[options] or cmsgpack.unpack(options)
+    return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+  end
+  if kind == '1' then
+    return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
+  end
+  options = many.options[options] or cmsgpack.unpack(options)
+  return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
+end
+local replies = {}
+for number = 1, count do
+  replies[number] = alone_or_error(add, number)
+end
+many.flush()
+if many.ready then
+  call('ZADD', KEYS[9], '0', '0')
+end
+return replies
+""",
+)
+
+FETCH_MANY = Script(
+    name="fetchMany",
+    sha1="64023ee8e6db42a63530f4af0559ddaf24966330",
+    keys=11,
+    source="""\
+local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
+local spent = 0
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  if not due[1] then
+    return 0
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', '0')
+  end
+  mark_ready(marker, held)
+  return #due
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local started, places, count = nil, {}, #fields
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'ats' then
+      started = fields[index + 1]
+      places.ats = index + 1
+    elseif name == 'processedOn' or name == 'pb' then
+      places[name] = index + 1
+    else
+      spent = spent + #fields[index + 1]
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  local function put(name, value)
+    local place = places[name]
+    if not place then
+      fields[count + 1] = name
+      count = count + 2
+      place = count
+    end
+    fields[place] = value
+  end
+  put('processedOn', now)
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    put('pb', worker)
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  put('ats', text)
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
+  local job = base .. id
+  token = token or options.token
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if token == '0' then
+  else
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
+  end
+  return { fields, id, 0, 0 }
+end
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+      promoted_at = now
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or known[4]
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, token, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local function take_first()
+  local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  if id and is_old_marker(id) then
+    call('LREM', KEYS[2], '1', id)
+    id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  end
+  if id then
+    return id
+  end
+  return take_prioritized()
+end
+local MOST_SPENT = 1000000
+local options, tokens = cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
+local replies = {}
+for number = 1, #tokens do
+  local reply = fetch_next(ARGV[1], ARGV[2], options, tokens[number], KEYS[11], take_first) or { 0, 0, 0, 0 }
+  replies[number] = reply
+  if reply[2] == 0 or spent > MOST_SPENT then
+    break
+  end
+end
+return replies
+""",
+)
+
+FINISH_MANY = Script(
+    name="finishMany",
+    sha1="7a55803a350d6977ededa25f0253f3732035c536",
+    keys=15,
+    source="""\
+local function alone_or_error(job_function, ...)
+  local passed, reply = pcall(job_function, ...)
+  if passed then
+    return reply
+  end
+  return { type(reply) == 'table' and reply.err or tostring(reply) }
+end
+local call = redis.call
+local later = nil
+local emitted = 0
+local function lock_owner(lock)
+  if later and later.locks[lock] ~= nil then
+    return later.locks[lock]
+  end
+  return call('GET', lock)
+end
+local function flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+local function flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
+end
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function surrender_lock(job, stalled, token, id)
+  if token == '0' then
+    return nil
+  end
+  local lock = job .. ':lock'
+  local owner = lock_owner(lock)
+  if owner == token then
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
+    return nil
+  end
+  if owner then
+    return -6
+  end
+  return -2
+end
+local function write_fields(job, packed)
+  local items = packed ~= '' and cmsgpack.unpack(packed)
+  if items then
+    call('HMSET', job, unpack(items))
+  end
+end
+local function store_default_cap(meta)
+  call('HSET', meta, 'opts.maxLenEvents', '10000')
+  return '10000'
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function place_parent(base, parent, id, now)
+  local numbers = call('HMGET', parent, 'priority', 'delay')
+  local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
+  local marker, events = base .. 'marker', base .. 'events'
+  if delay > 0 then
+    local delayed, due = base .. 'delayed', now + delay
+    call('ZADD', delayed, due * 4096, id)
+    emit(events, 'delayed', 'jobId', id, 'delay', due)
+    mark_later(marker, delayed)
+    return
+  end
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  if priority == 0 then
+    call('RPUSH', target, id)
+  else
+    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+  end
+  mark_ready(marker, held)
+  emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+end
+local function release_parent(queue, parent, id, now)
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local base = queue .. ':'
+  local waiting_children = base .. 'waiting-children'
+  if not call('ZSCORE', waiting_children, id) then
+    return
+  end
+  call('ZREM', waiting_children, id)
+  place_parent(base, parent, id, now)
+end
+local function child_completed(parent, queue, id, child, value, now)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return
+  end
+  call('HSET', parent .. ':processed', child, value)
+  if call('SCARD', pending) > 0 then
+    return
+  end
+  release_parent(queue, parent, id, now)
+end
+local function defer_failure(queue, parent, id, child, now)
+  local base = queue .. ':'
+  if call('EXISTS', parent) == 0 then
+    return
+  end
+  local reason = 'child ' .. child .. ' failed'
+  local home
+  if call('ZSCORE', base .. 'waiting-children', id) then
+    home = base .. 'waiting-children'
+  elseif call('ZSCORE', base .. 'delayed', id) then
+    home = base .. 'delayed'
+    call('HSET', parent, 'delay', '0')
+  end
+  if home then
+    call('ZREM', home, id)
+    call('HSET', parent, 'defa', reason)
+    place_parent(base, parent, id, now)
+  elseif call('ZSCORE', base .. 'failed', id) then
+  else
+    call('HSET', parent, 'defa', reason)
+  end
+end
+local function child_failed(link, child, reason, now)
+  local queue, id = link.queueKey, link.id
+  local parent = queue .. ':' .. id
+  if not (link.fpof or link.cpof or link.idof or link.rdof) then
+    return
+  end
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return
+  end
+  if link.fpof then
+    call('ZADD', parent .. ':unsuccessful', now, child)
+    defer_failure(queue, parent, id, child, now)
+    return
+  end
+  if link.cpof then
+    call('HSET', parent .. ':failed', child, reason)
+    release_parent(queue, parent, id, now)
+    return
+  end
+  if call('SCARD', pending) == 0 then
+    release_parent(queue, parent, id, now)
+  end
+  if link.idof then
+    call('HSET', parent .. ':failed', child, reason)
+  else
+  end
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local spent = 0
+local function forget(base, ids)
+  for index = 1, #ids do
+    local job = base .. ids[index]
+    unlink_looked_up(job)
+    purge(job)
+    spent = spent + 2000
+  end
+end
+local function keep_by_age(base, finished, now, age)
+  local oldest = now - age * 1000
+  forget(base, call('ZREVRANGEBYSCORE', finished, oldest, '-inf'))
+  call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
+end
+local function keep_by_count(base, finished, count)
+  forget(base, call('ZREVRANGE', finished, count, '-1'))
+  call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
+end
+local function record_metric(hash, size, now)
+  local finished_before = call('HINCRBY', hash, 'count', '1') - 1
+  local previous = call('HGET', hash, 'prevTS')
+  if not previous then
+    call('HSET', hash, 'prevTS', now, 'prevCount', '0')
+    return
+  end
+  local minutes = math.min(math.floor(now / 60000) - math.floor(previous / 60000), tonumber(size))
+  if minutes <= 0 then
+    return
+  end
+  local list = hash .. ':data'
+  local points = { finished_before - call('HGET', hash, 'prevCount') }
+  for _ = 2, minutes do
+    if #points == 7000 then
+      call('LPUSH', list, unpack(points))
+      points = {}
+    end
+    points[#points + 1] = 0
+  end
+  call('LPUSH', list, unpack(points))
+  call('LTRIM', list, '0', size - 1)
+  call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
+end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  if not due[1] then
+    return 0
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', '0')
+  end
+  mark_ready(marker, held)
+  return #due
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local started, places, count = nil, {}, #fields
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'ats' then
+      started = fields[index + 1]
+      places.ats = index + 1
+    elseif name == 'processedOn' or name == 'pb' then
+      places[name] = index + 1
+    else
+      spent = spent + #fields[index + 1]
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  local function put(name, value)
+    local place = places[name]
+    if not place then
+      fields[count + 1] = name
+      count = count + 2
+      place = count
+    end
+    fields[place] = value
+  end
+  put('processedOn', now)
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    put('pb', worker)
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  put('ats', text)
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
+  local job = base .. id
+  token = token or options.token
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if token == '0' then
+  else
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
+  end
+  return { fields, id, 0, 0 }
+end
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+      promoted_at = now
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or known[4]
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, token, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local function take_after_finish()
+  local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+  if not next_id then
+    return take_prioritized()
+  end
+  if not is_old_marker(next_id) then
+    return next_id
+  end
+  call('LREM', KEYS[2], '1', next_id)
+  if next_id ~= '0:0' then
+    return nil
+  end
+  return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
+end
+local function release_own_dedup(base, id, dedup_id)
+  local key = base .. 'de:' .. dedup_id
+  local remaining = call('PTTL', key)
+  if remaining == 0 then
+    call('DEL', key)
+  elseif remaining == -1 and call('GET', key) == id then
+    call('DEL', key)
+  else
+  end
+end
+local function trim_own(events, alone)
+  local known = queue_settings(KEYS[9])
+  local cap = known[5]
+  if not cap then
+    cap = store_default_cap(KEYS[9])
+    known[5] = cap
+  end
+  if not alone and #cap < 15 and string.find(cap, '^[1-9]%d*$') then
+    later.trims = later.trims + 1
+    later.cap, later.emitted = cap + 0, emitted
+  else
+    call('XTRIM', events, 'MAXLEN', '~', cap)
+  end
+end
+local function job_values(job)
+  return call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
+end
+local function count_metric(hash, size, now, alone)
+  if not alone and later.metric_at[hash] == now then
+    later.counted[hash] = (later.counted[hash] or 0) + 1
+    return
+  end
+  if later then
+    flush_finished()
+    later.metric_at[hash] = now
+  end
+  record_metric(hash, size, now)
+end
+local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
+  local active, events = KEYS[2], KEYS[4]
+  local has_failed = outcome == 'failed'
+  local stored = redis.pcall('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
+  if not stored[6] and call('EXISTS', job) == 0 then
+    return -1
+  end
+  if outcome == 'completed' and not (later and later.childless) then
+    local pending, unsuccessful = job .. ':dependencies', job .. ':unsuccessful'
+    if call('EXISTS', pending, unsuccessful) > 0 then
+      if call('SCARD', pending) ~= 0 then
+        return -4
+      end
+      if call('ZCARD', unsuccessful) ~= 0 then
+        return -9
+      end
+    end
+  end
+  if not options then
+    options = cmsgpack.unpack(ARGV[8])
+    token = options.token
+  end
+  local refusal = surrender_lock(job, KEYS[5], token, id)
+  if refusal then
+    return refusal
+  end
+  write_fields(job, packed_fields)
+  local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
+  if packed_fields ~= '' or stored.err then
+    stored = job_values(job)
+  end
+  local parent, link = stored[1], nil
+  local parent_queue, parent_id = nil, ''
+  if stored[2] then
+    link = cjson.decode(stored[2])
+    parent_queue, parent_id = link.queueKey, link.id
+  end
+  local has_parent = parent and parent ~= ''
+  local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
+  if alone and later then
+    flush_finished()
+  end
+  if call('LREM', active, '-1', id) == 0 then
+    return -3
+  end
+  trim_own(events, alone)
+  if stored[3] then
+    release_own_dedup(base, id, stored[3])
+  end
+  if parent_id == '' and has_parent then
+    local parent_base
+    parent_base, parent_id = split_job_key(parent)
+    parent_queue = string.sub(parent_base, 1, -2)
+  end
+  if parent_id == '' then
+  else
+    promoted_at = nil
+    if outcome ~= 'completed' then
+      if link then
+        child_failed(link, job, result, now)
+      else
+      end
+    elseif parent then
+      child_completed(parent, parent_queue, parent_id, job, result, now)
+    else
+    end
+  end
+  local attempts_made, attempts_text = plain_count(stored[4])
+  if not attempts_made then
+    attempts_made = call('HINCRBY', job, 'atm', '1')
+    attempts_text = attempts_made
+  end
+  if keep_count == 0 then
+    purge(job)
+    if has_parent then
+      unlink_given(parent, job)
+    end
+  else
+    if alone then
+      if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
+        call('HSET', job, 'atm', attempts_text)
+        call('ZADD', finished, now, id)
+      end
+    else
+      local members = later.finished[finished] or {}
+      later.finished[finished] = members
+      members[#members + 1], members[#members + 2] = now, id
+    end
+    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if has_failed and (stored[5] or parent_id ~= '') then
+      call('HDEL', job, 'defa')
+    end
+    if keep_age ~= nil then
+      keep_by_age(base, finished, now, keep_age)
+    end
+    if keep_count ~= nil and keep_count > 0 then
+      keep_by_count(base, finished, keep_count)
+    end
+  end
+  emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
+  if has_failed then
+    if attempts_made >= tonumber(options.attempts) then
+      emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
+    else
+    end
+  end
+  if options.maxMetricsSize ~= '' then
+    count_metric(metrics, options.maxMetricsSize, now, alone)
+  end
+  if fetch then
+    local reply = fetch_next(base, now, options, token, marker, take_after_finish)
+    if reply then
+      return reply
+    end
+  end
+  if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
+    emit(events, 'drained')
+  else
+  end
+  return 0
+end
+local MOST_SPENT = 1000000
+local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
+local count = #heads / 6
+local locks, names, pending = {}, {}, {}
+for number = 1, count do
+  local at = 6 * number
+  local job = base .. heads[at - 5]
+  if heads[at - 4] ~= '0' then
+    names[#names + 1] = job .. ':lock'
+  end
+  if heads[at - 2] == 0 then
+    pending[#pending + 1] = job .. ':dependencies'
+    pending[#pending + 1] = job .. ':unsuccessful'
+  end
+end
+if names[1] then
+  local owners = call('MGET', unpack(names))
+  for number = 1, #names do
+    local name = names[number]
+    locks[name] = owners[number]
+  end
+end
+later = {
+  locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
+  events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
+}
+local replies = {}
+for number = 1, count do
+  local at = 6 * number
+  local id, token = heads[at - 5], heads[at - 4]
+  local failed, place = heads[at - 2] == 1, heads[at]
+  replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
+    failed and 'failedReason' or 'returnvalue', ARGV[2 + 2 * number], failed and 'failed' or 'completed',
+    failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
+    ARGV[3 + 2 * number], heads[at - 1] == 1, KEYS[15])
+  if spent > MOST_SPENT then
+    break
+  end
+end
+flush_released()
+flush_finished()
+return replies
+""",
+)
+
 SCRIPTS: Mapping[str, Script] = MappingProxyType(
     {
         script.name: script
@@ -4714,6 +7370,17 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
             UPDATE_JOB_SCHEDULER,
             UPDATE_PROGRESS,
             UPDATE_REPEATABLE_JOB_MILLIS,
+        )
+    }
+)
+
+OUR_SCRIPTS: Mapping[str, Script] = MappingProxyType(
+    {
+        script.name: script
+        for script in (
+            ADD_MANY,
+            FETCH_MANY,
+            FINISH_MANY,
         )
     }
 )

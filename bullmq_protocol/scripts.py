@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command, Script
 from bullmq_protocol.errors import UsageError
 
@@ -34,11 +34,15 @@ _ESCAPES: Final = MappingProxyType(
 
 
 class ScriptSource(msgspec.Struct, frozen=True):
-    """Scripts by name. `label` says whose they are, `digest` (SHA-256 over names and SHA-1s) which exactly."""
+    """Scripts by name. `label` says whose they are, `digest` (SHA-256 over names and SHA-1s) which exactly.
+
+    `batches` tells whether the scripts for several jobs in one call are among them; BullMQ has none.
+    """
 
     label: str
     digest: str
     scripts: Mapping[str, Script]
+    batches: bool = False
 
     def __repr__(self) -> str:
         return f"ScriptSource({self.label!r}, digest={self.digest!r}, scripts={len(self.scripts)})"
@@ -136,10 +140,10 @@ def _unreadable(file: str, why: str) -> UsageError:
     return UsageError("script", file, why)
 
 
-def _source(label: str, scripts: Mapping[str, Script]) -> ScriptSource:
+def _source(label: str, scripts: Mapping[str, Script], *, batches: bool = False) -> ScriptSource:
     rows = "".join(f"{name} {scripts[name].sha1}\n" for name in sorted(scripts))
-    return ScriptSource(label, hashlib.sha256(rows.encode()).hexdigest(), MappingProxyType(dict(scripts)))
+    return ScriptSource(label, hashlib.sha256(rows.encode()).hexdigest(), MappingProxyType(dict(scripts)), batches)
 
 
-OWN: Final = _source("own", SCRIPTS)
+OWN: Final = _source("own", {**SCRIPTS, **OUR_SCRIPTS}, batches=True)
 """Our scripts."""

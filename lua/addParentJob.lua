@@ -4,6 +4,7 @@
 --- include event_cap
 
 -- specs/01-data-model-and-adding.md#sec-7-5
+open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
 local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then
   return -5

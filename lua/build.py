@@ -1,6 +1,7 @@
 """Pack the Lua scripts of this folder into `bullmq_protocol/_lua.py`.
 
-A command is `lua/<name>.lua`, shared behaviour is `lua/includes/<name>.lua`. A file begins with directives:
+A command is `lua/<name>.lua`, or `lua/ours/<name>.lua` where BullMQ has no such script; shared behaviour is
+`lua/includes/<name>.lua`. A file begins with directives:
 
     --- keys: <name>, <name> ...     commands only; the number of names is the number of KEYS; may be repeated
     --- args: <name>, <name> ...     commands only; may be repeated; a last name with `...` stands for any number
@@ -36,6 +37,11 @@ def commands(root: Path = ROOT) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in root.glob("*.lua")))
 
 
+def own(root: Path = ROOT) -> tuple[str, ...]:
+    """Return the names of the commands in `ours/`, sorted: they are not among BullMQ's."""
+    return tuple(sorted(path.stem for path in (root / "ours").glob("*.lua")))
+
+
 def packaged(name: str, root: Path = ROOT) -> str:
     """Return the script as it is sent to a server: includes resolved, comments, marks and blank lines gone."""
     return "".join(_lines(name, root, lambda _file, _mark: None))
@@ -69,7 +75,7 @@ def key_count(name: str, root: Path = ROOT) -> int:
     """
     declared: dict[str, list[str]] = {"keys": [], "args": []}
     seen: set[str] = set()
-    for line in _read(root / f"{name}.lua").splitlines():
+    for line in _read(_command(name, root)).splitlines():
         if match := DECLARE.fullmatch(line):
             seen.add(match[1])
             declared[match[1]] += [part.strip() for part in match[2].split(",") if part.strip()]
@@ -89,19 +95,21 @@ def key_count(name: str, root: Path = ROOT) -> int:
 def generate(root: Path = ROOT) -> str:
     """Return the text of `_lua.py`."""
     parts = [HEAD]
-    names: list[str] = []
-    for name in commands(root):
+    names: dict[str, str] = {}
+    for name in (*commands(root), *own(root)):
         source = packaged(name, root)
         sha1 = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         constant = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
-        names.append(constant)
+        names[name] = constant
         parts.append(
             f'{constant} = Script(\n    name="{name}",\n    sha1="{sha1}",\n    keys={key_count(name, root)},\n'
             f'    source="""\\\n{source}""",\n)\n\n'
         )
-    listed = "".join(f"            {constant},\n" for constant in names)
-    parts.append(TAIL.format(listed=listed))
-    return "".join(parts)
+    for mapping, listed in (("SCRIPTS", commands(root)), ("OUR_SCRIPTS", own(root))):
+        parts.append(
+            MAPPING.format(mapping=mapping, listed="".join(f"            {names[name]},\n" for name in listed))
+        )
+    return "".join(parts)[:-1]
 
 
 def main(arguments: list[str], root: Path = ROOT, target: Path = TARGET) -> int:
@@ -120,6 +128,11 @@ def main(arguments: list[str], root: Path = ROOT, target: Path = TARGET) -> int:
         print(f"lua/build.py: {target.name} is stale, run python lua/build.py", file=sys.stderr)
         return 1
     return 0
+
+
+def _command(name: str, root: Path) -> Path:
+    ours = root / "ours" / f"{name}.lua"
+    return ours if ours.is_file() else root / f"{name}.lua"
 
 
 def _read(path: Path) -> str:
@@ -144,7 +157,7 @@ def _order(path: Path, root: Path, open_files: tuple[Path, ...], done: list[Path
 def _lines(name: str, root: Path, on_mark: Callable[[str, str], str | None]) -> Iterator[str]:
     """Yield the code lines of a command and its includes, with what `on_mark(file, mark)` gives for a mark."""
     files: list[Path] = []
-    _order(root / f"{name}.lua", root, (), files)
+    _order(_command(name, root), root, (), files)
     for path in files:
         seen: set[str] = set()
         for number, line in enumerate(_read(path).splitlines(), 1):
@@ -178,13 +191,14 @@ from bullmq_protocol.command import Script
 
 '''
 
-TAIL = """SCRIPTS: Mapping[str, Script] = MappingProxyType(
+MAPPING = """{mapping}: Mapping[str, Script] = MappingProxyType(
     {{
         script.name: script
         for script in (
 {listed}        )
     }}
 )
+
 """
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 --- args: base prefix, now, LPUSH or RPUSH, id, token, fields (MessagePack array or empty)
 --- include call
 --- include emit_capped
---- include event_cap
---- include queue_gate
+--- include default_cap
+--- include is_held
+--- include queue_settings
 --- include mark_ready
 --- include place_by_priority
 --- include priority_of
@@ -13,7 +14,9 @@
 
 -- specs/03-transitions-admin-getters.md#sec-3-4
 local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
-local target, held = queue_gate(meta, active, KEYS[2], KEYS[3])
+local known = queue_settings(meta)
+local target = known[1] and KEYS[3] or KEYS[2]
+local held = is_held(known[1], known[2], active)
 -- before any check, so also for a job that is missing or not locked
 promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
 if call('EXISTS', job) == 0 then
@@ -31,7 +34,7 @@ if call('LREM', active, '-1', id) == 0 then
 end
 
 local priority = priority_of(job)
-local _, held_now = queue_gate(meta, active, KEYS[2], KEYS[3])
+held = is_held(known[1], known[2], active)
 if priority == 0 then
   --@list
   call(ARGV[3], target, id)
@@ -39,7 +42,7 @@ else
   --@prioritized
   place_by_priority(KEYS[8], KEYS[9], priority, id)
 end
-mark_ready(marker, held_now)
+mark_ready(marker, held)
 call('HINCRBY', job, 'atm', '1')
-emit_capped(events, event_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
+emit_capped(events, known[5] or store_default_cap(meta), 'waiting', 'jobId', id, 'prev', 'active')
 return 0

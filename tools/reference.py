@@ -74,6 +74,13 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     for row in scripts:
         yield from _script(row, errors)
+    yield "## Scripts of ours"
+    yield ""
+    yield "Several jobs in one call; BullMQ has none of these."
+    yield ""
+    for row in table["commands"]:
+        if row["kind"] == "ours":
+            yield from _script(row, errors)
     yield "## Plain Redis commands"
     yield ""
     yield from _table(
@@ -97,11 +104,15 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
 def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
     yield f"### {row['name']}"
     yield ""
-    links = f"[Specification]({SPEC_LINK}/{row['spec']}), [vectors]({SPEC_LINK}/vectors/{row['name']}.json)."
+    links = f"[Specification]({SPEC_LINK}/{row['spec']})."
+    if row["kind"] == "script":
+        links = f"{links[:-1]}, [vectors]({SPEC_LINK}/vectors/{row['name']}.json)."
     yield f"{row['summary']} {links}"
     yield ""
     note = f" ({row['repeat_note']})" if "repeat_note" in row else ""
-    since = row["since"] + (f" ({row['keys_since']})" if row["keys_since"] != row["since"] else "")
+    since = row["since"]
+    if since is not None and row["keys_since"] != since:
+        since += f" ({row['keys_since']})"
     facts = [
         ("Builder", _code(row["builders"])),
         ("Repeat", REPEAT[row["repeat"]] + note),
@@ -109,7 +120,7 @@ def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
         ("Events", _code(row["events"]) or "none"),
         ("Since", since),
     ]
-    yield from (f"- {name}: {value}" for name, value in facts)
+    yield from (f"- {name}: {value}" for name, value in facts if value is not None)
     yield ""
     yield from _table(
         ("KEYS", "Key", "Type"),

@@ -4,11 +4,30 @@
 --- include deduplicate
 --- include store_job
 
+-- specs/08-batches.md#add-many. Set by the command that adds several jobs; nil in a command for one.
+local many = nil
+
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+
 -- specs/01-data-model-and-adding.md#sec-7-1
-local packed = cmsgpack.unpack(ARGV[1])
-local base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-local parent, pending, link = packed[5], packed[6], packed[7]
-local scheduler, dedup_key = packed[8], packed[9]
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+
+-- specs/01-data-model-and-adding.md#sec-6-2, step 3
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
 
 -- specs/01-data-model-and-adding.md#sec-6-2, step 2
 local function lacks_parent()
@@ -73,12 +92,15 @@ local function admit(sequence, options, completed, delayed, events, cap)
       return id, job, answer_duplicate(id, job, completed, events, cap)
     end
   end
+  if many and options.de then
+    many.flush()
+  end
   local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     --@deduplicated
     return id, job, owner
   end
-  store_job(events, job, id, name, ARGV[2], born_at, options, parent, link, scheduler)
+  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
   return id, job, nil
 end
 

@@ -1,6 +1,10 @@
 --- include call
 --- include emit
---- include queue_gate
+--- include later
+--- include is_held
+--- include plain_count
+--- include queue_settings
+--- include spent
 --- include next_due
 --- include promote_due
 --- include rate_limit
@@ -40,39 +44,103 @@ local function effective_maximum(global_maximum, options)
   return nil
 end
 
--- specs/02-worker-path.md#w7: the ready marker is set always, the hash is not required to exist.
-local function activate(base, id, now, maximum, duration, options, marker)
+-- the ready marker is there already
+local marked = false
+
+-- everything that is due at this time was promoted
+local promoted_at = nil
+
+-- specs/02-worker-path.md#w7, the hash: it is not required to exist. Gives its fields and values.
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local started, places, count = nil, {}, #fields
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'ats' then
+      started = fields[index + 1]
+      places.ats = index + 1
+    elseif name == 'processedOn' or name == 'pb' then
+      places[name] = index + 1
+    else
+      spent = spent + #fields[index + 1]
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    --@odd-hash
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  local function put(name, value)
+    local place = places[name]
+    if not place then
+      fields[count + 1] = name
+      count = count + 2
+      place = count
+    end
+    fields[place] = value
+  end
+  put('processedOn', now)
+  if worker then
+    --@named-worker
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    put('pb', worker)
+  else
+    --@unnamed-worker
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  put('ats', text)
+  return fields
+end
+
+-- specs/02-worker-path.md#w7: the ready marker is set always.
+local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
+  token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     --@window-opened
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if options.token == '0' then
+  if token == '0' then
     --@without-lock
   else
     --@locked
-    call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
   end
   emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  if options.name then
-    --@named-worker
-    call('HMSET', job, 'processedOn', now, 'pb', options.name)
-  else
-    --@unnamed-worker
-    call('HMSET', job, 'processedOn', now)
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
   end
-  call('HINCRBY', job, 'ats', '1')
-  call('ZADD', marker, '0', '0')
-  return { call('HGETALL', job), id, 0, 0 }
+  return { fields, id, 0, 0 }
 end
 
 -- specs/02-worker-path.md#sec-4, steps 2 to 7. take() moves an id to active and gives it.
 -- Gives the reply, or nil when there is nothing to take and nothing delayed.
-local function fetch_next(base, now, options, marker, take)
-  local target, held, global_maximum, global_duration = queue_gate(KEYS[9], KEYS[2], KEYS[1], KEYS[8])
-  promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker)
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+      promoted_at = now
+    end
+  end
 
-  local maximum = effective_maximum(global_maximum, options)
+  local maximum = effective_maximum(known[3], options)
   local pause = limited_for(KEYS[6], maximum)
   if pause > 0 then
     --@rate-limited
@@ -84,11 +152,11 @@ local function fetch_next(base, now, options, marker, take)
   end
 
   -- the duration of the worker beats that of meta
-  local duration = options.limiter and options.limiter.duration or global_duration
+  local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
     --@job
-    return activate(base, id, now, maximum, duration, options, marker)
+    return activate(base, id, now, maximum, duration, options, token, marker)
   end
   local due = next_due(KEYS[7])
   if due then

@@ -4,12 +4,12 @@
 --- include place_by_priority
 --- include priority_of
 
--- specs/02-worker-path.md#w4: also when the queue is paused, maxed or rate limited.
+-- specs/02-worker-path.md#w4: also when the queue is paused, maxed or rate limited. Gives the number of jobs, at most 1,000.
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
   if not due[1] then
     --@none
-    return
+    return 0
   end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
@@ -27,4 +27,5 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     call('HSET', job, 'delay', '0')
   end
   mark_ready(marker, held)
+  return #due
 end

@@ -1,5 +1,6 @@
 --- include call
 --- include purge
+--- include spent
 --- include unlink_child
 
 -- specs/02-worker-path.md#w16: no event; the deduplication key and the lock stay.
@@ -9,6 +10,7 @@ local function forget(base, ids)
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
+    spent = spent + 2000
   end
 end
 

@@ -1,10 +1,17 @@
 --- include call
 --- include emit
 
--- specs/01-data-model-and-adding.md#sec-6-3
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler)
+-- specs/01-data-model-and-adding.md#sec-6-3. encoded: the JSON texts of options that several jobs share, or nil.
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
   local fields = {
-    'name', name, 'data', data, 'opts', cjson.encode(options), 'timestamp', born_at,
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
     'delay', options.delay or '0', 'priority', options.priority or '0',
   }
   local count = 12

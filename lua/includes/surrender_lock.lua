@@ -1,4 +1,5 @@
 --- include call
+--- include later
 
 -- specs/02-worker-path.md#w8: nil to go on, otherwise the error code.
 local function surrender_lock(job, stalled, token, id)
@@ -7,11 +8,17 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = call('GET', lock)
+  local owner = lock_owner(lock)
   if owner == token then
     --@released
-    call('DEL', lock)
-    call('SREM', stalled, id)
+    if later then
+      later.locks[lock] = false
+      later.released[#later.released + 1] = lock
+      later.stalled[#later.stalled + 1] = id
+    else
+      call('DEL', lock)
+      call('SREM', stalled, id)
+    end
     return nil
   end
   if owner then

@@ -1,7 +1,7 @@
 """`make oracle`: regressions, directed cases, then sequences and random states, with one line at the end.
 
 `SEQUENCES` is the number of sequences, of which hypothesis drives one in ten; ten times as many random states come on
-top. `SEED` repeats a run.
+top, and as many of several jobs in one call against single calls. `SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Iterator
 
-from tests.oracle import cases, directed, machine, regressions, report, scripts, sequences, states
+from tests.oracle import batches, cases, directed, machine, regressions, report, scripts, sequences, states
 from tests.oracle.harness import Bench
 from tests.support import node, servers
 
@@ -41,6 +41,8 @@ def differences(bench: Bench, count: int, seed: int) -> Iterator[str]:
         found = sequences.run(bench, seed, number)
         if found is not None:
             yield report.found(found)
+    for number in range(count * STATES_PER_SEQUENCE):
+        yield from batches.run(bench, seed, number)
     for number in range(count * STATES_PER_SEQUENCE):
         found = states.run(bench, seed, number)
         if found is not None:

@@ -180,6 +180,10 @@ class Bench:
         """Use other texts for some of our scripts."""
         self._hashes = (self._hashes[0], {**self._hashes[1], **self._load(ours)})
 
+    def hash_of(self, name: str) -> str:
+        """Return the SHA-1 of BullMQ's script of this name."""
+        return self._hashes[0][name]
+
     def reset(self, state: Iterable[Command] = (), *, strict: bool = True) -> None:
         """Start again from an empty database and `state`; not strict: commands that fail are left out."""
         self.plain([("FLUSHDB",), *state], strict=strict)

@@ -55,5 +55,5 @@ def test_dropping_comments_and_counting_marks_changes_nothing(server: Server) ->
         assert packed[0] == ["1", "1", -5]
         assert packed == whole == counted
         reached = client.hgetall("lua:coverage")
-        assert reached["addStandardJob:fifo"] == reached["add_job:no-parent"] == reached["deduplicate:kept"] == "1"
+        assert reached["add_standard:fifo"] == reached["add_job:no-parent"] == reached["deduplicate:kept"] == "1"
         assert set(reached) <= set(build.marks("addStandardJob"))

@@ -11,6 +11,7 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Backoff, JobOptions, NewJob, UsageError
+from bullmq_protocol._lua import SCRIPTS
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.scripts import OWN
 from tests.server.conftest import originals
@@ -28,7 +29,7 @@ def test_scripts_of_the_package_are_those_recorded(package: Any) -> None:
     for folder in (bullmq_folder(), str(bullmq_folder() / "bullmq")):
         source = package.bullmq_scripts(folder)
         assert (source.label, len(source.digest)) == ("bullmq 5.62.0", 64)
-        assert source.scripts.keys() == OWN.scripts.keys()
+        assert source.scripts.keys() == SCRIPTS.keys()
         for name, script in source.scripts.items():
             assert hashlib.sha256(script.source.encode()).hexdigest() == recorded[name]["sha256"], name
             assert script.sha1 == hashlib.sha1(script.source.encode()).hexdigest()

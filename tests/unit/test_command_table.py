@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bullmq_protocol import commands
-from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.commands import queues
 from bullmq_protocol.errors import SCRIPT_ERRORS, BullMQError, script_error
@@ -105,6 +105,11 @@ def test_every_script_has_a_row_with_its_number_of_keys() -> None:
     assert sorted(vectors.scripts()) == sorted(SCRIPTS)
     for name in vectors.scripts():
         assert len(ROWS[name]["keys"]) == SCRIPTS[name].keys == lua_build.key_count(name), name
+
+
+def test_every_script_of_ours_has_a_row_with_its_number_of_keys() -> None:
+    rows = {name: len(row["keys"]) for name, row in ROWS.items() if row["kind"] == "ours"}
+    assert rows == {name: script.keys for name, script in OUR_SCRIPTS.items()}
 
 
 def test_the_rows_have_the_form_of_their_schema() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from lua import build
 
 HEAD = "--- keys: wait, meta\n--- args: id\n"
@@ -146,7 +146,7 @@ def test_every_include_is_used() -> None:
     assert {path.stem for path in files if path.parent.name == "includes"} == used
 
 
-@pytest.mark.parametrize("name", build.commands())
+@pytest.mark.parametrize("name", [*build.commands(), *build.own()])
 def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
     definition = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
     includes = [path.read_text() for path in (build.ROOT / "includes").glob("*.lua")]
@@ -158,9 +158,9 @@ def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
         assert {call or constant for call, constant in used} & shared <= defined, line
 
 
-@pytest.mark.parametrize("name", build.commands())
+@pytest.mark.parametrize("name", [*build.commands(), *build.own()])
 def test_the_module_holds_the_script(name: str) -> None:
-    script = SCRIPTS[name]
+    script = {**SCRIPTS, **OUR_SCRIPTS}[name]
     assert (script.name, script.source) == (name, build.packaged(name))
     assert script.sha1 == hashlib.sha1(script.source.encode()).hexdigest()
     assert script.keys == build.key_count(name)
@@ -168,3 +168,4 @@ def test_the_module_holds_the_script(name: str) -> None:
 
 def test_the_module_holds_exactly_the_commands() -> None:
     assert tuple(SCRIPTS) == build.commands()
+    assert tuple(OUR_SCRIPTS) == build.own()

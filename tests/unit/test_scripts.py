@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.jobs import get_job, update_data
 from bullmq_protocol.commands.queues import is_maxed
@@ -24,7 +25,7 @@ SECRET = "return redis.call('PING')"
 
 
 def found(**changes: ScriptText | None) -> dict[str, ScriptText]:
-    texts = {name: ScriptText(script.keys, f"{SECRET} -- {name}") for name, script in OWN.scripts.items()}
+    texts = {name: ScriptText(script.keys, f"{SECRET} -- {name}") for name, script in SCRIPTS.items()}
     texts.update({name: text for name, text in changes.items() if text is not None})
     return {name: text for name, text in texts.items() if changes.get(name, text) is not None}
 
@@ -32,7 +33,9 @@ def found(**changes: ScriptText | None) -> dict[str, ScriptText]:
 def test_source_of_texts() -> None:
     source = script_source("theirs", found(another=ScriptText(1, "x")))
     text = f"{SECRET} -- isMaxed"
-    assert source.scripts.keys() == OWN.scripts.keys()
+    assert source.scripts.keys() == SCRIPTS.keys()
+    assert OWN.scripts.keys() == {*SCRIPTS, *OUR_SCRIPTS}
+    assert (source.batches, OWN.batches) == (False, True)
     assert source.scripts["isMaxed"].source == text
     assert source.scripts["isMaxed"].sha1 == hashlib.sha1(text.encode()).hexdigest()
     assert source.label == "theirs"
@@ -47,7 +50,7 @@ def test_no_text_is_shown() -> None:
     command = source.applied(is_maxed(K))
     for value in (source, source.scripts["isMaxed"], command, Batch((command,))):
         assert "redis" not in repr(value)
-    assert repr(source) == f"ScriptSource('theirs', digest='{source.digest}', scripts={len(OWN.scripts)})"
+    assert repr(source) == f"ScriptSource('theirs', digest='{source.digest}', scripts={len(SCRIPTS)})"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,230 @@
+"""Measure the server's own time per job of every hot script: `python -m bench.server_time [--calls 20000]`.
+
+The figure is `usec_per_call` of `INFO commandstats`, on a server with real-time priority where that is allowed, with
+scripts that are loaded and warm. The client waits for each reply, so nothing queues. For the scripts that take several
+jobs the figure is divided by their number. `--lua FOLDER` measures the scripts of another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from bullmq_protocol.codec import pack
+from tests.oracle.harness import Wire
+from tests.support import servers
+
+ROOT = Path(__file__).parents[1]
+B = "bull:bench:"
+NOW = 1_700_000_000_000
+OPTIONS = pack({"attempts": 0})
+FETCH = "wait active prioritized events stalled limiter delayed paused meta pc"
+CHUNK = 50
+
+
+def keys(names: str) -> tuple[str, ...]:
+    return tuple(B + name for name in names.split())
+
+
+def head() -> bytes:
+    return pack([B, "", "n", NOW, None, None, None, None, None])
+
+
+def finish_options(token: str) -> dict[str, Any]:
+    return {
+        "token": token,
+        "name": None,
+        "keepJobs": {"count": -1},
+        "limiter": None,
+        "lockDuration": 30000,
+        "attempts": 1,
+        "maxMetricsSize": "",
+        "fpof": False,
+        "cpof": False,
+        "idof": False,
+        "rdof": False,
+    }
+
+
+class Meter:
+    """A server, the scripts of one checkout, and a job that is added and worked off."""
+
+    def __init__(self, wire: Wire, build: ModuleType, data: str) -> None:
+        self.wire = wire
+        self.data = data
+        self.texts = {name: build.packaged(name) for name in build.commands()}
+        own = getattr(build, "own", None)
+        if own is not None:
+            self.texts |= {name: build.packaged(name) for name in own()}
+        self.loaded: dict[str, str] = {
+            name: self.wire.run([("SCRIPT", "LOAD", text)])[0].decode() for name, text in self.texts.items()
+        }
+
+    def call(self, name: str, names: str, *args: Any) -> tuple[Any, ...]:
+        found = keys(names)
+        return ("EVALSHA", self.loaded[name], len(found), *found, *args)
+
+    def time(self, calls: Iterator[tuple[Any, ...]], each: int = 1) -> float:
+        """Return microseconds per job."""
+        self.wire.run([("CONFIG", "RESETSTAT")])
+        for call in calls:
+            reply = self.wire.run([call])[0]
+            if isinstance(reply, Exception):
+                raise reply
+        text = self.wire.run([("INFO", "commandstats")])[0].decode()
+        line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
+        return float(dict(part.split("=") for part in line.partition(":")[2].split(","))["usec_per_call"]) / each
+
+    # --- calls ---
+
+    def add(self) -> tuple[Any, ...]:
+        names = "wait paused meta id completed delayed active events marker"
+        return self.call("addStandardJob", names, head(), self.data, OPTIONS)
+
+    def add_delayed(self, delay: int) -> tuple[Any, ...]:
+        return self.call(
+            "addDelayedJob", "marker meta id delayed completed events", head(), self.data, pack({"delay": delay})
+        )
+
+    def add_prioritized(self, priority: int) -> tuple[Any, ...]:
+        names = "marker meta id prioritized delayed completed active events pc"
+        return self.call("addPrioritizedJob", names, head(), self.data, pack({"attempts": 0, "priority": priority}))
+
+    def fetch(self) -> tuple[Any, ...]:
+        options = pack({"token": "w:1", "lockDuration": 30000, "limiter": None, "name": None})
+        return self.call("moveToActive", f"{FETCH} marker", B, NOW, options)
+
+    def finish(self, id: int, *, outcome: str = "completed", fetch: str = "1") -> tuple[Any, ...]:
+        field = "returnvalue" if outcome == "completed" else "failedReason"
+        fields = "" if outcome == "completed" else pack(["failedReason", "no", "stacktrace", '["Error: no"]'])
+        names = f"{FETCH} {outcome} {id} metrics:{outcome} marker"
+        return self.call(
+            "moveToFinished", names, id, NOW, field, "null", outcome, fetch, B, pack(finish_options("w:1")), fields
+        )
+
+    def retry(self, id: int) -> tuple[Any, ...]:
+        names = f"active wait paused {id} meta events delayed prioritized pc marker stalled"
+        return self.call("retryJob", names, B, NOW, "LPUSH", id, "w:1", pack(["failedReason", "no"]))
+
+    def delay(self, id: int) -> tuple[Any, ...]:
+        names = f"marker active prioritized delayed {id} events meta stalled"
+        return self.call("moveToDelayed", names, B, NOW, id, "w:1", 1000 + id, "0", pack(["failedReason", "no"]))
+
+    def add_many(self, count: int) -> tuple[Any, ...]:
+        names = "wait paused meta id completed delayed active events marker prioritized pc"
+        return self.call("addMany", names, *[part for _ in range(count) for part in (0, head(), self.data, OPTIONS)])
+
+    def finish_many(self, ids: range, *, fetch: int = 1) -> tuple[Any, ...]:
+        options = finish_options("")
+        del options["token"]
+        heads = [part for id in ids for part in (str(id), "w:1", str(NOW), 0, fetch, 1)]
+        values = [part for _ in ids for part in ("null", "")]
+        names = f"{FETCH} completed failed metrics:completed metrics:failed marker"
+        return self.call("finishMany", names, B, pack([options]), pack(heads), *values)
+
+    def fetch_many(self, count: int) -> tuple[Any, ...]:
+        options = pack({"lockDuration": 30000, "limiter": None, "name": None})
+        return self.call("fetchMany", f"{FETCH} marker", B, NOW, options, pack(["w:1"] * count))
+
+    # --- states ---
+
+    def waiting(self, count: int, active: int = 0) -> None:
+        """Start anew with so many waiting jobs and, above them, active ones with the ids 1, 2, ..."""
+        self.wire.run([("FLUSHALL",), ("HSET", f"{B}meta", "opts.maxLenEvents", 10000)])
+        for _ in range(0, count + active, 1000):
+            self.wire.run([self.add() for _ in range(min(1000, count + active))])
+        for _ in range(0, active, 1000):
+            self.wire.run([self.fetch() for _ in range(min(1000, active))])
+
+
+def measure(meter: Meter, count: int, report: Callable[[str, float], None]) -> None:
+    """Measure each script on its own state."""
+    held = 50
+    meter.waiting(0)
+    report("addStandardJob", meter.time(meter.add() for _ in range(count)))
+    report("moveToActive", meter.time(meter.fetch() for _ in range(50)))
+    meter.waiting(count, held)
+    report("moveToFinished, with the next job, 50 active", meter.time(meter.finish(id) for id in range(1, count + 1)))
+    meter.waiting(0, held)
+    report("moveToFinished, nothing to fetch", meter.time(meter.finish(id) for id in range(1, held + 1)))
+    meter.waiting(count, held)
+    report(
+        "moveToFinished, failed, with the next job",
+        meter.time(meter.finish(id, outcome="failed") for id in range(1, count + 1)),
+    )
+    meter.waiting(count)
+    report("moveToActive, growing active list", meter.time(meter.fetch() for _ in range(count)))
+    meter.waiting(0)
+    report("addDelayedJob", meter.time(meter.add_delayed(1000 + id) for id in range(count)))
+    meter.waiting(0)
+    report("addPrioritizedJob", meter.time(meter.add_prioritized(1 + id % 10) for id in range(count)))
+    few = 1000
+    meter.waiting(0, few)
+    report("retryJob", meter.time(meter.retry(id) for id in range(1, few + 1)))
+    meter.waiting(0, few)
+    report("moveToDelayed", meter.time(meter.delay(id) for id in range(1, few + 1)))
+    meter.waiting(0, held)
+    report(
+        "extendLock",
+        meter.time(
+            ("EVALSHA", meter.loaded["extendLock"], 2, f"{B}{id}:lock", f"{B}stalled", "w:1", 30000, id)
+            for id in [1 + at % held for at in range(count)]
+        ),
+    )
+    tokens, ids = pack(["w:1"] * held), pack([str(id) for id in range(1, held + 1)])
+    report(
+        "extendLocks, 50, per lock",
+        meter.time((meter.call("extendLocks", "stalled", B, tokens, ids, 30000) for _ in range(count // held)), held),
+    )
+    if "addMany" in meter.loaded:
+        meter.waiting(0)
+        report("addMany, 50, per job", meter.time((meter.add_many(CHUNK) for _ in range(count // CHUNK)), CHUNK))
+        for size in (2, 10, 50):
+            meter.waiting(count, size)
+            report(
+                f"finishMany, {size}, each with the next job, per job",
+                meter.time((meter.finish_many(range(at, at + size)) for at in range(1, count + 1, size)), size),
+            )
+        meter.waiting(count)
+        report("fetchMany, 50, per job", meter.time((meter.fetch_many(CHUNK) for _ in range(count // CHUNK)), CHUNK))
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bench.server_time", description=__doc__)
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kind")
+    parser.add_argument("--lua", type=Path, default=ROOT / "lua")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    spec = importlib.util.spec_from_file_location("measured_build", options.lua / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    found: dict[str, list[float]] = {}
+    with servers.start(options.kind) as server:
+        pid = server.pid
+        subprocess.run(["chrt", "-f", "-p", "50", str(pid)], check=False, capture_output=True)
+        meter = Meter(Wire(server.host, server.port), build, msgspec.json.encode({"a": "x" * 80}).decode())
+        for _ in range(options.rounds):
+            measure(meter, options.calls, lambda name, value: found.setdefault(name, []).append(value))
+    best = {name: round(min(values), 1) for name, values in found.items()}
+    for name, value in best.items():
+        sys.stdout.write(f"{value:8.1f} us  {name}\n")
+    if options.json:
+        options.json.write_text(json.dumps(best, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

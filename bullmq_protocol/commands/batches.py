@@ -1,0 +1,212 @@
+"""Several jobs in one script call: what the single commands do, one after the other, for less of the server's time.
+
+These scripts are ours, not BullMQ's: a source of scripts without them has `batches` False, and takes single commands.
+
+Source: specs/08-batches.md#sec-1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from bullmq_protocol._lua import ADD_MANY, FETCH_MANY, FINISH_MANY
+from bullmq_protocol.codec import pack
+from bullmq_protocol.command import Arg, Command, Repeat
+from bullmq_protocol.commands._shared import Fetched, Limiter, as_fetched
+from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.reply import Reply, as_list, as_text
+from bullmq_protocol.units import Millis
+
+MOST_JOBS: Final = 50
+"""The most jobs of one call. With small payloads a call of so many holds the server for about a millisecond.
+
+Source: specs/08-batches.md#bounds
+"""
+
+_KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "addPrioritizedJob": "2"})
+_TOKEN: Final = b"\xa5token"
+
+
+def can_merge(command: Command[Any]) -> bool:
+    """Tell whether `add_many` takes this command: one that adds a job without children."""
+    return command.name in _KINDS
+
+
+def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:
+    """Add several jobs in their order; `adds` are single commands of this queue that `can_merge`, at most `MOST_JOBS`.
+
+    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
+    Args:    per job: kind, packed head, data JSON, packed options
+    Reply:   per job what its single command would have got -> raw replies, for those commands to decode, or errors
+    Raises:  UsageError, UnexpectedReply
+    Repeat:  unsafe; guarded when every job has an id of its own
+    Cost:    O(jobs)
+    Source:  specs/08-batches.md#add-many
+    """
+    args: list[Arg] = []
+    for add in _bounded("adds", adds):
+        kind = _KINDS.get(add.name)
+        if kind is None:
+            raise UsageError("adds", add.name, "must be addStandardJob, addDelayedJob or addPrioritizedJob")
+        args += (kind, *add.args)
+    return Command(
+        "addMany",
+        (
+            keys.wait,
+            keys.paused,
+            keys.meta,
+            keys.id,
+            keys.completed,
+            keys.delayed,
+            keys.active,
+            keys.events,
+            keys.marker,
+            keys.prioritized,
+            keys.pc,
+        ),
+        tuple(args),
+        as_replies,
+        script=ADD_MANY,
+        repeat=Repeat.GUARDED if all(add.repeat is Repeat.GUARDED for add in adds) else Repeat.UNSAFE,
+    )
+
+
+def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Command[list[Reply | ServerError]]:
+    """End several active jobs in their order; `finishes` are `move_to_finished` of this queue, at most `MOST_JOBS`.
+
+    The server stops early when the jobs it fetched are large, or retention removed many: the list is then shorter, and
+    the rest is untouched, to be sent again.
+
+    Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, completed, failed, metrics
+             of both, marker
+    Args:    base prefix, packed options, packed heads (per job: id, token, now, failed, fetch, number of the options),
+             per job: result, packed fields or empty
+    Reply:   per job what its single command would have got -> raw replies, for those commands to decode, or errors
+    Raises:  UsageError, UnexpectedReply
+    Repeat:  guarded by the tokens
+    Cost:    that of the single commands
+    Source:  specs/08-batches.md#finish-many
+    """
+    heads: list[str | int] = []
+    values: list[Arg] = []
+    known: dict[bytes, int] = {}
+    for finish in _bounded("finishes", finishes):
+        if finish.name != "moveToFinished":
+            raise UsageError("finishes", finish.name, "must be moveToFinished")
+        job_id, now, _, value, outcome, fetch, _, options, fields = finish.args
+        token, rest = _split(options)
+        number = known.setdefault(rest, len(known) + 1)
+        heads += (str(job_id), token, str(now), int(outcome == "failed"), int(fetch == "1"), number)
+        values += (value, fields)
+    return Command(
+        "finishMany",
+        (
+            keys.wait,
+            keys.active,
+            keys.prioritized,
+            keys.events,
+            keys.stalled,
+            keys.limiter,
+            keys.delayed,
+            keys.paused,
+            keys.meta,
+            keys.pc,
+            keys.completed,
+            keys.failed,
+            keys.metrics_completed,
+            keys.metrics_failed,
+            keys.marker,
+        ),
+        (keys.base, b"\xdc" + len(known).to_bytes(2) + b"".join(known), pack(heads), *values),
+        as_replies,
+        script=FINISH_MANY,
+        repeat=Repeat.GUARDED,
+    )
+
+
+def fetch_many(
+    keys: QueueKeys,
+    *,
+    tokens: Sequence[str],
+    lock_ms: Millis,
+    now: Millis,
+    limiter: Limiter | None = None,
+    worker_name: str | None = None,
+) -> Command[list[Fetched]]:
+    """Take several jobs, each locked with the token of its place; at most `MOST_JOBS`.
+
+    The answers end with the first that has no job, and may end earlier when the jobs are large.
+
+    Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, marker
+    Args:    base prefix, now (ms), packed options, packed tokens
+    Reply:   per token what moveToActive would have answered -> list of Fetched, at least one
+    Raises:  UsageError, UnexpectedReply
+    Repeat:  unsafe: a lost reply leaves locked jobs in `active` until the stalled check finds them
+    Cost:    that of the single commands
+    Source:  specs/08-batches.md#fetch-many
+    """
+    options = {
+        "lockDuration": lock_ms,
+        "limiter": None if limiter is None else limiter.packed(),
+        "name": worker_name,
+    }
+    return Command(
+        "fetchMany",
+        (
+            keys.wait,
+            keys.active,
+            keys.prioritized,
+            keys.events,
+            keys.stalled,
+            keys.limiter,
+            keys.delayed,
+            keys.paused,
+            keys.meta,
+            keys.pc,
+            keys.marker,
+        ),
+        (keys.base, now, pack(options), pack(list(_bounded("tokens", tokens)))),
+        as_answers,
+        script=FETCH_MANY,
+    )
+
+
+def as_replies(reply: Reply) -> list[Reply | ServerError]:
+    """Return one raw reply per job; a job that failed on the server has a list of the error's text."""
+    return [_one(each) for each in as_list(reply)]
+
+
+def as_answers(reply: Reply) -> list[Fetched]:
+    """Return one answer of a fetch per element."""
+    answers = as_list(reply)
+    if not answers:
+        raise UnexpectedReply("at least one answer", reply)
+    return [as_fetched(each) for each in answers]
+
+
+def _one(reply: Reply) -> Reply | ServerError:
+    if isinstance(reply, list) and len(reply) == 1:
+        return ServerError(as_text(reply[0]))
+    return reply
+
+
+def _bounded(field: str, items: Sequence[Any]) -> Sequence[Any]:
+    if not 0 < len(items) <= MOST_JOBS:
+        raise UsageError(field, len(items), f"must be 1 to {MOST_JOBS}")
+    return items
+
+
+def _split(options: Any) -> tuple[str, bytes]:
+    """Take the token, which is first, out of the packed options of a finish; return it, and the map without it."""
+    packed: bytes = options
+    if packed[1:7] != _TOKEN:
+        raise UsageError("finishes", "options", "must have the token first")
+    # a text has its length in the head's low bits, or in the 1, 2 or 4 bytes after it
+    head = packed[7]
+    wide = 0 if head < 0xD9 else 1 << (head - 0xD9)
+    begin = 8 + wide
+    end = begin + (int.from_bytes(packed[8:begin]) if wide else head & 31)
+    return packed[begin:end].decode(), bytes((packed[0] - 1,)) + packed[end:]

@@ -1,0 +1,53 @@
+--- keys: wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc
+--- keys: completed, failed, metrics of completed, metrics of failed, marker
+--- args: base prefix, options (MessagePack array of maps)
+--- args: heads (MessagePack array: id, token, now, failed (1), fetch (1), number of the options, next id, ...)
+--- args: result and fields of each job ...
+--- include each_alone
+--- include finish_job
+
+-- specs/08-batches.md#finish-many. Not one of BullMQ's scripts.
+local MOST_SPENT = 1000000
+local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
+local count = #heads / 6
+
+local locks, names, pending = {}, {}, {}
+for number = 1, count do
+  local at = 6 * number
+  local job = base .. heads[at - 5]
+  if heads[at - 4] ~= '0' then
+    names[#names + 1] = job .. ':lock'
+  end
+  if heads[at - 2] == 0 then
+    pending[#pending + 1] = job .. ':dependencies'
+    pending[#pending + 1] = job .. ':unsuccessful'
+  end
+end
+if names[1] then
+  local owners = call('MGET', unpack(names))
+  for number = 1, #names do
+    local name = names[number]
+    locks[name] = owners[number]
+  end
+end
+later = {
+  locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
+  events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
+}
+
+local replies = {}
+for number = 1, count do
+  local at = 6 * number
+  local id, token = heads[at - 5], heads[at - 4]
+  local failed, place = heads[at - 2] == 1, heads[at]
+  replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
+    failed and 'failedReason' or 'returnvalue', ARGV[2 + 2 * number], failed and 'failed' or 'completed',
+    failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
+    ARGV[3 + 2 * number], heads[at - 1] == 1, KEYS[15])
+  if spent > MOST_SPENT then
+    break
+  end
+end
+flush_released()
+flush_finished()
+return replies

@@ -1,0 +1,137 @@
+"""Several jobs in one call: what goes on the wire, and how replies are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bullmq_protocol._lua import ADD_MANY, FETCH_MANY, FINISH_MANY
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.batches import MOST_JOBS, add_many, can_merge, fetch_many, finish_many
+from bullmq_protocol.commands.fetching import Fetched, Limiter
+from bullmq_protocol.commands.finishing import FinishOptions, move_to_finished, retry_job
+from bullmq_protocol.errors import JobNotFound, ServerError, UnexpectedReply, UsageError
+from bullmq_protocol.job import NewJob, prepare
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import JobOptions
+
+K = QueueKeys.of("q")
+unpack = msgspec.msgpack.decode
+
+
+def finish(job_id: str, token: str, **changes: Any) -> Command[Fetched]:
+    given: dict[str, Any] = {"outcome": "completed", "value": "null", "now": 5, "fetch_next": True}
+    options = FinishOptions(token=token, keep_jobs={"count": changes.pop("keep", -1)}, lock_ms=30000)
+    return move_to_finished(K, job_id, options=options, **(given | changes))
+
+
+def add(options: JobOptions = JobOptions()) -> Command[str]:  # noqa: B008
+    return add_job(K, prepare(K, NewJob("n", {"a": 1}, options), now_ms=7))
+
+
+def test_adds_go_side_by_side() -> None:
+    adds = [add(), add(JobOptions(delay=5)), add(JobOptions(priority=3))]
+    command = add_many(K, adds)
+    assert command.script is ADD_MANY
+    assert len(command.keys) == ADD_MANY.keys
+    assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args)
+    assert command.repeat is Repeat.UNSAFE
+    assert all(map(can_merge, adds))
+
+
+def test_adds_with_ids_are_guarded() -> None:
+    adds = [add(JobOptions(job_id="a")), add(JobOptions(job_id="b"))]
+    assert add_many(K, adds).repeat is Repeat.GUARDED
+    assert add_many(K, [*adds, add()]).repeat is Repeat.UNSAFE
+
+
+def test_what_is_no_add_is_refused() -> None:
+    other = retry_job(K, "1", token="t", now=1)
+    assert not can_merge(other)
+    with pytest.raises(UsageError, match="must be addStandardJob"):
+        add_many(K, [other])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="must be moveToFinished"):
+        finish_many(K, [other])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("count", [0, MOST_JOBS + 1])
+def test_the_number_of_jobs_is_bounded(count: int) -> None:
+    with pytest.raises(UsageError, match="adds: must be 1 to 50"):
+        add_many(K, [add()] * count)
+    with pytest.raises(UsageError, match="finishes: must be 1 to 50"):
+        finish_many(K, [finish("1", "t")] * count)
+    with pytest.raises(UsageError, match="tokens: must be 1 to 50"):
+        fetch_many(K, tokens=["t"] * count, lock_ms=1, now=1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65535, 65536])
+def test_tokens_of_any_length_are_taken_out_of_the_options(size: int) -> None:
+    command = finish_many(K, [finish("1", "ü" * (size // 2) + "x" * (size % 2))])
+    assert unpack(command.args[2])[1] == "ü" * (size // 2) + "x" * (size % 2)  # type: ignore[arg-type]
+    (options,) = unpack(command.args[1])  # type: ignore[arg-type]
+    whole = FinishOptions(token="t", keep_jobs={"count": -1}, lock_ms=30000).packed()
+    assert {"token": "t", **options} == unpack(whole)
+
+
+def test_equal_options_go_once() -> None:
+    fields = ("failedReason", "no")
+    command = finish_many(
+        K,
+        [
+            finish("1", "a"),
+            finish("2", "b", keep=0, fetch_next=False),
+            finish("3", "c", outcome="failed", value="no", fields=fields, now=6),
+        ],
+    )
+    assert command.script is FINISH_MANY
+    assert len(command.keys) == FINISH_MANY.keys
+    assert command.repeat is Repeat.GUARDED
+    base, options, heads, *values = command.args
+    assert base == "bull:q:"
+    assert [each["keepJobs"] for each in unpack(options)] == [{"count": -1}, {"count": 0}]  # type: ignore[arg-type]
+    assert unpack(heads) == ["1", "a", "5", 0, 1, 1, "2", "b", "5", 0, 0, 2, "3", "c", "6", 1, 1, 1]  # type: ignore[arg-type]
+    assert values == ["null", "", "null", "", "no", msgspec.msgpack.encode(fields)]
+
+
+def test_options_without_the_token_in_front_are_refused() -> None:
+    odd = finish("1", "a")
+    odd = msgspec.structs.replace(odd, args=(*odd.args[:7], b"\x81\xa4nameab", ""))
+    with pytest.raises(UsageError, match="must have the token first"):
+        finish_many(K, [odd])
+
+
+def test_each_reply_is_read_by_its_single_command() -> None:
+    singles = [finish("1", "a"), finish("2", "b"), finish("3", "c"), finish("4", "d")]
+    raw = [[[b"name", b"n"], b"9", 0, 0], -1, 0, [b"WRONGTYPE Operation"]]
+    replies = finish_many(K, singles).decode(raw)
+    first = singles[0].decode(replies[0])  # type: ignore[arg-type]
+    assert first.job is not None
+    assert first.job.id == "9"
+    with pytest.raises(JobNotFound, match="for job 2"):
+        singles[1].decode(replies[1])  # type: ignore[arg-type]
+    assert singles[2].decode(replies[2]) == Fetched()  # type: ignore[arg-type]
+    assert isinstance(replies[3], ServerError)
+    assert replies[3].code == "WRONGTYPE"
+
+
+def test_fetches_of_several_jobs() -> None:
+    command = fetch_many(
+        K, tokens=("a", "b"), lock_ms=30000, now=5, limiter=Limiter(max=3, duration=1000), worker_name="w"
+    )
+    assert command.script is FETCH_MANY
+    assert len(command.keys) == FETCH_MANY.keys
+    assert command.repeat is Repeat.UNSAFE
+    base, now, options, tokens = command.args
+    assert (base, now, unpack(tokens)) == ("bull:q:", 5, ["a", "b"])  # type: ignore[arg-type]
+    limiter = {"max": 3, "duration": 1000}
+    assert unpack(options) == {"lockDuration": 30000, "limiter": limiter, "name": "w"}  # type: ignore[arg-type]
+    answers = command.decode([[[b"name", b"n"], b"9", 0, 0], [0, 0, 0, 77]])
+    assert [answer.job and answer.job.id for answer in answers] == ["9", None]
+    assert answers[1].next_due_at == 77
+    plain = fetch_many(K, tokens=["a"], lock_ms=1, now=1)
+    assert unpack(plain.args[2])["limiter"] is None  # type: ignore[arg-type]
+    with pytest.raises(UnexpectedReply):
+        plain.decode([])
