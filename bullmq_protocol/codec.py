@@ -321,11 +321,13 @@ def _check_packable(field: str, value: object) -> None:
         for key, item in cast("dict[Any, Any]", value).items():
             if type(key) is not str:
                 raise UsageError(field, key, _RULE_KEY)
-            if type(item) not in _EASY:
+            sort = type(item)
+            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER):
                 _check_packable(f"{field}.{key}", item)
     elif kind is list or kind is tuple:
         for item in cast("list[Any]", value):
-            if type(item) not in _EASY:
+            sort = type(item)
+            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER):
                 _check_packable(field, item)
     elif kind is int:
         if not -MAX_SAFE_INTEGER <= cast("int", value) <= MAX_SAFE_INTEGER:

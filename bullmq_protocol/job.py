@@ -33,6 +33,9 @@ T = TypeVar("T")
 AddCommand: TypeAlias = Literal["addStandardJob", "addDelayedJob", "addPrioritizedJob", "addParentJob"]
 
 _NO_OPTIONS: Final = JobOptions()
+# What a job without options has in its hash, and as what it reads.
+_PLAIN_TEXT: Final = b'{"attempts":0}'
+_PLAIN: Final = JobOptions(attempts=0)
 NO_OPTIONS_PACKED: Final = pack(stored_of({}))
 """What is stored for a job without options."""
 
@@ -127,6 +130,8 @@ class JobRecord(Struct, frozen=True, dict=True):
     def opts(self) -> JobOptions:
         """The options, with `attempts` 0 where none are stored. Text that is no JSON object reads as no options."""
         raw = self.fields.get("opts")
+        if raw == _PLAIN_TEXT:
+            return _PLAIN
         try:
             mapping: Any = parse_json(raw) if raw else None
         except msgspec.DecodeError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -39,10 +39,13 @@ class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def packed(self) -> bytes:
         """Return the msgpack map."""
+        return PackedFinish(self.token, self.packed_rest()).packed()
+
+    def packed_rest(self) -> bytes:
+        """Return the members of the msgpack map after the token: the same for all jobs with the same options."""
         limiter = self.limiter
-        return pack(
+        rest = pack(
             {
-                "token": self.token,
                 "name": self.worker_name,
                 "keepJobs": self.keep_jobs,
                 "limiter": None if limiter is None else limiter.packed(),
@@ -55,6 +58,21 @@ class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "rdof": self.remove_dependency_on_failure,
             }
         )
+        return rest[1:]
+
+
+class PackedFinish(msgspec.Struct, frozen=True):
+    """Packed options of moveToFinished for one token; `rest` comes from `FinishOptions.packed_rest`."""
+
+    token: str
+    rest: bytes
+
+    def packed(self) -> bytes:
+        """Return the msgpack map."""
+        return _FINISH_HEAD + pack(self.token) + self.rest
+
+
+_FINISH_HEAD: Final = bytes((0x80 + 11,)) + pack("token")
 
 
 def failure_fields(reason: str | None, stacktrace_json: str, telemetry: str | None = None) -> tuple[str, ...]:
@@ -74,7 +92,7 @@ def move_to_finished(
     outcome: Literal["completed", "failed"],
     value: str,
     now: Millis,
-    options: FinishOptions,
+    options: FinishOptions | PackedFinish,
     fetch_next: bool,
     fields: Sequence[str] = (),
 ) -> Command[Fetched]:

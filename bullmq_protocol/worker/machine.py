@@ -103,7 +103,7 @@ from bullmq_protocol.worker.notices import (
     WorkerProblem,
 )
 from bullmq_protocol.worker.options import WorkerSettings, check_concurrency
-from bullmq_protocol.worker.outcome import Report, ReportKind, failed_by, failure_report, success_report
+from bullmq_protocol.worker.outcome import Finishing, Report, ReportKind, failed_by, failure_report, success_report
 from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
 
 FIRST_RECONNECT_MS = 100
@@ -144,6 +144,7 @@ class WorkerMachine:
     def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str) -> None:
         self._keys = keys
         self._settings = settings
+        self._finishing = Finishing(settings)
         self._worker_id = worker_id
         self._concurrency = settings.concurrency
         self._state = WorkerState.NEW
@@ -621,7 +622,7 @@ class WorkerMachine:
             and self._limited_until is None
             and len(self._runs) <= self._concurrency
         )
-        command = report.command(self._keys, run.job, run.token, self._settings, now=self._at.wall)
+        command = report.command(self._keys, run.job, run.token, self._finishing, now=self._at.wall)
         run.sent = True
         self._call(command, Pending(PendingKind.REPORT, command, run=run.number, token=run.token), shielded=True)
 

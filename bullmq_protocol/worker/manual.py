@@ -19,7 +19,7 @@ from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.advance import Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
-from bullmq_protocol.worker.outcome import Report, failure_report, success_report
+from bullmq_protocol.worker.outcome import Finishing, Report, failure_report, success_report
 
 MAX_BLOCK_MS: Millis = 10_000
 
@@ -38,6 +38,7 @@ class ManualWork:
     def __init__(self, keys: QueueKeys, settings: WorkerSettings) -> None:
         self._keys = keys
         self._settings = settings
+        self._finishing = Finishing(settings)
         self._empty = False
         self._limited_until: Millis | None = None
         self._next_due: Millis | None = None
@@ -156,7 +157,7 @@ class ManualWork:
     def _report(self, report: Report, job: JobRecord, token: str, fetch_next: bool) -> Operation[Taken]:
         at = yield from NOW
         report.fetch_next = fetch_next and report.may_fetch_next
-        command: Command[Any] = report.command(self._keys, job, token, self._settings, now=at.wall)
+        command: Command[Any] = report.command(self._keys, job, token, self._finishing, now=at.wall)
         answer = yield from command
         if report.fetch_next and isinstance(answer, Fetched):
             return (yield from self._take(answer, token))

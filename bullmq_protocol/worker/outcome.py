@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.finishing import (
     FinishOptions,
+    PackedFinish,
     failure_fields,
     move_job_from_active_to_wait,
     move_to_delayed,
@@ -25,6 +26,10 @@ from bullmq_protocol.worker.notices import JobFailed
 from bullmq_protocol.worker.options import WorkerSettings
 
 
+_MOST_PACKED = 64
+_LONGEST_KEPT = 4096
+
+
 class ReportKind(Enum):
     """Which command reports the outcome."""
 
@@ -33,6 +38,28 @@ class ReportKind(Enum):
     RETRY = "retry"
     DELAY = "delay"
     RATE_LIMIT = "rate-limit"
+
+
+class Finishing:
+    """The packed options of moveToFinished of one worker, kept as long as jobs come with the same options."""
+
+    __slots__ = ("_packed", "_settings")
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._packed: dict[tuple[bytes, bool], bytes] = {}
+
+    def options(self, job: JobRecord, token: str, *, completed: bool) -> PackedFinish:
+        """Return the options for this job."""
+        text = job.fields.get("opts", b"")
+        rest = self._packed.get((text, completed))
+        if rest is None:
+            rest = finish_options(job, token, self._settings, completed=completed).packed_rest()
+            if len(self._packed) >= _MOST_PACKED:
+                self._packed.clear()
+            if len(text) <= _LONGEST_KEPT:
+                self._packed[text, completed] = rest
+        return PackedFinish(token, rest)
 
 
 class Report:
@@ -64,7 +91,7 @@ class Report:
         return self.kind in (ReportKind.COMPLETED, ReportKind.FAILED)
 
     def command(
-        self, keys: QueueKeys, job: JobRecord, token: str, settings: WorkerSettings, *, now: Millis
+        self, keys: QueueKeys, job: JobRecord, token: str, finishing: Finishing, *, now: Millis
     ) -> Command[Any]:
         """Return the command that stores this outcome.
 
@@ -78,7 +105,7 @@ class Report:
                     outcome="completed",
                     value=self.value,
                     now=now,
-                    options=finish_options(job, token, settings, completed=True),
+                    options=finishing.options(job, token, completed=True),
                     fetch_next=self.fetch_next,
                 )
             case ReportKind.FAILED:
@@ -88,7 +115,7 @@ class Report:
                     outcome="failed",
                     value=self.value,
                     now=now,
-                    options=finish_options(job, token, settings, completed=False),
+                    options=finishing.options(job, token, completed=False),
                     fetch_next=self.fetch_next,
                     fields=self.fields,
                 )
