@@ -10,12 +10,14 @@ import bullmq_anyio
 import bullmq_sync
 from tools import twin
 
-PAIRS = {
+ONLY_ANYIO = {"Connection"}
+BOTH = {
     name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name))
     for name in bullmq_anyio.__all__
-    if name not in ("Connection", "bullmq_scripts", "clock", "perform", "run")
+    if name not in ONLY_ANYIO
 }
-ONLY_ANYIO = {"Connection"}
+PAIRS = {name: both for name, both in BOTH.items() if isinstance(both[0], type)}
+FUNCTIONS = sorted(BOTH.keys() - PAIRS.keys())
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
 ONLY_SYNC_MEMBERS = {("Job", "cancelled")}
 # Where the colours differ by nature.
@@ -97,8 +99,8 @@ def test_classes_are_made_alike(name: str) -> None:
     assert shape(asynchronous) == shape(blocking)
 
 
-@pytest.mark.parametrize("name", ["clock", "perform", "run"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_have_the_same_signature(name: str) -> None:
-    asynchronous, blocking = getattr(bullmq_anyio, name), getattr(bullmq_sync, name)
+    asynchronous, blocking = BOTH[name]
     names = [list(inspect.signature(function).parameters) for function in (asynchronous, blocking)]
     assert names[0] == names[1]
