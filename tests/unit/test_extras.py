@@ -20,6 +20,9 @@ from bullmq_protocol.schedule import find_zone
         ("bullmq_sync", "hiredis", "sync"),
         ("bullmq_prometheus", "prometheus_client", "prometheus"),
         ("bullmq_otel", "opentelemetry", "otel"),
+        ("bullmq_doctor", "redis", "doctor"),
+        ("bullmq_doctor", "click", "doctor"),
+        ("bullmq_doctor", "rich", "doctor"),
         ("bullmq_protocol.testing.strategies", "hypothesis", "testing"),
     ],
 )

@@ -1,0 +1,333 @@
+"""What is read from a server: bounded reads, and nothing that writes."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.retry import Retry
+
+from bullmq_protocol.address import parse_url
+from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.keys import DEFAULT_PREFIX, QueueKeys
+
+SAMPLE = 100
+"""Jobs per list that are looked at one by one."""
+WEIGHED = 20
+"""Finished jobs per state whose memory is measured."""
+CHILDREN = 5
+"""Children per waiting parent that are looked for."""
+SCANNED = 1000
+"""Steps of SCAN, of a thousand keys each, in which queues are looked for."""
+
+_LISTS = ("wait", "paused", "active")
+_SETS = ("prioritized", "delayed", "waiting-children", "completed", "failed")
+_SECOND_LOOK_S = 0.25
+_DELAY_BITS = 4096
+
+
+class Unreachable(Exception):
+    """The server cannot be examined: no connection, a refused login, no permission for `INFO`."""
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What concerns all queues. Sizes in bytes."""
+
+    address: str
+    version: tuple[int, ...] = (7, 0, 0)
+    cluster: bool = False
+    role: str = "master"
+    policy: str = "noeviction"
+    memory_limit: int = 0
+    memory_used: int = 0
+    append_only: bool = True
+    snapshots: bool = True
+    last_write: str = "ok"
+    skew_ms: int = 0
+    scripts: str | None = None
+    """The error of a script that does nothing, None if it ran."""
+    clients: str | None = None
+    """The error of `CLIENT LIST`, None if it could be read."""
+    unsearched: bool = False
+    """Whether the search for queues ended before the last key."""
+
+
+class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue; what is said of single jobs comes from at most `SAMPLE` of each list."""
+
+    name: str
+    tagged: bool = False
+    counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    paused: bool = False
+    limited: bool = False
+    max_len_events: int | None = None
+    workers: int | None = None
+    """Connections by which workers wait, None if that could not be read."""
+    unlocked: tuple[str, ...] = ()
+    """Active jobs without a lock, seen twice."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """State and id of jobs that a list holds and of which there is no hash."""
+    late_ms: int = 0
+    """How long the first delayed job is due, by the server's clock."""
+    unmarked: bool = False
+    """Whether, twice, jobs waited, none was active, and no marker was there to wake a worker."""
+    orphans: tuple[str, ...] = ()
+    """Waiting parents none of whose pending children exists (at most `CHILDREN` of each are looked for)."""
+    finished_bytes: int = 0
+    """What completed and failed jobs hold, estimated from `WEIGHED` of each."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    server: ServerFacts
+    queues: tuple[QueueFacts, ...] = ()
+
+
+def look(url: str, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) -> Facts:
+    """Read the facts of a server and of these queues (none named: all that `<prefix>:*:meta` finds).
+
+    `url` is as everywhere in this library; names and prefix are as they stand in the keys, with their braces. Reads
+    are bounded (`SAMPLE`, `WEIGHED`, `CHILDREN`, `SCANNED`). Raises `Unreachable`, and `UsageError` for a bad argument.
+    """
+    options = parse_url(url)
+    wanted = [QueueKeys.of(name, prefix=prefix) for name in queues]
+    try:
+        with _connected(url) as client:
+            return _read(client, options.address, wanted, prefix)
+    except AuthenticationError as error:
+        raise Unreachable(f"{options.address} refuses the login: {error}") from None
+    except RedisError as error:
+        raise Unreachable(f"{options.address} cannot be examined: {error}") from None
+    except BullMQError:
+        raise
+    except OSError as error:
+        raise Unreachable(f"{options.address} cannot be reached: {error}") from None
+
+
+def _connected(url: str) -> Any:
+    limits: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "decode_responses": True}
+    limits["encoding_errors"] = "replace"
+    client: Any = cast("Any", redis.Redis).from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), **limits)
+    try:
+        clustered = client.info("cluster").get("cluster_enabled") == 1
+    except BaseException:
+        client.close()
+        raise
+    if not clustered:
+        return client
+    client.close()
+    return cast("Any", RedisCluster).from_url(url, **limits)
+
+
+def _is_cluster(client: Any) -> bool:
+    return isinstance(client, RedisCluster)
+
+
+def _read(client: Any, address: str, wanted: list[QueueKeys], prefix: str) -> Facts:
+    server = _server(client, address)
+    names, error = _names(client)
+    unsearched = False
+    if not wanted:
+        found, unsearched = _search(client, prefix)
+        wanted = [QueueKeys.of(name, prefix=prefix) for name in sorted(found)]
+    server = msgspec.structs.replace(server, clients=error, unsearched=unsearched)
+    return Facts(server=server, queues=tuple(_queue(client, keys, names) for keys in wanted))
+
+
+def _server(client: Any, address: str) -> ServerFacts:
+    info: dict[str, Any] = {}
+    node = client.get_primaries()[0] if _is_cluster(client) else None
+    at = {} if node is None else {"target_nodes": node}
+    for section in ("server", "memory", "persistence", "replication", "cluster"):
+        info |= client.info(section, **at)
+    before = time.time()
+    seconds, micros = client.time(**at)
+    here = (before + time.time()) / 2
+    return ServerFacts(
+        address=address,
+        version=tuple(int(part) for part in str(info.get("redis_version", "0")).split("-")[0].split(".")),
+        cluster=info.get("cluster_enabled") == 1,
+        role=str(info.get("role", "")),
+        policy=str(info.get("maxmemory_policy", "")),
+        memory_limit=int(info.get("maxmemory", 0)),
+        memory_used=int(info.get("used_memory", 0)),
+        append_only=info.get("aof_enabled") == 1,
+        snapshots=_snapshots(client, at),
+        last_write=_last_write(info),
+        skew_ms=round((seconds + micros / 1e6 - here) * 1000),
+        scripts=_refusal(client),
+    )
+
+
+def _snapshots(client: Any, at: dict[str, Any]) -> bool:
+    """Whether the server saves by itself; where CONFIG is forbidden, nothing is claimed."""
+    try:
+        return bool(client.config_get("save", **at).get("save", ""))
+    except ResponseError:
+        return True
+
+
+def _last_write(info: dict[str, Any]) -> str:
+    failed = [name for name in ("rdb_last_bgsave_status", "aof_last_write_status") if info.get(name, "ok") != "ok"]
+    return f"{failed[0]} is {info[failed[0]]}" if failed else "ok"
+
+
+def _refusal(client: Any) -> str | None:
+    try:
+        client.eval("return 1", 0)
+    except ResponseError as error:
+        return str(error)
+    return None
+
+
+def _names(client: Any) -> tuple[list[str] | None, str | None]:
+    """Return the names of all connections, or the error."""
+    try:
+        if _is_cluster(client):
+            lists = [client.client_list(target_nodes=node) for node in client.get_nodes()]
+        else:
+            lists = [client.client_list()]
+    except ResponseError as error:
+        return None, str(error)
+    return [str(each.get("name", "")) for clients in lists for each in clients], None
+
+
+def _search(client: Any, prefix: str) -> tuple[set[str], bool]:
+    """Return the names of the queues, and whether the search was cut short."""
+    found: set[str] = set()
+    begin, end = f"{prefix}:", ":meta"
+    pattern = "".join(f"\\{letter}" if letter in "*?[]\\^" else letter for letter in begin)
+    nodes: list[Any] = client.get_primaries() if _is_cluster(client) else [None]
+    for node in nodes:
+        at = {} if node is None else {"target_nodes": node}
+        cursor: Any = 0
+        for _ in range(SCANNED):
+            answer: Any = client.scan(cursor=cursor, match=f"{pattern}*{end}", count=1000, **at)
+            cursor, batch = answer
+            if isinstance(cursor, dict):
+                cursor = next(iter(cast("dict[str, int]", cursor).values()))
+            names = (key[len(begin) : -len(end)] for key in batch)
+            found.update(name for name in names if name and ":" not in name)
+            if not cursor:
+                break
+        else:
+            return found, True
+    return found, False
+
+
+def _queue(client: Any, keys: QueueKeys, names: list[str] | None) -> QueueFacts:
+    meta: dict[str, str] = client.hgetall(keys.meta)
+    counts = _counts(client, keys)
+    cap = meta.get("opts.maxLenEvents", "")
+    unlocked, unmarked = _unlocked(client, keys), _is_unmarked(client, keys)
+    if unlocked or unmarked:
+        # What a worker is about to put right is not to be reported: look again.
+        time.sleep(_SECOND_LOOK_S)
+        unlocked = [job_id for job_id in _unlocked(client, keys) if job_id in unlocked]
+        unmarked = unmarked and _is_unmarked(client, keys)
+    return QueueFacts(
+        name=keys.qualified,
+        tagged=keys.has_hash_tag,
+        counts=counts,
+        paused="paused" in meta,
+        limited=client.pttl(keys.limiter) > 0,
+        max_len_events=int(cap) if cap.isdecimal() else None,
+        workers=_workers(keys, names),
+        unlocked=tuple(unlocked),
+        missing=tuple(_missing(client, keys)),
+        late_ms=_late(client, keys),
+        unmarked=unmarked,
+        orphans=tuple(_orphans(client, keys)),
+        finished_bytes=_weigh(client, keys, counts),
+    )
+
+
+def _counts(client: Any, keys: QueueKeys) -> dict[str, int]:
+    pipeline = client.pipeline(transaction=False)
+    for state in _LISTS:
+        pipeline.llen(f"{keys.base}{state}")
+    for state in _SETS:
+        pipeline.zcard(f"{keys.base}{state}")
+    return dict(zip((*_LISTS, *_SETS), pipeline.execute(), strict=True))
+
+
+def _workers(keys: QueueKeys, names: list[str] | None) -> int | None:
+    """Count the connections by which workers of this queue wait, ours and Node's.
+
+    Source: specs/03-transitions-admin-getters.md#sec-14
+    """
+    if names is None:
+        return None
+    own = f"{keys.prefix}:{b64encode(keys.name.encode()).decode()}"
+    return sum(name == own or name.startswith(f"{own}:w:") for name in names)
+
+
+def _ids(client: Any, keys: QueueKeys, state: str) -> list[str]:
+    """Return the jobs of a state that come first."""
+    key = f"{keys.base}{state}"
+    if state in _LISTS:
+        # Old producers have put marker elements into the lists.
+        return [job_id for job_id in client.lrange(key, -SAMPLE, -1) if not job_id.startswith("0:")]
+    return list(client.zrange(key, 0, SAMPLE - 1))
+
+
+def _missing(client: Any, keys: QueueKeys) -> Iterator[tuple[str, str]]:
+    for state in (*_LISTS, *_SETS):
+        ids = _ids(client, keys, state)
+        if ids:
+            pipeline = client.pipeline(transaction=False)
+            for job_id in ids:
+                pipeline.exists(keys.job(job_id))
+            there = pipeline.execute()
+            gone = [job_id for job_id, exists in zip(ids, there, strict=True) if not exists]
+            # Whatever was removed since then is not in its list any more.
+            yield from ((state, job_id) for job_id in gone if job_id in _ids(client, keys, state))
+
+
+def _unlocked(client: Any, keys: QueueKeys) -> list[str]:
+    ids = _ids(client, keys, "active")
+    pipeline = client.pipeline(transaction=False)
+    for job_id in ids:
+        pipeline.exists(keys.lock(job_id))
+    return [job_id for job_id, locked in zip(ids, pipeline.execute() if ids else [], strict=True) if not locked]
+
+
+def _late(client: Any, keys: QueueKeys) -> int:
+    first: list[tuple[str, float]] = client.zrange(keys.delayed, 0, 0, withscores=True)
+    if not first:
+        return 0
+    if _is_cluster(client):
+        seconds, micros = client.time(target_nodes=client.get_node_from_key(keys.delayed))
+    else:
+        seconds, micros = client.time()
+    late: int = round(seconds * 1000 + micros / 1000 - first[0][1] / _DELAY_BITS)
+    return max(0, late)
+
+
+def _is_unmarked(client: Any, keys: QueueKeys) -> bool:
+    ready = client.llen(keys.wait) + client.zcard(keys.prioritized)
+    return bool(ready) and not client.llen(keys.active) and not client.exists(keys.marker)
+
+
+def _orphans(client: Any, keys: QueueKeys) -> Iterator[str]:
+    for parent in _ids(client, keys, "waiting-children"):
+        children: list[str] = client.srandmember(keys.dependencies(parent), CHILDREN)
+        # The second look is for one whose last child was just about to let it go.
+        if not any(map(client.exists, children)) and client.zscore(keys.waiting_children, parent) is not None:
+            yield parent
+
+
+def _weigh(client: Any, keys: QueueKeys, counts: dict[str, int]) -> int:
+    total = 0.0
+    for state in ("completed", "failed"):
+        ids: list[str] = client.zrange(f"{keys.base}{state}", 0, WEIGHED - 1)
+        sizes = [size for size in (client.memory_usage(keys.job(job_id), samples=0) for job_id in ids) if size]
+        if sizes:
+            total += sum(sizes) / len(sizes) * counts[state]
+    return round(total)
