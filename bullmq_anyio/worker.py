@@ -17,6 +17,7 @@ import time
 import uuid
 from _thread import get_ident
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -50,6 +51,7 @@ from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.telemetry import NO_SPAN, Attributes, TelemetryProvider, TelemetrySpan, omits_context
 from bullmq_protocol.transport import AsyncTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -69,8 +71,10 @@ from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter
-from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
+from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_protocol.worker.outcome import failure_report
+from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Notice)
@@ -97,7 +101,8 @@ class Worker(Generic[T]):
     `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
     it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit
     fails its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
-    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one.
+    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one; `telemetry`
+    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
 
     `async with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -116,6 +121,7 @@ class Worker(Generic[T]):
         backoff_strategy: BackoffStrategy | None = None,
         scripts: ScriptSource = OWN,
         metrics_collector: MetricsCollector = NO_METRICS,
+        telemetry: TelemetryProvider | None = None,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -156,6 +162,13 @@ class Worker(Generic[T]):
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
             {} if self._meter is None else dict.fromkeys(METERED, (self._meter,))
         )
+        self._tracing: WorkerTracing | None = None
+        if telemetry is not None:
+            self._tracing = WorkerTracing(
+                telemetry, self._machine, self._settings, queue=self.name, worker_id=self._id, now=clock
+            )
+            for kind in TRACED:
+                self._callbacks[kind] = (*self._callbacks.get(kind, ()), self._tracing)
         self._streams: tuple[Notices, ...] = ()
         self._manual = ManualWork(self._keys, self._settings)
         self._manual_token = str(uuid.uuid4())
@@ -199,9 +212,12 @@ class Worker(Generic[T]):
     def is_paused(self) -> bool:
         return self._machine.state is WorkerState.PAUSED
 
+    def __repr__(self) -> str:
+        return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {self._machine.word}>"
+
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for."""
-        return self._machine.snapshot()
+        return self._machine.snapshot(clock())
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -250,18 +266,20 @@ class Worker(Generic[T]):
     async def pause(self, *, wait: bool = True) -> None:
         """Start nothing new; with `wait`, return when the running jobs are over."""
         self._check_thread()
-        self._paused_first = True
-        self._happen(PauseRequested())
-        while wait and self._running and self._machine.running_jobs and _within.get() is not self:
-            event = anyio.Event()
-            self._idle.append(event)
-            await event.wait()
+        with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
+            self._paused_first = True
+            self._happen(PauseRequested())
+            while wait and self._running and self._machine.running_jobs and _within.get() is not self:
+                event = anyio.Event()
+                self._idle.append(event)
+                await event.wait()
 
     def resume(self) -> None:
         """Go on after `pause`."""
         self._check_thread()
-        self._paused_first = False
-        self._happen(ResumeRequested())
+        with self._span("resume"):
+            self._paused_first = False
+            self._happen(ResumeRequested())
 
     async def aclose(self, force: bool = False) -> None:
         """Stop, and wait until that is done: running jobs may end within the shutdown time, then they are cancelled and
@@ -271,19 +289,20 @@ class Worker(Generic[T]):
         cancelled: `aclose` waits for such a handler, whose job another worker may have, and warns every ten seconds.
         """
         self._check_thread()
-        self._closed = True
-        if self._running and self._finished is not None:
-            if self._tasks is None:
+        with self._span("close", {"bullmq.worker.force.close": force}):
+            self._closed = True
+            if self._running and self._finished is not None:
+                if self._tasks is None:
+                    await self._close_transports()
+                self._happen(CloseRequested(force))
+                if self._machine.adrift:
+                    await self._close_transports()
+                if _within.get() is not self:
+                    await self._finished.wait()
+            elif not self._over:
+                self._over = True
                 await self._close_transports()
-            self._happen(CloseRequested(force))
-            if self._machine.adrift:
-                await self._close_transports()
-            if _within.get() is not self:
-                await self._finished.wait()
-        elif not self._over:
-            self._over = True
-            await self._close_transports()
-            self._end_streams()
+                self._end_streams()
 
     async def __aenter__(self) -> Self:
         self._background = _Background()
@@ -345,7 +364,10 @@ class Worker(Generic[T]):
         waiting = block and not self._manual_waiting
         self._manual_waiting = self._manual_waiting or waiting
         try:
-            return self._taken(await self._by_hand(self._manual.next_job(token, block=waiting)))
+            job = self._taken(await self._by_hand(self._manual.next_job(token, block=waiting)))
+            if job is not None and self._tracing is not None:
+                self._tracing.taken(job.record, block=block)
+            return job
         except Closed:
             if self._is_closed():
                 return None
@@ -362,24 +384,41 @@ class Worker(Generic[T]):
         """
         text = json_text(value, field="returnvalue")
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
-        return self._taken(await self._by_hand(operation))
+        with NO_SPAN if self._tracing is None else self._tracing.completing():
+            taken = await self._by_hand(operation)
+        self._meter_by_hand(JobCompleted(job.record, text, _lasted(job.record)))
+        return self._taken(taken)
 
     async def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
         """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
 
         With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
         """
+        record, token = job.record, _token_of(job)
         raised = await self._raised(-1, job, error)
-        operation = self._manual.fail(
-            job.record,
-            _token_of(job),
+        report = failure_report(
+            record,
             raised.failure,
+            self._settings,
             roll=raised.roll,
             strategy_delay=raised.strategy_delay_ms,
             strategy_error=raised.strategy_error,
-            fetch_next=fetch_next,
+            exception=error,
         )
-        return self._taken(await self._by_hand(operation))
+        with NO_SPAN if self._tracing is None else self._tracing.failing(report) as span:
+            operation = self._manual.fail(
+                record,
+                token,
+                raised.failure,
+                roll=raised.roll,
+                strategy_delay=raised.strategy_delay_ms,
+                strategy_error=raised.strategy_error,
+                telemetry=None if self._tracing is None or omits_context(record) else span.metadata(),
+                fetch_next=fetch_next,
+            )
+            taken = await self._by_hand(operation)
+        self._meter_by_hand(report.notice(record, _lasted(record)))
+        return self._taken(taken)
 
     async def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
         """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is not ours any
@@ -410,6 +449,8 @@ class Worker(Generic[T]):
                     return
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
+                    if self._tracing is not None:
+                        self._tracing.started()
                     self._start(self._machine.start(clock(), paused=self._paused_first))
                     tasks.start_soon(self._keep_time)
             except anyio.get_cancelled_exc_class():
@@ -543,7 +584,11 @@ class Worker(Generic[T]):
 
     async def _call(self, ticket: int, command: Command[Any]) -> Event:
         try:
-            reply = await self._transport.perform(command)
+            if self._tracing is None:
+                reply = await self._transport.perform(command)
+            else:
+                with self._tracing.call(ticket, command) as replied:
+                    reply = replied.reply = await self._transport.perform(command)
         except BullMQError as error:
             return self._call_failed(ticket, error)
         self._contacted = True
@@ -583,7 +628,10 @@ class Worker(Generic[T]):
         scope = self._handling[number]
         try:
             with scope:
-                return JobReturned(number, await self._process(job))
+                return JobReturned(
+                    number,
+                    await self._process(job) if self._tracing is None else await self._traced(self._tracing, job),
+                )
             return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), random.random())
         except Exception as error:
             return await self._raised(number, job, error)
@@ -608,6 +656,12 @@ class Worker(Generic[T]):
             del self._handling[number]
             if not self._handling and self._machine.state is WorkerState.STOPPED and self._rearm is not None:
                 self._rearm.set()
+
+    async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
+        with tracing.running(job.record):
+            value = await self._process(job)
+        tracing.returned(job.record)
+        return value
 
     async def _process(self, job: Job[T]) -> str:
         if self._data_type is not Any:
@@ -636,7 +690,8 @@ class Worker(Generic[T]):
             except Exception as trouble:
                 strategy_error = f"the backoff strategy failed: {trouble!r}"
                 _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
-        return JobRaised(number, failure, random.random(), delay, strategy_error)
+        raised = JobRaised(number, failure, random.random(), delay, strategy_error, error)
+        return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
     def _job(self, record: JobRecord, token: str) -> Job[T]:
         return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type, token=token)
@@ -667,6 +722,14 @@ class Worker(Generic[T]):
     def _callback_raised(self, kind: type[Notice]) -> None:
         _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
 
+    def _meter_by_hand(self, notice: Notice) -> None:
+        if self._meter is None:
+            return
+        try:
+            self._meter(notice)
+        except Exception:
+            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+
     def _meter_life(self, *, begins: bool) -> None:
         if self._meter is None:
             return
@@ -677,6 +740,11 @@ class Worker(Generic[T]):
                 self._meter.ended()
         except Exception:
             _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+
+    def _span(
+        self, operation: str, attributes: Attributes | None = None
+    ) -> AbstractContextManager[TelemetrySpan, bool | None]:
+        return NO_SPAN if self._tracing is None else self._tracing.own(operation, attributes)
 
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}
@@ -840,6 +908,12 @@ class _ByHand:
 
     async def aclose(self) -> None:
         """Do nothing: the connections are the worker's."""
+
+
+def _lasted(job: JobRecord) -> Millis:
+    """Return how long ago a job was taken by hand, by the clock that noted it."""
+    now = clock().wall
+    return max(0, now - (now if job.processed_on is None else job.processed_on))
 
 
 def _token_of(job: Job[Any]) -> str:

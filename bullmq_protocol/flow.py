@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from bullmq_protocol.errors import UsageError
@@ -96,11 +97,13 @@ def prepare_flow(
     layout: KeyLayout = KeyLayout.PLAIN,
     queues_options: Mapping[str, JobOptions] | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    options_of: Callable[[FlowNode, int], JobOptions] | None = None,
 ) -> PreparedFlow:
     """Check and serialise all nodes.
 
     `new_id` gives the id of a job without one; `queues_options` are the default options of queues by their names. A
-    root that an existing job waits for has that in its options, as `parent`.
+    root that an existing job waits for has that in its options, as `parent`. `options_of`, called with each node and
+    the index of the one above (-1: none), gives options that take the place of the node's.
 
     Raises `UsageError`, naming the node: for a flow that contains itself, too.
 
@@ -118,6 +121,8 @@ def prepare_flow(
         for node, above, place in level:
             try:
                 keys = _keys(known, node, prefix, layout)
+                if options_of is not None:
+                    node = msgspec.structs.replace(node, options=options_of(node, above))
                 # Siblings mostly have the same options.
                 shared = (id(node.options), above, node.queue_name)
                 options = checked.get(shared)

@@ -286,8 +286,11 @@ def prepare_scheduler(
     now_ms: Millis,
     zones: Zones,
     data_type: Any = Any,
+    metadata: str | None = None,
 ) -> PreparedScheduler | None:
     """Check and serialise a scheduler and its first job; None when it would have no run.
+
+    `metadata` is a trace context for its jobs, unless the template has one or omits it.
 
     Raises `UsageError`, naming field, value and rule.
 
@@ -309,13 +312,14 @@ def prepare_scheduler(
     if due is None:
         return None
     base = _template(merged(defaults, template.options))
+    first = base if metadata is None or base.get("tm") or base.get("omc") else {**base, "tm": metadata}
     return PreparedScheduler(
         scheduler_id=scheduler_id,
         name=job.name,
         data_text=job.data_text,
         rule=rule,
         template=base,
-        options=options_of_next(base, rule, scheduler_id, due, now=now_ms, zones=zones),
+        options=options_of_next(first, rule, scheduler_id, due, now=now_ms, zones=zones),
         next_at=due.next_at,
         now=now_ms,
         warnings=warnings,

@@ -15,6 +15,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -40,6 +41,7 @@ from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.telemetry import NO_SPAN, Attributes, TelemetryProvider, TelemetrySpan, omits_context
 from bullmq_protocol.transport import InterruptibleTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -59,8 +61,10 @@ from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter
-from bullmq_protocol.worker.notices import Notice, WorkerProblem, check_notice
+from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_protocol.worker.outcome import failure_report
+from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 from bullmq_sync.base import Cancellation
 from bullmq_sync.crew import Crew
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
@@ -90,7 +94,8 @@ class Worker(Generic[T]):
     raises its failure. It runs on a thread of its own; a thread cannot be stopped, so a long one looks at
     `job.cancelled`. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
     its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
-    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one.
+    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one; `telemetry`
+    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
 
     `with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -109,6 +114,7 @@ class Worker(Generic[T]):
         backoff_strategy: BackoffStrategy | None = None,
         scripts: ScriptSource = OWN,
         metrics_collector: MetricsCollector = NO_METRICS,
+        telemetry: TelemetryProvider | None = None,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         if processor is not None and not callable(processor):
@@ -149,6 +155,13 @@ class Worker(Generic[T]):
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
             {} if self._meter is None else dict.fromkeys(METERED, (self._meter,))
         )
+        self._tracing: WorkerTracing | None = None
+        if telemetry is not None:
+            self._tracing = WorkerTracing(
+                telemetry, self._machine, self._settings, queue=self.name, worker_id=self._id, now=clock
+            )
+            for kind in TRACED:
+                self._callbacks[kind] = (*self._callbacks.get(kind, ()), self._tracing)
         self._streams: tuple[Notices, ...] = ()
         self._manual = ManualWork(self._keys, self._settings)
         self._manual_tokens = (f"{uuid.uuid4()}:{number}" for number in itertools.count())
@@ -191,10 +204,13 @@ class Worker(Generic[T]):
     def is_paused(self) -> bool:
         return self._machine.state is WorkerState.PAUSED
 
+    def __repr__(self) -> str:
+        return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {self._machine.word}>"
+
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for."""
         with self._lock:
-            return self._machine.snapshot()
+            return self._machine.snapshot(clock())
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -223,6 +239,8 @@ class Worker(Generic[T]):
             with self._lock:
                 if self._ended():
                     return
+                if self._tracing is not None:
+                    self._tracing.started()
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
             timer.start()
@@ -239,15 +257,17 @@ class Worker(Generic[T]):
 
     def pause(self, *, wait: bool = True) -> None:
         """Start nothing new; with `wait`, return when the running jobs are over."""
-        self._paused_first = True
-        self._happen(PauseRequested())
-        if wait and not self._crew.mine():
-            self._await(self._is_quiet)
+        with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
+            self._paused_first = True
+            self._happen(PauseRequested())
+            if wait and not self._crew.mine():
+                self._await(self._is_quiet)
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._paused_first = False
-        self._happen(ResumeRequested())
+        with self._span("resume"):
+            self._paused_first = False
+            self._happen(ResumeRequested())
 
     def close(self, force: bool = False) -> None:
         """Stop, and wait until that is done.
@@ -256,21 +276,22 @@ class Worker(Generic[T]):
         handler that still runs then is left to itself, and its result is refused. Called from a handler or a callback
         it does not wait.
         """
-        with self._lock:
-            self._closed = True
-            running = self._runner is not None
-            begun = self._machine.state is not WorkerState.NEW
-        if running:
-            if not begun:
+        with self._span("close", {"bullmq.worker.force.close": force}):
+            with self._lock:
+                self._closed = True
+                running = self._runner is not None
+                begun = self._machine.state is not WorkerState.NEW
+            if running:
+                if not begun:
+                    self._close_transports()
+                self._happen(CloseRequested(force))
+                if begun and self._machine.adrift:
+                    self._close_transports()
+                if not self._crew.mine() and self._runner != threading.get_ident():
+                    self._finished.wait()
+            else:
                 self._close_transports()
-            self._happen(CloseRequested(force))
-            if begun and self._machine.adrift:
-                self._close_transports()
-            if not self._crew.mine() and self._runner != threading.get_ident():
-                self._finished.wait()
-        else:
-            self._close_transports()
-            self._end_streams()
+                self._end_streams()
 
     def __enter__(self) -> Self:
         background = self._background = _Background(self.run)
@@ -340,7 +361,10 @@ class Worker(Generic[T]):
             token = next(self._manual_tokens)
         waiting = block and self._manual_waiting.acquire(blocking=False)
         try:
-            return self._taken(self._by_hand(self._manual.next_job(token, block=waiting)))
+            job = self._taken(self._by_hand(self._manual.next_job(token, block=waiting)))
+            if job is not None and self._tracing is not None:
+                self._tracing.taken(job.record, block=block)
+            return job
         except Closed:
             if not self._ended():
                 raise
@@ -356,26 +380,42 @@ class Worker(Generic[T]):
         `ChildFailed` for a parent.
         """
         text = json_text(value, field="returnvalue")
-        return self._taken(
-            self._by_hand(self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next))
-        )
+        operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
+        with NO_SPAN if self._tracing is None else self._tracing.completing():
+            taken = self._by_hand(operation)
+        self._meter_by_hand(JobCompleted(job.record, text, _lasted(job.record)))
+        return self._taken(taken)
 
     def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
         """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
 
         With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
         """
+        record, token = job.record, _token_of(job)
         raised = self._raised(-1, job, error)
-        operation = self._manual.fail(
-            job.record,
-            _token_of(job),
+        report = failure_report(
+            record,
             raised.failure,
+            self._settings,
             roll=raised.roll,
             strategy_delay=raised.strategy_delay_ms,
             strategy_error=raised.strategy_error,
-            fetch_next=fetch_next,
+            exception=error,
         )
-        return self._taken(self._by_hand(operation))
+        with NO_SPAN if self._tracing is None else self._tracing.failing(report) as span:
+            operation = self._manual.fail(
+                record,
+                token,
+                raised.failure,
+                roll=raised.roll,
+                strategy_delay=raised.strategy_delay_ms,
+                strategy_error=raised.strategy_error,
+                telemetry=None if self._tracing is None or omits_context(record) else span.metadata(),
+                fetch_next=fetch_next,
+            )
+            taken = self._by_hand(operation)
+        self._meter_by_hand(report.notice(record, _lasted(record)))
+        return self._taken(taken)
 
     def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
         """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is ours no more."""
@@ -484,7 +524,11 @@ class Worker(Generic[T]):
 
     def _call(self, ticket: int, command: Command[Any]) -> Event:
         try:
-            reply = self._transport.perform(command)
+            if self._tracing is None:
+                reply = self._transport.perform(command)
+            else:
+                with self._tracing.call(ticket, command) as replied:
+                    reply = replied.reply = self._transport.perform(command)
         except BullMQError as error:
             return self._call_failed(ticket, error)
         self._contacted = True
@@ -540,11 +584,19 @@ class Worker(Generic[T]):
             if cancellation.is_set():
                 reason = cancellation.reason
                 return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message=reason), random.random())
-            return JobReturned(number, self._process(job))
+            return JobReturned(
+                number, self._process(job) if self._tracing is None else self._traced(self._tracing, job)
+            )
         except BaseException as error:
             return self._raised(number, job, error)
         finally:
             del self._cancellations[number]
+
+    def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
+        with tracing.running(job.record):
+            value = self._process(job)
+        tracing.returned(job.record)
+        return value
 
     def _process(self, job: Job[T]) -> str:
         if self._data_type is not Any:
@@ -572,7 +624,8 @@ class Worker(Generic[T]):
             except Exception as trouble:
                 strategy_error = f"the backoff strategy failed: {trouble!r}"
                 _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
-        return JobRaised(number, failure, random.random(), delay, strategy_error)
+        raised = JobRaised(number, failure, random.random(), delay, strategy_error, error)
+        return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
     def _job(self, record: JobRecord, token: str, cancellation: Cancellation) -> Job[T]:
         return Job(
@@ -604,6 +657,14 @@ class Worker(Generic[T]):
                 if isinstance(action, Notify):
                     stream.put(action.notice)
 
+    def _meter_by_hand(self, notice: Notice) -> None:
+        if self._meter is None:
+            return
+        try:
+            self._meter(notice)
+        except Exception:
+            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+
     def _meter_life(self, *, begins: bool) -> None:
         if self._meter is None:
             return
@@ -614,6 +675,11 @@ class Worker(Generic[T]):
                 self._meter.ended()
         except Exception:
             _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+
+    def _span(
+        self, operation: str, attributes: Attributes | None = None
+    ) -> AbstractContextManager[TelemetrySpan, bool | None]:
+        return NO_SPAN if self._tracing is None else self._tracing.own(operation, attributes)
 
     def _extra(self) -> dict[str, Any]:
         return {"worker_id": self._id, "queue": self._keys.name}
@@ -730,6 +796,12 @@ class _Performer:
 
     def __init__(self, perform: Callable[[Command[Any] | Batch], Any]) -> None:
         self.perform = perform
+
+
+def _lasted(job: JobRecord) -> Millis:
+    """Return how long ago a job was taken by hand, by the clock that noted it."""
+    now = clock().wall
+    return max(0, now - (now if job.processed_on is None else job.processed_on))
 
 
 def _token_of(job: Job[Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -48,9 +48,9 @@ class JobReturned(msgspec.Struct, frozen=True, tag="job-returned"):
 class JobRaised(msgspec.Struct, frozen=True, tag="job-raised"):
     """The handler of a `RunJob` raised, was cancelled, or its value has no JSON form.
 
-    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy
-    returned, where
-    the job's backoff type is a custom one; `strategy_error` its failure.
+    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy returned,
+    where the job's backoff type is a custom one; `strategy_error` its failure. `exception` is what was raised, carried
+    along to the notice; `telemetry` the context to be stored with the failed attempt.
     """
 
     run: int
@@ -58,6 +58,8 @@ class JobRaised(msgspec.Struct, frozen=True, tag="job-raised"):
     roll: float
     strategy_delay_ms: float | None = None
     strategy_error: str | None = None
+    exception: Any = None
+    telemetry: str | None = None
 
 
 class Tick(msgspec.Struct, frozen=True, tag="tick"):

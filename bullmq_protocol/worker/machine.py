@@ -65,6 +65,7 @@ from bullmq_protocol.errors import (
     WrongState,
 )
 from bullmq_protocol.failure import Failure, FailureKind, is_transient_code
+from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -124,9 +125,29 @@ class WorkerState(Enum):
     STOPPED = "stopped"
 
 
+class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker holds. `attempt` counts its starts, this one included; `phase` is `scheduling`, `running`,
+    `reporting` (its outcome is under way, or waits for the connection) or `giving-back`."""
+
+    id: str
+    name: str | None
+    attempt: int
+    phase: str
+    held_for_ms: Millis
+    renewed_ms_ago: Millis
+    lock_lost: bool
+    handler_running: bool
+
+
 class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker holds and waits for. `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting
-    down`."""
+    """What a worker holds and waits for; a plain value without secrets, which msgspec can encode.
+
+    `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting down`. `jobs` are the ids of `held`,
+    `reporting` those whose outcome is still to be stored. `listening_for_ms`: how long it has waited for the queue's
+    marker. `next_due_at`: the next delayed job, as far as it is known. `reconnect_attempts` failed since the loss, the
+    next follows in `reconnect_in_ms`. Of the jobs `taken` so far, `left` is the number of those that are gone without
+    an outcome of this worker: moved, given back, refused.
+    """
 
     state: str
     jobs: tuple[str, ...]
@@ -136,6 +157,16 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     limited_for_ms: Millis
     next_due_at: Millis | None
     reconnect_attempts: int
+    held: tuple[HeldJob, ...]
+    listening_for_ms: Millis | None
+    next_timer_in_ms: Millis | None
+    reconnect_in_ms: Millis | None
+    disconnected_for_ms: Millis | None
+    taken: int
+    completed: int
+    failed: int
+    retried: int
+    left: int
 
 
 class WorkerMachine:
@@ -160,6 +191,7 @@ class WorkerMachine:
         # fetching
         self._fetching = False
         self._listen: int | None = None
+        self._listening_since: Millis = 0
         self._unlistened = False
         self._marker_taken = False
         self._empty = False
@@ -184,12 +216,26 @@ class WorkerMachine:
         self._shutdown_at: Millis | None = None
         self._given_back = False
         self._stop_error: str | None = None
+        # counters
+        self._taken = 0
+        self._completed = 0
+        self._failed = 0
+        self._retried = 0
 
     # --- outside ----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> WorkerState:
         return self._state
+
+    @property
+    def word(self) -> str:
+        """The state in the user's words, as in a snapshot."""
+        if self._state in (WorkerState.NEW, WorkerState.STOPPED):
+            return "stopped"
+        if self._state is WorkerState.DRAINING:
+            return "shutting down"
+        return self._state.value if self._connected else "disconnected"
 
     @property
     def running_jobs(self) -> int:
@@ -284,26 +330,39 @@ class WorkerMachine:
             if pending.kind in kinds
         ]
 
-    def snapshot(self) -> WorkerSnapshot:
-        """Return what the worker holds and waits for."""
-        if self._state in (WorkerState.NEW, WorkerState.STOPPED):
-            word = "stopped"
-        elif self._state is WorkerState.DRAINING:
-            word = "shutting down"
-        elif not self._connected:
-            word = "disconnected"
-        else:
-            word = self._state.value
+    def job_of(self, ticket: int) -> JobRecord | None:
+        """Return the job that a call under way is about, if it is about one."""
+        pending = self._pending.get(ticket)
+        run = None if pending is None else self._runs.get(pending.run)
+        return None if run is None else run.job
+
+    def holds(self, job: JobRecord) -> bool:
+        """Tell whether the run that was given this very record is not settled yet."""
+        return any(run.job is job for run in self._runs.values())
+
+    def snapshot(self, at: Instant | None = None) -> WorkerSnapshot:
+        """Return what the worker holds and waits for, seen at that moment (default: that of the last event)."""
+        now = self._at if at is None else at
         runs = self._runs.values()
         return WorkerSnapshot(
-            state=word,
+            state=self.word,
             jobs=tuple(run.job.id for run in runs),
             reporting=tuple(run.job.id for run in runs if run.phase is Phase.REPORTING),
             fetching=self._fetching,
             listening=self._listen is not None,
-            limited_for_ms=0 if self._limited_until is None else max(0, self._limited_until - self._at.mono),
+            limited_for_ms=0 if self._limited_until is None else max(0, self._limited_until - now.mono),
             next_due_at=self._next_due,
             reconnect_attempts=self._attempts,
+            held=tuple(_held(run, now.mono) for run in runs),
+            listening_for_ms=None if self._listen is None else max(0, now.mono - self._listening_since),
+            next_timer_in_ms=None if (due := self.deadline()) is None else max(0, due - now.mono),
+            reconnect_in_ms=(None if self._connected or self._probe_at is None else max(0, self._probe_at - now.mono)),
+            disconnected_for_ms=None if self._connected else max(0, now.mono - self._lost_at),
+            taken=self._taken,
+            completed=self._completed,
+            failed=self._failed,
+            retried=self._retried,
+            left=self._taken - self._completed - self._failed - self._retried - len(self._runs),
         )
 
     # --- plumbing ---------------------------------------------------------------------------------------------------
@@ -384,6 +443,7 @@ class WorkerMachine:
         command = wait_for_marker(self._keys, block_ms=self._settings.drain_ms)
         self._pending[ticket] = Pending(PendingKind.LISTEN, command)
         self._listen = ticket
+        self._listening_since = self._at.mono
         self._unlistened = False
         self._out.append(Listen(ticket, command))
 
@@ -480,6 +540,7 @@ class WorkerMachine:
         run = Run(self._next_run, job, token, self._at.mono)
         self._next_run += 1
         self._runs[run.number] = run
+        self._taken += 1
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
         schedule = schedule_of(job)
@@ -567,6 +628,8 @@ class WorkerMachine:
                     roll=event.roll,
                     strategy_delay=event.strategy_delay_ms,
                     strategy_error=event.strategy_error,
+                    exception=event.exception,
+                    telemetry=event.telemetry,
                 )
 
     def _handler_ended(self, number: int) -> Run | None:
@@ -598,6 +661,8 @@ class WorkerMachine:
         roll: float,
         strategy_delay: float | None = None,
         strategy_error: str | None = None,
+        exception: Any = None,
+        telemetry: str | None = None,
     ) -> None:
         run.report = failure_report(
             run.job,
@@ -606,6 +671,8 @@ class WorkerMachine:
             roll=roll,
             strategy_delay=strategy_delay,
             strategy_error=strategy_error,
+            exception=exception,
+            telemetry=telemetry,
         )
         self._send_report(run)
 
@@ -634,12 +701,17 @@ class WorkerMachine:
         duration = self._at.mono - run.started_at
         match report.kind:
             case ReportKind.COMPLETED:
+                self._completed += 1
                 self._notify(JobCompleted(job, report.value, duration))
             case ReportKind.RATE_LIMIT:
                 self._limited_until = self._at.mono + value if value > 0 else None
                 self._empty = False
                 self._notify(JobMoved(job, "rate-limited"))
             case _:
+                if report.kind is ReportKind.FAILED:
+                    self._failed += 1
+                else:
+                    self._retried += 1
                 self._notify(report.notice(job, duration))
         if report.kind in (ReportKind.RETRY, ReportKind.DELAY):
             self._empty = False
@@ -774,7 +846,7 @@ class WorkerMachine:
         ):
             self._notify(WorkerProblem(message, run.job.id))
             kind = FailureKind.UNRECOVERABLE if isinstance(error, ChildFailed) else FailureKind.ERROR
-            self._report_failure(run, failed_by(message, kind), roll=0.5)
+            self._report_failure(run, failed_by(message, kind), roll=0.5, exception=error)
             return
         self._drop_run(run)
         self._empty = False
@@ -1020,3 +1092,16 @@ class WorkerMachine:
         self._shutdown_at = None
         self._notify(ClosedNotice())
         self._out.append(Stopped(self._stop_error))
+
+
+def _held(run: Run, now: Millis) -> HeldJob:
+    return HeldJob(
+        id=run.job.id,
+        name=run.job.name,
+        attempt=run.job.attempts_started,
+        phase=run.phase.value,
+        held_for_ms=max(0, now - run.started_at),
+        renewed_ms_ago=max(0, now - run.renewed_at),
+        lock_lost=run.lost,
+        handler_running=run.handler_alive,
+    )

@@ -90,9 +90,12 @@ class ManualWork:
         roll: float,
         strategy_delay: float | None = None,
         strategy_error: str | None = None,
+        telemetry: str | None = None,
         fetch_next: bool = False,
     ) -> Operation[Taken]:
         """Store a failed attempt: a retry, a delayed retry, or the end; only the end can bring the next job.
+
+        `telemetry` is a trace context to be stored with it.
 
         Steps:   one, and one to advance a scheduler
         Raises:  JobNotFound, LockMissing, LockMismatch, WrongState
@@ -105,6 +108,7 @@ class ManualWork:
             roll=roll,
             strategy_delay=strategy_delay,
             strategy_error=strategy_error,
+            telemetry=telemetry,
         )
         return (yield from self._report(report, job, token, fetch_next))
 

@@ -5,7 +5,7 @@ Names follow BullMQ's local events (specs/05-worker-runtime.md#sec-16) where one
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
@@ -31,7 +31,8 @@ class JobCompleted(msgspec.Struct, frozen=True, tag="completed"):
 class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
     """A failed attempt was stored. `retry_delay_ms` is None when the job failed for good, else the delay of the retry.
 
-    `exhausted` is True when the attempts are used up.
+    `exhausted` is True when the attempts are used up. `exception` is what the handler raised, None where none did (a
+    failed child, a job started too often).
     """
 
     job: JobRecord
@@ -41,6 +42,7 @@ class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
     exhausted: bool
     permanent: bool
     duration_ms: Millis
+    exception: Any = None
 
 
 class JobMoved(msgspec.Struct, frozen=True, tag="moved"):

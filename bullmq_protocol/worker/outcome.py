@@ -25,7 +25,6 @@ from bullmq_protocol.units import Millis
 from bullmq_protocol.worker.notices import JobFailed
 from bullmq_protocol.worker.options import WorkerSettings
 
-
 _MOST_PACKED = 64
 _LONGEST_KEPT = 4096
 
@@ -65,7 +64,7 @@ class Finishing:
 class Report:
     """One outcome to be stored. Its command is built when it is sent, because the time goes with it."""
 
-    __slots__ = ("delay", "exhausted", "fetch_next", "fields", "kind", "permanent", "value")
+    __slots__ = ("delay", "exception", "exhausted", "fetch_next", "fields", "kind", "permanent", "value")
 
     def __init__(
         self,
@@ -76,6 +75,7 @@ class Report:
         delay: float = 0,
         exhausted: bool = False,
         permanent: bool = False,
+        exception: Any = None,
     ) -> None:
         self.kind = kind
         self.value = value
@@ -83,6 +83,7 @@ class Report:
         self.delay = delay
         self.exhausted = exhausted
         self.permanent = permanent
+        self.exception = exception
         self.fetch_next = False
 
     @property
@@ -140,6 +141,7 @@ class Report:
             exhausted=self.exhausted,
             permanent=self.permanent,
             duration_ms=duration,
+            exception=self.exception,
         )
 
 
@@ -156,8 +158,10 @@ def failure_report(
     roll: float,
     strategy_delay: float | None = None,
     strategy_error: str | None = None,
+    exception: Any = None,
+    telemetry: str | None = None,
 ) -> Report:
-    """Decide between retry, delayed retry and failing for good.
+    """Decide between retry, delayed retry and failing for good. `telemetry` is a context to be stored with the failure.
 
     A backoff type without a strategy, or a strategy that failed, fails the job with that reason (BullMQ leaves it in
     `active` until the stalled check finds it).
@@ -176,17 +180,18 @@ def failure_report(
     trace = stacktrace_json(job.stacktrace_text, failure.stack, stack_trace_limit(job))
     if isinstance(decision, Retry):
         kind = ReportKind.DELAY if decision.delay_ms else ReportKind.RETRY
-        fields = failure_fields(failure.message, trace)
-        return Report(kind, value=failure.message or "", fields=fields, delay=decision.delay_ms)
+        fields = failure_fields(failure.message, trace, telemetry)
+        return Report(kind, value=failure.message or "", fields=fields, delay=decision.delay_ms, exception=exception)
     reason = decision.reason
     if strategy_error is not None and not decision.exhausted and failure.kind is FailureKind.ERROR:
         reason = strategy_error
     return Report(
         ReportKind.FAILED,
         value=reason,
-        fields=failure_fields(reason, trace),
+        fields=failure_fields(reason, trace, telemetry),
         exhausted=decision.exhausted,
         permanent=decision.permanent,
+        exception=exception,
     )
 
 

@@ -1,0 +1,183 @@
+"""Spans around operations, and their context in jobs. A provider makes them; without one nothing of this happens.
+
+Source: specs/04-schedulers-flows-events.md#sec-12
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import Final, Literal, Protocol, TypeAlias
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from bullmq_protocol.flow import FlowNode, PreparedNode
+from bullmq_protocol.job import JobRecord, NewJob
+from bullmq_protocol.options import JobOptions, Telemetry
+
+SpanKind: TypeAlias = Literal["internal", "producer", "consumer"]
+Attributes: TypeAlias = Mapping[str, str | int | float | bool | Sequence[str]]
+
+
+class TelemetrySpan(Protocol):
+    """A span that has begun. Its methods must not raise."""
+
+    def metadata(self) -> str:
+        """Return its context as the text that travels in jobs: the JSON of a propagation carrier."""
+        ...
+
+    def set_attributes(self, attributes: Attributes) -> None: ...
+    def add_event(self, name: str, attributes: Attributes) -> None: ...
+    def record_exception(self, error: BaseException | str) -> None: ...
+    def active(self) -> AbstractContextManager[object, bool | None]:
+        """Make it the current span, the parent of others, inside a `with`; its end is not that of the span."""
+        ...
+
+    def end(self) -> None: ...
+
+
+class TelemetryProvider(Protocol):
+    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way and must not block."""
+
+    def start_span(
+        self, name: str, kind: SpanKind, attributes: Attributes, *, parent: str | None = None
+    ) -> TelemetrySpan:
+        """Begin a span. `parent` is the text of a job (whatever another client left there) and may be unreadable;
+        without one the parent is the current span."""
+        ...
+
+
+class _NoSpan:
+    def metadata(self) -> str:
+        return ""
+
+    def set_attributes(self, attributes: Attributes) -> None: ...
+    def add_event(self, name: str, attributes: Attributes) -> None: ...
+    def record_exception(self, error: BaseException | str) -> None: ...
+    def active(self) -> AbstractContextManager[object, bool | None]:
+        return nullcontext()
+
+    def end(self) -> None: ...
+    def __enter__(self) -> TelemetrySpan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+NO_SPAN: Final = _NoSpan()
+"""The span of an operation without telemetry; stands in a `with`, too."""
+
+
+class Tracing:
+    """The spans of one queue."""
+
+    def __init__(self, provider: TelemetryProvider, queue: str) -> None:
+        self.provider = provider
+        self.queue = queue
+
+    def begin(
+        self,
+        operation: str,
+        kind: SpanKind = "internal",
+        *,
+        destination: str | None = None,
+        parent: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> TelemetrySpan:
+        """Begin a span `<operation> <destination>`; the destination is the queue, if none is given."""
+        named = {"bullmq.queue.name": self.queue, "bullmq.queue.operation": operation}
+        place = self.queue if destination is None else destination
+        name = f"{operation} {place}" if place else operation
+        return self.provider.start_span(name, kind, {**named, **(attributes or {})}, parent=parent)
+
+    @contextmanager
+    def span(
+        self,
+        operation: str,
+        kind: SpanKind = "internal",
+        *,
+        destination: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> Generator[TelemetrySpan, None, None]:
+        """Run the body in such a span, and record what it raises.
+
+        Source: specs/04-schedulers-flows-events.md#sec-12-2
+        """
+        span = self.begin(operation, kind, destination=destination, attributes=attributes)
+        try:
+            with span.active():
+                yield span
+        except BaseException as error:
+            span.record_exception(error)
+            raise
+        finally:
+            span.end()
+
+
+class FlowTracing:
+    """The spans of the nodes of flows: each below that of the node above it."""
+
+    def __init__(self, provider: TelemetryProvider) -> None:
+        self._provider = provider
+        self._spans: list[TelemetrySpan] = []
+        self._options: list[JobOptions] = []
+
+    def options_of(self, node: FlowNode, above: int) -> JobOptions:
+        """Begin the span of the next node, by level; return its options, which carry the context.
+
+        A node without options carries none, as with BullMQ.
+
+        Source: specs/04-schedulers-flows-events.md#sec-12-3
+        """
+        above_it = self._spans[above].active() if above >= 0 else nullcontext()
+        with above_it:
+            span = Tracing(self._provider, node.queue_name).begin("addNode", "producer")
+        self._spans.append(span)
+        options = node.options if node.options == JobOptions() else with_context(node.options, span.metadata())
+        # Kept alive: the core tells options apart by their identity.
+        self._options.append(options)
+        return options
+
+    def end(self, nodes: Sequence[PreparedNode]) -> None:
+        """Name the jobs, as far as they were prepared, and end all spans, children first."""
+        for index in reversed(range(len(self._spans))):
+            if index < len(nodes):
+                job = nodes[index].job
+                self._spans[index].set_attributes({"bullmq.job.name": job.name, "bullmq.job.id": job.job_id})
+            self._spans[index].end()
+
+
+def with_context(options: JobOptions, metadata: str, *, replacing: bool = False) -> JobOptions:
+    """Return options that carry the context, unless they say `omit_context`, or (but `replacing`) have one.
+
+    Source: specs/04-schedulers-flows-events.md#sec-12-3
+    """
+    given = options.telemetry
+    if not isinstance(given, Telemetry):
+        return replace(options, telemetry=Telemetry(metadata=metadata))
+    own = given.metadata is not UNSET and given.metadata != ""
+    if given.omit_context is True or (own and not replacing):
+        return options
+    return replace(options, telemetry=replace(given, metadata=metadata))
+
+
+def new_with_context(job: NewJob, metadata: str) -> NewJob:
+    """Return a job of a bulk whose options carry the context."""
+    return NewJob(job.name, job.data, with_context(job.options, metadata))
+
+
+def context_of(job: JobRecord) -> str | None:
+    """Return the context that came with a job, None without one."""
+    telemetry = job.opts.telemetry
+    metadata = telemetry.metadata if isinstance(telemetry, Telemetry) else None
+    return metadata if isinstance(metadata, str) and metadata else None
+
+
+def omits_context(job: JobRecord) -> bool:
+    """Tell whether the job's options keep contexts out of it."""
+    telemetry = job.opts.telemetry
+    return isinstance(telemetry, Telemetry) and telemetry.omit_context is True
