@@ -72,7 +72,7 @@ from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, Worker
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter
 from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
-from bullmq_protocol.worker.options import WorkerOptions, check_concurrency
+from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 
@@ -124,8 +124,7 @@ class Worker(Generic[T]):
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
-        if processor is not None and not callable(processor):
-            raise UsageError("processor", processor, "must be an async function of the job")
+        check_processor(processor, is_async=True)
         if backoff_strategy is not None and not callable(backoff_strategy):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +22,7 @@ from bullmq_protocol.schedule import no_zones
 from bullmq_protocol.units import Duration, Millis, to_ms
 
 SHORT_LOCK_MS = 1_000
+_AWAITABLE = ("Awaitable", "Coroutine", "Future", "Task")
 LONGEST_MS = 10 * 365 * 24 * 3_600_000
 """Ten years: what timers of every kind can hold."""
 
@@ -230,3 +234,38 @@ def _check_limiter(limiter: object) -> None:
         raise UsageError("limiter", limiter, "must be a Limiter(max=..., duration=...)")
     _at_least("limiter.max", limiter.max, 1)
     _at_least("limiter.duration", limiter.duration, 1)
+
+
+def check_processor(processor: object, *, is_async: bool) -> None:
+    """Refuse what cannot be a worker's process function, as far as that is seen without calling it.
+
+    `is_async`: for a worker on asyncio or trio. What may return an awaitable all the same passes: a lambda, a function
+    with such an annotation, a wrapper around an async function. Raises `UsageError`.
+    """
+    if processor is None:
+        return
+    kind = "an async function" if is_async else "a function"
+    if not callable(processor):
+        raise UsageError("processor", processor, f"must be {kind} of the job")
+    function: Any = processor
+    while issubclass(type(function), partial):
+        function = function.func
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        function = type(function).__call__
+    if not is_async:
+        if inspect.iscoroutinefunction(function):
+            raise UsageError("processor", processor, "must be a plain function: an async one needs bullmq_anyio.Worker")
+        return
+    innermost = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(innermost):
+        return
+    if not inspect.isfunction(innermost) and not inspect.ismethod(innermost):
+        return
+    returns = str(innermost.__annotations__.get("return", ""))
+    if innermost.__name__ != "<lambda>" and not any(word in returns for word in _AWAITABLE):
+        raise UsageError(
+            "processor",
+            processor,
+            "must be an async function: write `async def`, and call what blocks with anyio.to_thread.run_sync, or use "
+            "bullmq_sync.Worker",
+        )

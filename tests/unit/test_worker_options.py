@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.options import WorkerOptions
+from bullmq_protocol.worker.options import WorkerOptions, check_processor
 
 REFUSED: list[tuple[str, Any, str]] = [
     ("concurrency", 0, "at least 1"),
@@ -101,3 +103,66 @@ def test_durations_take_timedeltas() -> None:
     assert (settings.lock_ms, settings.drain_ms, settings.max_backoff_ms) == (10_000, 250, None)
     assert (settings.renew_ms, settings.max_started_attempts) == (1, 4)
     assert WorkerOptions(remove_on_complete=KeepJobs(count=3)).checked()[0].remove_on_complete == KeepJobs(count=3)
+
+
+async def _async(job: object) -> None:
+    """A process function for tasks."""
+
+
+def _plain(job: object) -> None:
+    """A process function for threads."""
+
+
+def _typed(job: object) -> Awaitable[None]:
+    return _async(job)
+
+
+@functools.wraps(_async)
+def _wrapper(*args: Any) -> Any:
+    return _async(*args)
+
+
+class _Object:
+    async def __call__(self, job: object) -> None:
+        """A process function for tasks."""
+
+    async def method(self, job: object) -> None:
+        """A process function for tasks."""
+
+
+class _PlainObject:
+    def __call__(self, job: object) -> None:
+        """A process function for threads."""
+
+
+_ASYNC: list[Any] = [_async, functools.partial(_async), _Object(), _Object().method]
+_EITHER: list[Any] = [None, _typed, _wrapper, lambda job: None, repr, dict]
+_PLAIN: list[Any] = [_plain, functools.partial(functools.partial(_plain)), _PlainObject(), _PlainObject().__call__]
+
+
+@pytest.mark.parametrize("processor", _ASYNC + _EITHER, ids=lambda each: type(each).__name__)
+def test_processors_for_tasks(processor: Any) -> None:
+    check_processor(processor, is_async=True)
+
+
+@pytest.mark.parametrize("processor", _PLAIN + _EITHER, ids=lambda each: type(each).__name__)
+def test_processors_for_threads(processor: Any) -> None:
+    check_processor(processor, is_async=False)
+
+
+@pytest.mark.parametrize("processor", _PLAIN, ids=lambda each: type(each).__name__)
+def test_a_plain_processor_is_refused_for_tasks(processor: Any) -> None:
+    with pytest.raises(UsageError, match=r"async def.*to_thread.*bullmq_sync"):
+        check_processor(processor, is_async=True)
+
+
+@pytest.mark.parametrize("processor", _ASYNC, ids=lambda each: type(each).__name__)
+def test_an_async_processor_is_refused_for_threads(processor: Any) -> None:
+    with pytest.raises(UsageError, match="bullmq_anyio"):
+        check_processor(processor, is_async=False)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_cannot_be_called_is_no_processor(is_async: bool) -> None:
+    with pytest.raises(UsageError, match="function of the job"):
+        check_processor(7, is_async=is_async)
