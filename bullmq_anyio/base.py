@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,6 +18,7 @@ from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.paging import Page, Plan
 from bullmq_protocol.scripts import ScriptSource
+from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
 from bullmq_protocol.transport import AsyncTransport
 from bullmq_protocol.units import check_whole
 
@@ -87,6 +89,7 @@ class QueueBase:
         scripts: ScriptSource,
         max_len_events: int,
         skip_meta_update: bool,
+        telemetry: TelemetryProvider | None = None,
     ) -> None:
         self._keys = keys
         if check_whole("max_len_events", max_len_events, least=1) < SHORT_EVENT_STREAM:
@@ -95,6 +98,10 @@ class QueueBase:
         self._transport, self._owned = transport_of(connection, scripts)
         self._checked = False
         self._described = skip_meta_update
+        self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}, prefix {self._keys.prefix!r}>"
 
     @property
     def name(self) -> str:
@@ -122,8 +129,9 @@ class QueueBase:
 
     async def aclose(self) -> None:
         """Close the connection, unless it is a transport of somebody else. May be called twice."""
-        if self._owned:
-            await self._transport.aclose()
+        with self._span("close"):
+            if self._owned:
+                await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,6 +140,19 @@ class QueueBase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _span(
+        self,
+        operation: str,
+        kind: SpanKind = "internal",
+        *,
+        destination: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> AbstractContextManager[TelemetrySpan, bool | None]:
+        """Return what runs a body in a span, where there is telemetry."""
+        if self._tracing is None:
+            return NO_SPAN
+        return self._tracing.span(operation, kind, destination=destination, attributes=attributes)
 
     async def _open(self) -> None:
         """Before the first call: check that the server can hold the queue, and describe it in its meta hash."""

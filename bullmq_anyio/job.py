@@ -42,7 +42,7 @@ from bullmq_protocol.operations.read_dependencies import (
     get_dependencies_page,
 )
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
-from bullmq_protocol.options import JobOptions
+from bullmq_protocol.options import JobOptions, ParentRef
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 
@@ -71,6 +71,11 @@ class Job(JobBase, Generic[T]):
     def key(self) -> str:
         """The key of its hash in Redis, which is how parents and children name each other."""
         return self._keys.job(self.id)
+
+    @property
+    def ref(self) -> ParentRef:
+        """This job as the parent of others: `JobOptions(parent=job.ref)` adds a child to it."""
+        return ParentRef(self.id, self._keys.qualified)
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
 from bullmq_anyio.job import Job
 from bullmq_protocol.commands.events import publish_event
+from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -19,6 +20,7 @@ from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -28,7 +30,8 @@ class FlowProducer:
 
     Nothing is opened before the first call; safe to share between the tasks of one event loop.
 
-    `connection`, `limits` and `scripts` are as in `Queue`; `prefix` is that of nodes without one, `layout` that of all.
+    `connection`, `limits`, `scripts` and `telemetry` are as in `Queue`; `prefix` is that of nodes without one, `layout`
+    that of all.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class FlowProducer:
         layout: KeyLayout = KeyLayout.PLAIN,
         limits: Limits = DEFAULT_LIMITS,
         scripts: ScriptSource = OWN,
+        telemetry: TelemetryProvider | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._prefix = prefix
         self._layout = layout
         self._limits = limits
@@ -51,12 +56,23 @@ class FlowProducer:
         Raises `UsageError` before anything is sent, also on a cluster for queues of several slots; `FlowAddError` if
         the server refused a node: its `results` say per node what happened, and the others are there.
         """
-        return (await self.add_bulk([flow], queues_options=queues_options))[0]
+        if self._telemetry is None:
+            return (await self._add([flow], queues_options))[0]
+        with flow_span(self._telemetry, flow):
+            return (await self._add([flow], queues_options))[0]
 
     async def add_bulk(
         self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
     ) -> list[FlowJob[Job[Any]]]:
         """Add several flows in one transaction, as `add`."""
+        if self._telemetry is None:
+            return await self._add(flows, queues_options)
+        with bulk_span(self._telemetry, flows):
+            return await self._add(flows, queues_options)
+
+    async def _add(
+        self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None
+    ) -> list[FlowJob[Job[Any]]]:
         prepared = self._prepare(flows, queues_options)
         if await is_cluster(self._transport):
             prepared.require_one_slot()
@@ -100,15 +116,24 @@ class FlowProducer:
         return Job(record, keys=keys, transport=self._transport)
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
-        prepared = prepare_flow(
-            flows,
-            new_id=_new_id,
-            now_ms=clock().wall,
-            prefix=self._prefix,
-            layout=self._layout,
-            queues_options=queues_options,
-            limits=self._limits,
-        )
+        nodes = None if self._telemetry is None else FlowTracing(self._telemetry)
+        try:
+            prepared = prepare_flow(
+                flows,
+                new_id=_new_id,
+                now_ms=clock().wall,
+                prefix=self._prefix,
+                layout=self._layout,
+                queues_options=queues_options,
+                limits=self._limits,
+                options_of=None if nodes is None else nodes.options_of,
+            )
+        except BullMQError:
+            if nodes is not None:
+                nodes.end(())
+            raise
+        if nodes is not None:
+            nodes.end(prepared.nodes)
         for node in prepared.nodes:
             for warning in node.job.warnings:
                 _log.warning("queue %s, job %s: %s", node.keys.name, node.job.name, warning)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -118,6 +118,21 @@ class Tracing:
             span.end()
 
 
+def flow_span(provider: TelemetryProvider, root: FlowNode) -> AbstractContextManager[TelemetrySpan, bool | None]:
+    """Add one flow in a span of its own."""
+    tracing = Tracing(provider, str(getattr(root, "queue_name", "")))
+    return tracing.span("addFlow", "producer", attributes={"bullmq.flow.name": names_of([root])[0]})
+
+
+def bulk_span(
+    provider: TelemetryProvider, roots: Sequence[FlowNode]
+) -> AbstractContextManager[TelemetrySpan, bool | None]:
+    """Add several flows in a span of their own."""
+    names = names_of(roots)
+    attributes: Attributes = {"bullmq.job.bulk.count": len(names), "bullmq.job.bulk.names": ",".join(names)}
+    return Tracing(provider, "").span("addBulkFlows", "producer", attributes=attributes)
+
+
 class FlowTracing:
     """The spans of the nodes of flows: each below that of the node above it."""
 
@@ -151,11 +166,14 @@ class FlowTracing:
             self._spans[index].end()
 
 
-def with_context(options: JobOptions, metadata: str, *, replacing: bool = False) -> JobOptions:
+def with_context(options: Any, metadata: str, *, replacing: bool = False) -> Any:
     """Return options that carry the context, unless they say `omit_context`, or (but `replacing`) have one.
 
     Source: specs/04-schedulers-flows-events.md#sec-12-3
     """
+    if not isinstance(options, JobOptions):
+        # Refused where it is checked.
+        return options
     given = options.telemetry
     if not isinstance(given, Telemetry):
         return replace(options, telemetry=Telemetry(metadata=metadata))
@@ -165,9 +183,17 @@ def with_context(options: JobOptions, metadata: str, *, replacing: bool = False)
     return replace(options, telemetry=replace(given, metadata=metadata))
 
 
-def new_with_context(job: NewJob, metadata: str) -> NewJob:
+def new_with_context(job: Any, metadata: str) -> Any:
     """Return a job of a bulk whose options carry the context."""
+    if not isinstance(job, NewJob):
+        # Refused where it is checked.
+        return job
     return NewJob(job.name, job.data, with_context(job.options, metadata))
+
+
+def names_of(jobs: Sequence[NewJob] | Sequence[FlowNode]) -> list[str]:
+    """Return the names for a span, whatever is among the jobs: what is wrong is refused later."""
+    return [str(getattr(job, "name", "")) for job in jobs]
 
 
 def context_of(job: JobRecord) -> str | None:

@@ -32,6 +32,7 @@ from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate
 from bullmq_protocol.paging import Page
 from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.telemetry import Attributes, TelemetryProvider, Tracing, names_of, new_with_context, with_context
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
@@ -50,7 +51,8 @@ class Queue(QueueBase, Generic[T]):
 
     `connection` is a URL, a `ConnectionOptions`, a transport (which stays its owner's), or None for the local server.
     `data_type`, when given, is anything msgspec can decode: payloads are checked against it and read into it; else they
-    are JSON values. `scripts` are ours or, from `bullmq_scripts`, BullMQ's own.
+    are JSON values. `scripts` are ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs
+    carry their context (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
 
     Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
     anything is sent, `UsageError` for a bad argument.
@@ -72,6 +74,7 @@ class Queue(QueueBase, Generic[T]):
         skip_meta_update: bool = False,
         data_type: type[T] | None = None,
         scripts: ScriptSource = OWN,
+        telemetry: TelemetryProvider | None = None,
     ) -> None:
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout),
@@ -79,6 +82,7 @@ class Queue(QueueBase, Generic[T]):
             scripts=scripts,
             max_len_events=max_len_events,
             skip_meta_update=skip_meta_update,
+            telemetry=telemetry,
         )
         if not isinstance(default_job_options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("default_job_options", default_job_options, "must be a JobOptions")
@@ -97,16 +101,36 @@ class Queue(QueueBase, Generic[T]):
         Raises `UsageError` before anything is sent, `ParentNotFound`, `ParentNotReplaceable`. After a lost connection
         (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
         """
-        prepared = self._prepare(NewJob(name, data, JobOptions() if options is None else options))
+        if self._tracing is not None:
+            return self._add_traced(self._tracing, NewJob(name, data, options or JobOptions()))
+        return self._add(NewJob(name, data, JobOptions() if options is None else options))
+
+    def _add(self, job: NewJob) -> Job[T]:
+        prepared = self._prepare(job)
         if prepared.parent_key is not None:
             check_parents(self._transport, self._keys, [prepared])
         return self._job(added_record(prepared, self.call(add_job(self._keys, prepared))))
+
+    def _add_traced(self, tracing: Tracing, job: NewJob) -> Job[T]:
+        with tracing.span("add", "producer", destination=f"{self.name}.{job.name}") as span:
+            options = with_context(job.options, span.metadata(), replacing=True)
+            added = self._add(NewJob(job.name, job.data, options))
+            span.set_attributes({"bullmq.job.name": job.name, "bullmq.job.id": added.id})
+            return added
 
     def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
         """Add several jobs in one round trip, in their order; nothing is sent if one of them is wrong.
 
         Raises `BulkAddError` if the server refused one: its `results` hold per job the job, or the error.
         """
+        if self._tracing is None:
+            return self._add_bulk(jobs)
+        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
+        with self._tracing.span("addBulk", "producer", attributes=names) as span:
+            metadata = span.metadata()
+            return self._add_bulk([new_with_context(job, metadata) for job in jobs])
+
+    def _add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
         prepared = [self._prepare(job) for job in jobs]
         if not prepared:
             return []
@@ -195,13 +219,16 @@ class Queue(QueueBase, Generic[T]):
 
         Raises `JobBelongsToScheduler`. A job that is not there counts as removed.
         """
-        command = job_commands.remove_job(self._keys, _id(job_id), remove_children=remove_children)
-        return self.call(command) == 1
+        shown = json_text({"removeChildren": remove_children})
+        with self._span("remove", attributes={"bullmq.job.id": job_id, "bullmq.job.options": shown}):
+            command = job_commands.remove_job(self._keys, _id(job_id), remove_children=remove_children)
+            return self.call(command) == 1
 
     def update_job_progress(self, job_id: str, progress: Any) -> None:
         """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
         text = json_text(progress, field="progress")
-        self.call(job_commands.update_progress(self._keys, _id(job_id), text))
+        with self._span("updateJobProgress", attributes={"bullmq.job.id": job_id, "bullmq.job.progress": text}):
+            self.call(job_commands.update_progress(self._keys, _id(job_id), text))
 
     def wait_until_finished(
         self, job_id: str, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
@@ -299,11 +326,13 @@ class Queue(QueueBase, Generic[T]):
 
     def pause(self) -> None:
         """Pause the queue for all workers; running jobs go on."""
-        self.call(queues.pause(self._keys))
+        with self._span("pause"):
+            self.call(queues.pause(self._keys))
 
     def resume(self) -> None:
         """Let all workers go on."""
-        self.call(queues.resume(self._keys))
+        with self._span("resume"):
+            self.call(queues.resume(self._keys))
 
     def is_paused(self) -> bool:
         """Tell whether the queue is paused."""
@@ -315,7 +344,8 @@ class Queue(QueueBase, Generic[T]):
         The server does nothing else meanwhile, some seconds for a million jobs; `clean` goes in pages. Active,
         finished and waiting-children jobs stay, and the next jobs of schedulers.
         """
-        self.call(cleaning.drain(self._keys, delayed=delayed))
+        with self._span("drain", attributes={"bullmq.queue.drain.delay": delayed}):
+            self.call(cleaning.drain(self._keys, delayed=delayed))
 
     def clean(
         self,
@@ -331,8 +361,16 @@ class Queue(QueueBase, Generic[T]):
         Returns their ids. The server does nothing else during a page; `on_page` is called after each.
         """
         check_callback(on_page)
-        parts = finish(self.clean_pages(grace, limit, state, page_size=page_size), on_page)
-        return [job_id for part in parts for job_id in part]
+        asked: Attributes = {
+            "bullmq.queue.grace": to_ms("grace", grace),
+            "bullmq.job.type": state,
+            "bullmq.queue.clean.limit": limit,
+        }
+        with self._span("clean", attributes=asked) as span:
+            parts = finish(self.clean_pages(grace, limit, state, page_size=page_size), on_page)
+            ids = [job_id for part in parts for job_id in part]
+            span.set_attributes({"bullmq.job.ids": ids})
+            return ids
 
     def clean_pages(
         self, grace: Duration, limit: int = 0, state: str = "completed", *, page_size: int = PAGE_SIZE
@@ -351,7 +389,8 @@ class Queue(QueueBase, Generic[T]):
         `force`; the queue stays paused then.
         """
         check_callback(on_page)
-        finish(self.obliterate_pages(force=force, count=count), on_page)
+        with self._span("obliterate"):
+            finish(self.obliterate_pages(force=force, count=count), on_page)
 
     def obliterate_pages(self, *, force: bool = False, count: int = 1000) -> Pages[int]:
         """Do what `obliterate` does, one page at each step; a page's value is the number of jobs that are left."""
@@ -372,7 +411,9 @@ class Queue(QueueBase, Generic[T]):
         `on_page` is called after each page, with the number of jobs that are left.
         """
         check_callback(on_page)
-        finish(self.retry_pages(state, count=count, timestamp=timestamp), on_page)
+        asked = {"state": state, "count": count, **({} if timestamp is None else {"timestamp": timestamp})}
+        with self._span("retryJobs", "producer", attributes={"bullmq.queue.options": json_text(asked)}):
+            finish(self.retry_pages(state, count=count, timestamp=timestamp), on_page)
 
     def retry_pages(
         self,
@@ -395,7 +436,8 @@ class Queue(QueueBase, Generic[T]):
         `on_page` is called after each page, with the number of jobs that are left.
         """
         check_callback(on_page)
-        finish(self.promote_pages(count=count), on_page)
+        with self._span("promoteJobs", attributes={"bullmq.queue.options": json_text({"count": count})}):
+            finish(self.promote_pages(count=count), on_page)
 
     def promote_pages(self, *, count: int = 1000) -> Pages[int]:
         """Do what `promote_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
@@ -404,7 +446,8 @@ class Queue(QueueBase, Generic[T]):
 
     def trim_events(self, max_length: int) -> int:
         """Trim the event stream to about `max_length` entries; return how many are gone."""
-        return self.call(cleaning.trim_events(self._keys, max_length))
+        with self._span("trimEvents", attributes={"bullmq.queue.event.max.length": max_length}):
+            return self.call(cleaning.trim_events(self._keys, max_length))
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
@@ -442,7 +485,8 @@ class Queue(QueueBase, Generic[T]):
         duration_ms = to_ms("duration", duration)
         if duration_ms <= 0:
             raise UsageError("duration", duration, "must be greater than 0")
-        self.call(rate_limit(self._keys, ttl_ms=duration_ms))
+        with self._span("rateLimit", attributes={"bullmq.queue.rate.limit": duration_ms}):
+            self.call(rate_limit(self._keys, ttl_ms=duration_ms))
 
     def get_rate_limit_ttl(self, maximum: int | None = None) -> Millis:
         """Return how long the queue is rate limited, in milliseconds; 0 or below: it is not."""
@@ -464,7 +508,8 @@ class Queue(QueueBase, Generic[T]):
     def remove_deduplication_key(self, deduplication_id: str) -> bool:
         """Let go of a deduplication id, so that the next job with it is added; False when it was free."""
         checked = check_name("deduplication_id", deduplication_id, max_length=None)
-        return self.call(cleaning.remove_deduplication_key(self._keys, checked)) > 0
+        with self._span("removeDeduplicationKey", attributes={"bullmq.job.deduplication.key": checked}):
+            return self.call(cleaning.remove_deduplication_key(self._keys, checked)) > 0
 
     # --- schedulers ---------------------------------------------------------------------------------------------------
 
@@ -482,22 +527,29 @@ class Queue(QueueBase, Generic[T]):
         taken yet is replaced, and keeps its slot. Raises `UsageError` (`CronError` for the pattern) before anything
         is sent, `SchedulerIdTaken`, `SchedulerSlotsTaken`.
         """
-        prepared = prepare_scheduler(
-            self._keys,
-            scheduler_id,
-            repeat,
-            NewJob(scheduler_id if name is None else name, data, JobOptions() if options is None else options),
-            defaults=self._defaults,
-            limits=self._limits,
-            now_ms=clock().wall,
-            zones=find_zone,
-            data_type=self._data_type,
-        )
-        if prepared is None:
-            return None
-        for warning in prepared.warnings:
-            _log.warning("queue %s, job scheduler %s: %s", self.name, scheduler_id, warning)
-        return self._job(self.run(upsert_scheduler(self._keys, prepared)))
+        template = NewJob(scheduler_id if name is None else name, data, JobOptions() if options is None else options)
+        place = f"{self.name}.{template.name}"
+        named = {"bullmq.job.scheduler.id": scheduler_id}
+        with self._span("add", "producer", destination=place, attributes=named) as span:
+            prepared = prepare_scheduler(
+                self._keys,
+                scheduler_id,
+                repeat,
+                template,
+                defaults=self._defaults,
+                limits=self._limits,
+                now_ms=clock().wall,
+                zones=find_zone,
+                data_type=self._data_type,
+                metadata=None if self._tracing is None else span.metadata(),
+            )
+            if prepared is None:
+                return None
+            for warning in prepared.warnings:
+                _log.warning("queue %s, job scheduler %s: %s", self.name, scheduler_id, warning)
+            record = self.run(upsert_scheduler(self._keys, prepared))
+            span.set_attributes({"bullmq.job.id": record.id})
+            return self._job(record)
 
     def get_job_scheduler(self, scheduler_id: str) -> JobScheduler | None:
         """Read a job scheduler, or a repeatable job by its key; None when there is none."""
@@ -529,12 +581,16 @@ class Queue(QueueBase, Generic[T]):
 
         It is found by what it was added with: name, `every` or `pattern`, `tz`, `end_date`, and its id.
         """
-        return self.call(schedulers.remove_repeatable(self._keys, schedulers.repeatable_key(name, repeat, job_id)))
+        named = {"bullmq.job.name": name, **({} if job_id is None else {"bullmq.job.id": job_id})}
+        with self._span("removeRepeatable", destination=f"{self.name}.{name}", attributes=named):
+            key = schedulers.repeatable_key(name, repeat, job_id)
+            return self.call(schedulers.remove_repeatable(self._keys, key))
 
     def remove_repeatable_by_key(self, key: str) -> bool:
         """Remove a repeatable job of an older client, or a job scheduler, by its key; False when there is none."""
         checked = check_name("key", key, max_length=None)
-        return self.call(schedulers.remove_repeatable_by_key(self._keys, checked))
+        with self._span("removeRepeatableByKey", attributes={"bullmq.job.key": checked}):
+            return self.call(schedulers.remove_repeatable_by_key(self._keys, checked))
 
     # --- who else is there --------------------------------------------------------------------------------------------
 

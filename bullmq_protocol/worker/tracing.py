@@ -100,7 +100,9 @@ class WorkerTracing:
 
     # --- the worker's own -------------------------------------------------------------------------------------------
 
-    def own(self, operation: str, attributes: Attributes | None = None) -> AbstractContextManager[TelemetrySpan, bool | None]:
+    def own(
+        self, operation: str, attributes: Attributes | None = None
+    ) -> AbstractContextManager[TelemetrySpan, bool | None]:
         """Run a method of the worker in its span."""
         return self._tracing.span(operation, attributes={**self._worker, **(attributes or {})})
 
@@ -118,7 +120,7 @@ class WorkerTracing:
             case "moveStalledJobsToWait":
                 with self._timer.active(), self.own(command.name) as span:
                     yield replies
-                    stalled = _decoded(command, replies.reply) or []
+                    stalled: list[str] = _decoded(command, replies.reply) or []
                     span.set_attributes({"bullmq.worker.stalled.jobs": stalled})
                     for job_id in stalled:
                         span.add_event("job stalled", {"bullmq.job.id": job_id})
