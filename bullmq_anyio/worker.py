@@ -2,6 +2,11 @@
 
 Nobody pumps: the task that has an answer gives it to the machine and goes on with the first thing that the machine
 wants; for the others it starts further tasks. One more task waits for the machine's deadline.
+
+Jobs are run by *slots*: tasks that live long, run one job after another, and take outcomes to the server in between.
+The
+outcomes that are there when a slot goes are delivered in one call; while two calls are under way, the next gathers.
+Rule: whoever leaves work behind and waits has roused a slot for it, or another one that is on its way sees it.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ import socket
 import time
 import uuid
 from _thread import get_ident
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
@@ -29,11 +35,13 @@ from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_anyio.job import Job
+from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
+from bullmq_protocol.commands.batches import MOST_JOBS, finish_many
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -43,6 +51,7 @@ from bullmq_protocol.errors import (
     ServerError,
     ServerTooOld,
     TransportError,
+    UnexpectedReply,
     UnrecoverableError,
     UsageError,
 )
@@ -89,6 +98,8 @@ BackoffStrategy = Callable[
 # What no later attempt can mend, as long as the server has never answered.
 _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _FORCED_STOP_S = 10.0
+_MOST_DELIVERIES = 2
+"""So many calls with outcomes are under way at a time: the server works on one while the next gathers."""
 
 
 _within: ContextVar[object] = ContextVar("bullmq_anyio.worker", default=None)
@@ -146,6 +157,14 @@ class Worker(Generic[T]):
         self._listener: AsyncTransport | None = None
         self._listening: dict[int, anyio.CancelScope] = {}
         self._handling: dict[int, anyio.CancelScope] = {}
+        # Spans are made for each call, so that they need single ones.
+        self._merges = scripts.batches and telemetry is None
+        self._ready: deque[RunJob] = deque()
+        self._called_off: set[int] = set()
+        self._outcomes: deque[Call] = deque()
+        self._deliveries = 0
+        self._asleep: list[Wake] = []
+        self._rousing = False
         self._contacted = False
         self._closed = False
         self._paused_first = False
@@ -488,11 +507,14 @@ class Worker(Generic[T]):
     def _happen(self, event: Event) -> None:
         """Give the machine an event that is no answer."""
         if self._tasks is not None:
-            self._start(self._feed(event))
+            self._start(self._feed((event,)))
 
-    def _feed(self, event: Event) -> list[Action]:
+    def _feed(self, events: Sequence[Event]) -> list[Action]:
         machine = self._machine
-        actions = machine.handle(event, clock())
+        at = clock()
+        actions: list[Action] = []
+        for event in events:
+            actions += machine.handle(event, at)
         if self._rearm is not None:
             due = machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
@@ -505,6 +527,7 @@ class Worker(Generic[T]):
         action = self._sort(actions)
         if action is not None and self._tasks is not None:
             self._tasks.start_soon(self._carry, action)
+        self._rouse()
 
     async def _carry(self, action: Action) -> None:
         """Do what the machine wants, tell it the answer, and go on with what it wants then."""
@@ -514,13 +537,12 @@ class Worker(Generic[T]):
                 match following:
                     case Call(ticket, command):
                         event = await self._call(ticket, command)
-                    case RunJob(number, record, token):
-                        event = await self._run_job(number, record, token)
                     case Listen(ticket, command):
                         event = await self._listen(ticket, command)
                     case _:
                         raise TypeError(f"{following!r} has no answer")
-                following = self._sort(self._feed(event))
+                following = self._sort(self._feed((event,)))
+                self._rouse()
         except anyio.get_cancelled_exc_class():
             if self._is_torn():
                 raise
@@ -547,14 +569,22 @@ class Worker(Generic[T]):
             case _:
                 pass
 
-    def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
-        """Do at once what has no answer, return the first of the others, and start tasks for the rest."""
-        first: Call | Listen | RunJob | None = None
+    def _sort(self, actions: list[Action]) -> Call | Listen | None:
+        """Do at once what has no answer, put jobs and outcomes where the slots find them, return the first of the other
+        calls, and start tasks for the rest."""
+        first: Call | Listen | None = None
         for action in actions:
             match action:
                 case Notify(notice):
                     self._tell(notice)
                     continue
+                case RunJob():
+                    self._ready.append(action)
+                    continue
+                case Call(_, command):
+                    if self._merges and command.name == "moveToFinished":
+                        self._outcomes.append(action)
+                        continue
                 case Unlisten(ticket):
                     if ticket in self._listening:
                         self._listening[ticket].cancel()
@@ -562,19 +592,16 @@ class Worker(Generic[T]):
                 case CancelJob(number):
                     if number in self._handling:
                         self._handling[number].cancel()
+                    elif any(waiting.run == number for waiting in self._ready):
+                        self._called_off.add(number)
                     continue
                 case Stopped(error):
                     if error is not None and self._error is None:
                         self._error = ConnectionLost(error, maybe_applied=False)
                     self._stop()
                     continue
-                case RunJob(number):
-                    # Made here, so that a cancellation finds it before its task has begun.
-                    self._handling[number] = anyio.CancelScope()
                 case Listen(ticket):
                     self._listening[ticket] = anyio.CancelScope()
-                case Call():
-                    pass
             if first is None:
                 first = action
             elif self._tasks is not None:
@@ -622,39 +649,196 @@ class Worker(Generic[T]):
             del self._listening[ticket]
         return event
 
-    async def _run_job(self, number: int, record: JobRecord, token: str) -> Event:
-        job = self._job(record, token)
-        scope = self._handling[number]
+    # --- slots --------------------------------------------------------------------------------------------------------
+
+    def _rouse(self) -> None:
+        """Let a slot look for work, if there is some and none is on its way."""
+        deliverable = self._outcomes and self._deliveries < _MOST_DELIVERIES
+        if self._rousing or self._tasks is None or not (self._ready or deliverable):
+            return
+        self._rousing = True
+        while self._asleep:
+            wake = self._asleep.pop()
+            # The future of a task that was cancelled in its wait is done.
+            if not wake.done():
+                wake.set_result(None)
+                return
+        self._tasks.start_soon(self._slot)
+
+    async def _slot(self) -> None:
+        """Run jobs and deliver outcomes until the end."""
+        self._rousing = False
+        slot = _Slot()
         try:
-            with scope:
-                return JobReturned(
-                    number,
-                    await self._process(job) if self._tracing is None else await self._traced(self._tracing, job),
-                )
-            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), random.random())
-        except Exception as error:
-            return await self._raised(number, job, error)
-        except anyio.get_cancelled_exc_class() as error:
+            while await self._serve(slot):
+                pass
+        except anyio.get_cancelled_exc_class():
             if self._is_torn():
+                raise
+            # asyncio: somebody cancelled this very task, outside of a handler: others go on for it.
+            self._hand_over(slot.call)
+            self._rousing = False
+            self._rouse()
+        except BaseException:
+            # Before the other tasks are cancelled for it: their handlers have not failed.
+            self._broken = True
+            raise
+
+    async def _serve(self, slot: _Slot) -> bool:
+        """Work until a handler raises or is cancelled, and tell the machine of that; return False at the end."""
+        event: Event | None = None
+        try:
+            with anyio.CancelScope() as slot.scope:
+                event = await self._work_off(slot)
+                if event is None:
+                    return False
+            if event is None:
+                failure = Failure(kind=FailureKind.CANCELLED, message="cancelled")
+                event = JobRaised(slot.number, failure, random.random())
+        except Exception as error:
+            if slot.job is None:
+                raise
+            event = await self._raised(slot.number, slot.job, error)
+        except anyio.get_cancelled_exc_class() as error:
+            if slot.job is None or self._is_torn():
                 raise
             # Not from us: the handler met a cancelled future, or all tasks are cancelled: then `run` hears of it, too.
             for _ in range(2):
                 await checkpoint()
-            return await self._raised(number, job, error)
+            event = await self._raised(slot.number, slot.job, error)
         except KeyboardInterrupt as interrupt:
+            if slot.job is None:
+                raise
             # trio raises it in the code that runs: it is not the job's fault.
             self._give_up(interrupt)
-            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="interrupted"), random.random())
+            event = JobRaised(slot.number, Failure(kind=FailureKind.CANCELLED, message="interrupted"), random.random())
         except _NotAsync:
             # A fault of the program, which no job should pay for.
             self._give_up(UsageError("processor", self._processor, "must be an async function"))
-            return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="not run"), random.random())
+            event = JobRaised(slot.number, Failure(kind=FailureKind.CANCELLED, message="not run"), random.random())
         except BaseException as error:
-            return await self._raised(number, job, error)
+            if slot.job is None:
+                raise
+            event = await self._raised(slot.number, slot.job, error)
         finally:
-            del self._handling[number]
-            if not self._handling and self._machine.state is WorkerState.STOPPED and self._rearm is not None:
-                self._rearm.set()
+            if slot.job is not None:
+                self._handled(slot)
+        await self._make(slot, self._react((event,)))
+        return True
+
+    async def _work_off(self, slot: _Slot) -> Event | None:
+        """Run jobs and deliver outcomes; return the last event where its job was cancelled, None at the end."""
+        while True:
+            if (
+                self._outcomes
+                and self._deliveries < _MOST_DELIVERIES
+                and (not self._ready or len(self._outcomes) * 2 >= min(self._machine.concurrency, MOST_JOBS * 2))
+            ):
+                await self._deliver(slot)
+            elif self._ready:
+                action = self._ready.popleft()
+                number = action.run
+                if self._ready or self._outcomes:
+                    self._rouse()
+                if number in self._called_off:
+                    self._called_off.discard(number)
+                    failure = Failure(kind=FailureKind.CANCELLED, message="cancelled")
+                    await self._make(slot, self._react((JobRaised(number, failure, random.random()),)))
+                    continue
+                slot.number = number
+                slot.job = job = self._job(action.job, action.token)
+                self._handling[number] = slot.scope
+                text = await self._process(job) if self._tracing is None else await self._traced(self._tracing, job)
+                event = JobReturned(number, text)
+                if slot.scope.cancel_called:
+                    return event
+                self._handled(slot)
+                slot.call = self._react((event,))
+                if slot.task.has_pending_cancellation():
+                    # A handler cancelled its own task and did not wait for it: here it meets this job alone.
+                    await checkpoint()
+                if slot.call is not None:
+                    await self._make(slot, slot.call)
+            elif self._stopped is None or self._stopped.is_set():
+                return None
+            else:
+                await self._sleep(slot)
+
+    def _handled(self, slot: _Slot) -> None:
+        slot.job = None
+        del self._handling[slot.number]
+        if not self._handling and self._machine.state is WorkerState.STOPPED and self._rearm is not None:
+            self._rearm.set()
+
+    async def _sleep(self, slot: _Slot) -> None:
+        wake = slot.make_wake()
+        self._asleep.append(wake)
+        try:
+            await wake
+        finally:
+            if wake in self._asleep:
+                self._asleep.remove(wake)
+        self._rousing = False
+
+    def _react(self, events: Sequence[Event]) -> Call | None:
+        """Tell the machine; return the call that the slot makes itself."""
+        action = self._sort(self._feed(events))
+        if isinstance(action, Listen):
+            if self._tasks is not None:
+                self._tasks.start_soon(self._carry, action)
+            return None
+        return action
+
+    async def _make(self, slot: _Slot, call: Call | None) -> None:
+        """Make a call, and those that follow from its answer."""
+        while call is not None:
+            self._rouse()
+            slot.call = call
+            event = await self._call(call.ticket, call.command)
+            slot.call = None
+            call = self._react((event,))
+
+    async def _deliver(self, slot: _Slot) -> None:
+        """Take the outcomes that are there to the server."""
+        self._deliveries += 1
+        calls: list[Call] = []
+        try:
+            if self._handling:
+                # Handlers that end in this turn of the loop come along.
+                if self._ready:
+                    self._rouse()
+                await checkpoint()
+            while self._outcomes and len(calls) < MOST_JOBS:
+                calls.append(self._outcomes.popleft())
+            if not calls:
+                return
+            self._rouse()
+            if len(calls) == 1:
+                events = [await self._call(calls[0].ticket, calls[0].command)]
+            else:
+                events = await self._call_many(calls)
+        except BaseException:
+            self._outcomes.extendleft(reversed(calls))
+            raise
+        finally:
+            self._deliveries -= 1
+        await self._make(slot, self._react(events))
+
+    async def _call_many(self, calls: list[Call]) -> list[Event]:
+        """Deliver several outcomes in one call; those that the server left for later go back to the others."""
+        merged = finish_many(self._keys, [call.command for call in calls])
+        try:
+            replies = merged.decode(await self._transport.perform(merged))
+            if not 0 < len(replies) <= len(calls):
+                raise UnexpectedReply("an answer for each outcome", len(replies))
+        except BullMQError as error:
+            return [self._call_failed(call.ticket, error) for call in calls]
+        self._contacted = True
+        self._outcomes.extendleft(reversed(calls[len(replies) :]))
+        return [
+            self._call_failed(call.ticket, reply) if isinstance(reply, ServerError) else Replied(call.ticket, reply)
+            for call, reply in zip(calls, replies, strict=False)
+        ]
 
     async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
@@ -823,6 +1007,10 @@ class Worker(Generic[T]):
         if self._rearm is not None:
             self._rearm.set()
         self._wake_idle()
+        asleep, self._asleep = self._asleep, []
+        for wake in asleep:
+            if not wake.done():
+                wake.set_result(None)
 
     def _give_up(self, error: BaseException | None = None) -> None:
         """`run` is cancelled or interrupted: give the jobs back, but not for ever."""
@@ -840,6 +1028,20 @@ class Worker(Generic[T]):
         self._listener = self._manual_listener = None
         if self._owned:
             await self._transport.aclose()
+
+
+class _Slot:
+    """What a task that runs jobs is at: its job, or a call that it makes."""
+
+    __slots__ = ("call", "job", "make_wake", "number", "scope", "task")
+
+    def __init__(self) -> None:
+        self.number = -1
+        self.job: Job[Any] | None = None
+        self.call: Call | None = None
+        self.scope = anyio.CancelScope()
+        self.task = anyio.get_current_task()
+        self.make_wake = wake_maker()
 
 
 class _NotAsync(BaseException):

@@ -1,0 +1,123 @@
+"""What runs the handlers on asyncio and trio: many outcomes in one call, and handlers that disturb only themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from bullmq_anyio import Connection, Job, Queue, Worker
+from bullmq_protocol import NewJob
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
+from bullmq_protocol.worker.options import WorkerOptions
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.anyio
+Handler = Callable[[Job[Any]], Awaitable[Any]]
+
+
+@pytest.fixture
+def queue_name() -> str:
+    return f"slots-{uuid4().hex[:12]}"
+
+
+class _Counting(Connection):
+    """Counts the commands by name."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.names: list[str] = []
+
+    async def perform(self, step: Any, /) -> Any:
+        self.names.append(getattr(step, "name", "batch"))
+        return await super().perform(step)
+
+
+async def _work_off(server: Server, queue: str, count: int, handler: Handler, concurrency: int, data: Any = 1) -> Any:
+    """Process that many jobs; return the connection with its counts, and how each job ended."""
+    connection = _Counting(server.url)
+    ends: dict[str, str] = {}
+    over = anyio.Event()
+
+    def ended(notice: JobCompleted | JobFailed) -> None:
+        ends[notice.job.id] = type(notice).__name__
+        if len(ends) == count:
+            over.set()
+
+    async with Queue[Any](queue, connection) as adding:
+        await adding.add_bulk([NewJob("job", data) for _ in range(count)])
+        worker = Worker[Any](queue, handler, connection, options=WorkerOptions(concurrency=concurrency))
+        worker.on(JobCompleted, ended)
+        worker.on(JobFailed, ended)
+        with anyio.fail_after(60):
+            async with worker:
+                await over.wait()
+        counts = await adding.get_job_counts()
+        assert counts["active"] == counts["waiting"] == 0
+    await connection.aclose()
+    return connection, ends
+
+
+async def test_outcomes_that_are_ready_together_go_in_one_call(server: Server, queue_name: str) -> None:
+    async def nothing(job: Job[Any]) -> None:
+        pass
+
+    connection, ends = await _work_off(server, queue_name, 300, nothing, 50)
+    assert set(ends.values()) == {"JobCompleted"}
+    assert 300 / 50 <= connection.names.count("finishMany") <= 60
+    assert connection.names.count("moveToFinished") < 60
+
+
+async def test_one_job_at_a_time_takes_single_calls(server: Server, queue_name: str) -> None:
+    async def nothing(job: Job[Any]) -> None:
+        pass
+
+    connection, ends = await _work_off(server, queue_name, 20, nothing, 1)
+    assert len(ends) == 20
+    assert (connection.names.count("moveToFinished"), connection.names.count("finishMany")) == (20, 0)
+
+
+async def test_handlers_that_wait_run_together(server: Server, queue_name: str) -> None:
+    together, most = 0, 0
+    full = anyio.Event()
+
+    async def meet(job: Job[Any]) -> None:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        if most == 10:
+            full.set()
+        await full.wait()
+        together -= 1
+
+    _, ends = await _work_off(server, queue_name, 40, meet, 10)
+    assert (len(ends), most) == (40, 10)
+
+
+async def test_large_jobs_come_in_several_answers(server: Server, queue_name: str) -> None:
+    sizes: list[int] = []
+
+    async def measure(job: Job[Any]) -> None:
+        sizes.append(len(job.data))
+
+    _, ends = await _work_off(server, queue_name, 40, measure, 20, data="x" * 200_000)
+    assert (len(ends), set(sizes)) == (40, {200_000})
+
+
+async def test_a_handler_that_cancels_its_own_task_disturbs_no_other(
+    server: Server, queue_name: str, anyio_backend_name: str
+) -> None:
+    async def careless(job: Job[Any]) -> None:
+        if anyio_backend_name == "asyncio" and int(job.id) % 7 == 0:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    connection, ends = await _work_off(server, queue_name, 60, careless, 10)
+    assert len(ends) == 60
+    assert set(ends.values()) == {"JobCompleted"}
+    assert connection.names.count("moveStalledJobsToWait") == 1
