@@ -17,7 +17,8 @@ import msgspec
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
-from bullmq_protocol.errors import BulkAddError, BullMQError, ServerError, TransportError
+from bullmq_protocol.errors import BulkAddError, BullMQError, FlowAddError, ServerError, TransportError
+from bullmq_protocol.flow import FlowNode
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, ReportRefused
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import (
@@ -41,8 +42,9 @@ from tests.interop.python.lines import finish, got
 class _Producer:
     """One lane of adds. Marks and ids begin with the name of the process, so that no other process has them."""
 
-    def __init__(self, name: str, seed: str, ledger: Ledger, queues: dict[str, Any], sleep: Any) -> None:
+    def __init__(self, name: str, seed: str, ledger: Ledger, queues: dict[str, Any], flows: Any, sleep: Any) -> None:
         self._name = name
+        self._flows = flows
         self._dice = random.Random(seed)
         self._ledger = ledger
         self._queues = queues
@@ -64,6 +66,8 @@ class _Producer:
                 await self._add_safely(self._new(where))
             elif way < 0.4:
                 await self._add_bulk([self._new(where) for _ in range(BULK)], where)
+            elif way < 0.45:
+                await self._add_flow()
             else:
                 await self._add_once(self._new(where), where)
 
@@ -111,6 +115,31 @@ class _Producer:
                 await self._failed(where, [job.name], result)
             else:
                 self._ledger.note("ack", where, job.name, result.id)
+
+    async def _add_flow(self) -> None:
+        """Add a job that waits for two others, in both queues; their failures do not stop it."""
+        nodes = [
+            FlowNode(job.name, queue, job.data, job.options)
+            for queue, job in ((queue, self._new(queue)) for queue in (KEPT, *QUEUES))
+        ]
+        options = [msgspec.structs.replace(node.options, ignore_dependency_on_failure=True) for node in nodes[1:]]
+        children = [
+            msgspec.structs.replace(node, options=given) for node, given in zip(nodes[1:], options, strict=True)
+        ]
+        for node in nodes:
+            self._ledger.note("try", node.queue_name, node.name)
+        try:
+            added = await got(self._flows.add(msgspec.structs.replace(nodes[0], children=children)))
+            results = [added.job.id, *(child.job.id for child in added.children)]
+        except FlowAddError as error:
+            results = error.results
+        except BullMQError as error:
+            results = [error] * len(nodes)
+        for node, result in zip(nodes, results, strict=True):
+            if isinstance(result, BullMQError):
+                await self._failed(node.queue_name, [node.name], result)
+            else:
+                self._ledger.note("ack", node.queue_name, node.name, result)
 
     async def _add_safely(self, job: NewJob) -> None:
         """Add with an id of its own, again and again until the server says that the job is there."""
@@ -209,14 +238,15 @@ async def _main(config: dict[str, Any], ledger: Ledger) -> None:
                 tasks.start_soon(worker.aclose)
         return
     queues = _queues(bullmq_anyio.Queue, config["url"])
+    flows = bullmq_anyio.FlowProducer(config["url"])
     async with anyio.create_task_group() as tasks:
-        lanes = _lanes(config, ledger, queues, anyio.sleep)
+        lanes = _lanes(config, ledger, queues, flows, anyio.sleep)
         for lane in lanes:
             tasks.start_soon(lane.produce)
         await anyio.to_thread.run_sync(sys.stdin.read)
         _finish_all(lanes)
-    for queue in queues.values():
-        await queue.aclose()
+    for made in (flows, *queues.values()):
+        await made.aclose()
 
 
 def _main_blocking(config: dict[str, Any], ledger: Ledger) -> None:
@@ -227,7 +257,8 @@ def _main_blocking(config: dict[str, Any], ledger: Ledger) -> None:
             sys.stdin.read()
         return
     queues = _queues(bullmq_sync.Queue, config["url"])
-    lanes = _lanes(config, ledger, queues, time.sleep)
+    flows = bullmq_sync.FlowProducer(config["url"])
+    lanes = _lanes(config, ledger, queues, flows, time.sleep)
     threads = [threading.Thread(target=lambda lane=lane: finish(lane.produce())) for lane in lanes]
     for thread in threads:
         thread.start()
@@ -235,7 +266,7 @@ def _main_blocking(config: dict[str, Any], ledger: Ledger) -> None:
     _finish_all(lanes)
     for thread in threads:
         thread.join()
-    for made in queues.values():
+    for made in (flows, *queues.values()):
         made.close()
 
 
@@ -250,9 +281,9 @@ def _blocking_worker(config: dict[str, Any], ledger: Ledger, queue: str) -> Iter
         yield
 
 
-def _lanes(config: dict[str, Any], ledger: Ledger, queues: dict[str, Any], sleep: Any) -> list[_Producer]:
+def _lanes(config: dict[str, Any], ledger: Ledger, queues: dict[str, Any], flows: Any, sleep: Any) -> list[_Producer]:
     names = [f"{config['name']}.{lane}" for lane in range(LANES)]
-    return [_Producer(name, f"{config['seed']} {name}", ledger, queues, sleep) for name in names]
+    return [_Producer(name, f"{config['seed']} {name}", ledger, queues, flows, sleep) for name in names]
 
 
 def _finish_all(lanes: list[_Producer]) -> None:
