@@ -7,26 +7,27 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from bullmq_protocol.worker.actions import Action
+from bullmq_protocol.worker.actions import Call, Listen
 
 _JOIN_S = 5.0
 
 
 class Crew:
-    """Threads that do actions. One is made whenever an action finds none idle, so none ever waits for another."""
+    """Threads that make calls, and without one whatever is there to do. One is made whenever none is idle, so that
+    none ever waits for another."""
 
-    def __init__(self, work: Callable[[Action], None], name: str) -> None:
+    def __init__(self, work: Callable[[Call | Listen | None], None], name: str) -> None:
         self._work = work
         self._name = name
         self._wake = threading.Condition()
-        self._actions: deque[Action] = deque()
+        self._actions: deque[Call | Listen | None] = deque()
         self._idle = 0
         self._threads: set[threading.Thread] = set()
         self._handling: set[threading.Thread] = set()
         self._closed = False
         self._made = 0
 
-    def submit(self, action: Action) -> None:
+    def submit(self, action: Call | Listen | None) -> None:
         with self._wake:
             self._actions.append(action)
             if self._idle >= len(self._actions):

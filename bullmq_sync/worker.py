@@ -2,6 +2,10 @@
 
 Nobody pumps: the thread that has an answer gives it to the machine, under one lock, and goes on with the first thing
 that the machine wants; for the others it finds or makes further threads. One more waits for the machine's deadline.
+
+A thread that has nothing else to do runs the jobs that are ready, one after another, and takes outcomes to the server:
+those that are there when it goes are delivered in one call, and while two calls are under way, the next gathers.
+Rule: whoever leaves work behind and waits has roused a thread for it, or another one that is on its way sees it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import secrets
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -24,6 +29,7 @@ import msgspec
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
+from bullmq_protocol.commands.batches import MOST_JOBS, finish_many
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -33,6 +39,7 @@ from bullmq_protocol.errors import (
     ServerError,
     ServerTooOld,
     TransportError,
+    UnexpectedReply,
     UnrecoverableError,
     UsageError,
 )
@@ -85,6 +92,8 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _LOOK_S = 0.5
 """A signal that comes just before a wait begins does not end it: its handler runs when the wait is over."""
 _FORCED_STOP_S = 10.0
+_MOST_DELIVERIES = 2
+"""So many calls with outcomes are under way at a time: the server works on one while the next gathers."""
 
 
 class Worker(Generic[T]):
@@ -140,6 +149,12 @@ class Worker(Generic[T]):
         self._crew = Crew(self._carry, f"bullmq {name}")
         self._listener: InterruptibleTransport | None = None
         self._cancellations: dict[int, Cancellation] = {}
+        # Spans are made for each call, so that they need single ones.
+        self._merges = scripts.batches and telemetry is None
+        self._ready: deque[RunJob] = deque()
+        self._outcomes: deque[Call] = deque()
+        self._deliveries = 0
+        self._rousing = False
         self._unlistened: set[int] = set()
         self._contacted = False
         self._closed = False
@@ -448,11 +463,14 @@ class Worker(Generic[T]):
 
     def _happen(self, event: Event) -> None:
         """Give the machine an event that is no answer."""
-        self._start(self._feed(event))
+        self._start(self._feed((event,)))
 
-    def _feed(self, event: Event) -> list[Action]:
+    def _feed(self, events: Sequence[Event]) -> list[Action]:
+        actions: list[Action] = []
         with self._lock:
-            actions = self._machine.handle(event, clock())
+            at = clock()
+            for event in events:
+                actions += self._machine.handle(event, at)
             self._publish(actions)
             due = self._machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
@@ -465,28 +483,102 @@ class Worker(Generic[T]):
         action = self._sort(actions)
         if action is not None:
             self._crew.submit(action)
+        self._rouse()
 
-    def _carry(self, action: Action) -> None:
-        """Do what the machine wants, tell it the answer, and go on with what it wants then."""
-        following: Action | None = action
+    def _carry(self, action: Call | Listen | None) -> None:
+        """Make a call and those that follow from its answer, then run jobs and deliver outcomes as long as there are
+        any; None: a thread was roused for these."""
         try:
-            while following is not None:
-                event = self._do(following)
-                following = self._sort(self._feed(event))
+            if action is None:
+                with self._lock:
+                    self._rousing = False
+            else:
+                self._make(action)
+            self._work_off()
         except BaseException as error:
             # A fault of this library: nothing can be relied upon any more.
             _log.exception("worker %s broke", self._id, extra=self._extra())
             self._error = error
             self._stop()
 
-    def _sort(self, actions: list[Action]) -> Call | Listen | RunJob | None:
-        """Do at once what has no answer, return the first of the others, and find threads for the rest."""
-        first: Call | Listen | RunJob | None = None
+    def _make(self, action: Call | Listen | None) -> None:
+        while action is not None:
+            self._rouse()
+            does = self._call if isinstance(action, Call) else self._listen
+            event = does(action.ticket, action.command)
+            action = self._sort(self._feed((event,)))
+
+    def _work_off(self) -> None:
+        while True:
+            calls: list[Call] = []
+            job: RunJob | None = None
+            with self._lock:
+                if (
+                    self._outcomes
+                    and self._deliveries < _MOST_DELIVERIES
+                    and (not self._ready or len(self._outcomes) * 2 >= min(self._machine.concurrency, MOST_JOBS * 2))
+                ):
+                    self._deliveries += 1
+                    while self._outcomes and len(calls) < MOST_JOBS:
+                        calls.append(self._outcomes.popleft())
+                elif self._ready:
+                    job = self._ready.popleft()
+                else:
+                    return
+            self._rouse()
+            events = self._deliver(calls) if job is None else [self._run_job(job.run, job.job, job.token)]
+            self._make(self._sort(self._feed(events)))
+
+    def _deliver(self, calls: list[Call]) -> list[Event]:
+        """Take outcomes to the server; those that it left for later go back to the others."""
+        try:
+            if len(calls) == 1:
+                return [self._call(calls[0].ticket, calls[0].command)]
+            merged = finish_many(self._keys, [call.command for call in calls])
+            try:
+                replies = merged.decode(self._transport.perform(merged))
+                if not 0 < len(replies) <= len(calls):
+                    raise UnexpectedReply("an answer for each outcome", len(replies))
+            except BullMQError as error:
+                return [self._call_failed(call.ticket, error) for call in calls]
+            self._contacted = True
+            self._outcomes.extendleft(reversed(calls[len(replies) :]))
+            return [
+                self._call_failed(call.ticket, reply) if isinstance(reply, ServerError) else Replied(call.ticket, reply)
+                for call, reply in zip(calls, replies, strict=False)
+            ]
+        finally:
+            with self._lock:
+                self._deliveries -= 1
+
+    def _rouse(self) -> None:
+        """Let a thread look for work, if there is some and none is on its way."""
+        if not self._ready and not self._outcomes:
+            return
+        with self._lock:
+            deliverable = self._outcomes and self._deliveries < _MOST_DELIVERIES
+            if self._rousing or not (self._ready or deliverable):
+                return
+            self._rousing = True
+        self._crew.submit(None)
+
+    def _sort(self, actions: list[Action]) -> Call | Listen | None:
+        """Do at once what has no answer, put jobs and outcomes where the threads find them, return the first of the
+        other calls, and find threads for the rest."""
+        first: Call | Listen | None = None
         for action in actions:
             match action:
                 case Notify(notice):
                     self._tell(notice)
                     continue
+                case RunJob(number):
+                    self._cancellations[number] = Cancellation()
+                    self._ready.append(action)
+                    continue
+                case Call(_, command):
+                    if self._merges and command.name == "moveToFinished":
+                        self._outcomes.append(action)
+                        continue
                 case Unlisten(ticket):
                     self._unlisten(ticket)
                     continue
@@ -500,26 +592,13 @@ class Worker(Generic[T]):
                         self._error = ConnectionLost(error, maybe_applied=False)
                     self._stop()
                     continue
-                case RunJob(number):
-                    self._cancellations[number] = Cancellation()
-                case Listen() | Call():
+                case Listen():
                     pass
             if first is None:
                 first = action
             else:
                 self._crew.submit(action)
         return first
-
-    def _do(self, action: Action) -> Event:
-        match action:
-            case Call(ticket, command):
-                return self._call(ticket, command)
-            case RunJob(number, record, token):
-                return self._run_job(number, record, token)
-            case Listen(ticket, command):
-                return self._listen(ticket, command)
-            case _:
-                raise TypeError(f"{action!r} has no answer")
 
     def _call(self, ticket: int, command: Command[Any]) -> Event:
         try:
