@@ -13,10 +13,10 @@ from tests.support.servers import Server
 
 
 class _Counting(RedisPyTransport):
-    """Counts the commands by name."""
+    """Notes the names of the commands; those of its dedicated connections apart."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
+    def _begin(self, *arguments: Any) -> None:
+        super()._begin(*arguments)
         self.names: list[str] = []
 
     def perform(self, step: Any, /) -> Any:
