@@ -15,17 +15,17 @@ import socket
 import ssl
 from _thread import get_ident
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
-import hiredis
 import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
-from bullmq_anyio.link import Link, SocketLink
+from bullmq_anyio.link import Link, SocketLink, pack
 from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
+from bullmq_protocol.commands.batches import can_merge
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -45,11 +45,6 @@ _log = logging.getLogger("bullmq_anyio")
 
 _BLOCK_MARGIN_MS: Millis = 2000
 LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
-# hiredis declares it for tuples of one item, without a result.
-_pack_command = cast(
-    "Callable[[tuple[Arg, ...]], bytes]",
-    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
-)
 
 
 class SharedConnection(ABC):
@@ -126,7 +121,8 @@ class SharedConnection(ABC):
             if isinstance(step, Batch):
                 return await self._run_batch(link, step)
             # Here and not in a coroutine of its own: this is the hot path.
-            replies = await link.exchange(self._packed(link, step), 1, self._limit(step))
+            payload = step if can_merge(step) else link.packed(step)
+            replies = await link.exchange(payload, 1, self._limit(step))
             reply = replies[0]
             return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
         except (ConnectionLost, TransportTimeout) as error:
@@ -147,11 +143,7 @@ class SharedConnection(ABC):
         return block_ms + _BLOCK_MARGIN_MS if block_ms else None
 
     def _packed(self, link: Link, command: Command[Any]) -> bytes:
-        script = command.script
-        if script is None or script.sha1 in link.sourced:
-            return pack(command.wire())
-        link.sourced.add(script.sha1)
-        return pack(command.wire(full_source=True))
+        return link.packed(command)
 
     async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
         """Send a script again that the server lost; raise any other error."""
@@ -437,21 +429,6 @@ async def _start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) ->
     except BaseException:
         (wrapped or sock).close()
         raise
-
-
-def pack(args: Sequence[Arg]) -> bytes:
-    """Return the bytes of one command."""
-    try:
-        return _pack_command(tuple(args))
-    except UnicodeEncodeError:
-        pass
-    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
-    try:
-        return _pack_command(
-            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
-        )
-    except UnicodeEncodeError as error:
-        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None
 
 
 def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:

@@ -5,6 +5,8 @@ write, after letting the tasks that are ready run once if other replies are outs
 fills the buffer up sends it, so that the server begins while the others still pack. Reading: one of the waiting
 callers holds the read role; it feeds the parser and resolves everybody's replies, and when its own is there it wakes
 another waiter to take the role. Replies are matched by order alone: a cancelled caller's are counted and dropped.
+Adding: jobs that wait for the same write to add themselves to one queue go in one script call, whose reply is shared
+out; who is alone sends what it always did.
 
 Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
 link died; (2) while somebody waits, somebody reads, or a waiter is on its way to; (3) bytes taken from the socket are
@@ -18,20 +20,29 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 import hiredis
 from anyio.lowlevel import checkpoint, current_token
 
-from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout
+from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
+from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
 
 _READ_SIZE = 1 << 16
 _ENOUGH = 8
 """So many commands are worth a write of their own."""
+_ENOUGH_ADDS = 32
+"""The same if jobs to be added are among them: the more go together, the less each costs the server."""
 _NOTHING = object()
+# hiredis declares it for tuples of one item, without a result.
+_pack_command = cast(
+    "Callable[[tuple[Arg, ...]], bytes]",
+    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+)
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -70,10 +81,28 @@ def wake_maker() -> Callable[[], Wake]:
 class Call:
     """What one caller wrote, and what it waits for."""
 
-    __slots__ = ("deadline", "done", "dropped", "failure", "missing", "payload", "replies", "sent", "wake")
+    __slots__ = (
+        "add",
+        "deadline",
+        "done",
+        "dropped",
+        "failure",
+        "members",
+        "merged",
+        "missing",
+        "payload",
+        "replies",
+        "sent",
+        "wake",
+    )
 
-    def __init__(self, payload: bytes, missing: int, deadline: float) -> None:
+    def __init__(self, payload: bytes, missing: int, deadline: float, add: Command[Any] | None = None) -> None:
         self.payload = payload
+        self.add = add
+        """A command that is packed only when it is sent, because it may go together with others."""
+        self.members: tuple[Call, ...] = ()
+        """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
+        self.merged: Call | None = None
         self.missing = missing
         self.deadline = deadline
         self.replies: list[Any] = []
@@ -97,6 +126,7 @@ class Link(ABC):
         self._out: list[Call] = []
         self._pending: deque[Call] = deque()
         self._rest: tuple[memoryview, list[Call]] | None = None
+        self._adds = False
         self._writing = False
         self._gathering = False
         self._reading = False
@@ -132,15 +162,25 @@ class Link(ABC):
         self._close()
         pending, self._pending = self._pending, deque()
         self._out.clear()
-        for call in pending:
+        for call in [each for owner in pending for each in (owner, *owner.members)]:
             # A server that refuses a connection says why before it closes it.
             why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
             call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
             call.done = True
             _rouse(call)
 
-    async def exchange(self, payload: bytes, count: int, limit_ms: int | None) -> list[Any]:
+    def packed(self, command: Command[Any]) -> bytes:
+        """Return a command's bytes: a script goes with its source the first time, then by its SHA-1."""
+        script = command.script
+        if script is None or script.sha1 in self.sourced:
+            return pack(command.wire())
+        self.sourced.add(script.sha1)
+        return pack(command.wire(full_source=True))
+
+    async def exchange(self, payload: bytes | Command[Any], count: int, limit_ms: int | None) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
+
+        A command is one that `can_merge`: several of one queue that wait for the same write go in one script call.
 
         Raises `TransportError`. Cancelling withdraws what was not sent yet, and drops the replies of what was.
         """
@@ -150,13 +190,18 @@ class Link(ABC):
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
-        call = Call(payload, count, math.inf if limit_ms is None else monotonic() + limit_ms / 1000)
+        deadline = math.inf if limit_ms is None else monotonic() + limit_ms / 1000
+        if isinstance(payload, bytes):
+            call = Call(payload, count, deadline)
+        else:
+            call = Call(b"", count, deadline, payload)
+            self._adds = True
         self._out.append(call)
         self._pending.append(call)
         try:
             if not self._writing:
                 await self._write()
-            elif self._gathering and len(self._out) >= _ENOUGH:
+            elif self._gathering and len(self._out) >= (_ENOUGH_ADDS if self._adds else _ENOUGH):
                 self._send_out()
             while not call.done:
                 if self._reading:
@@ -183,15 +228,18 @@ class Link(ABC):
             call.done = True
         elif not call.done:
             call.dropped = True
+            if call.merged is not None:
+                call.merged.dropped = all(each.dropped for each in call.merged.members)
             if self._exclusive:
                 self.die(ConnectionLost, "the call was cancelled")
 
     def _pass_on(self) -> None:
         # The newest waiter reads longest before the role has to change again.
         for call in reversed(self._pending):
-            if call.wake is not None:
-                _rouse(call)
-                return
+            for each in call.members or (call,):
+                if each.wake is not None:
+                    _rouse(each)
+                    return
 
     async def _write(self) -> None:
         self._writing = True
@@ -217,6 +265,9 @@ class Link(ABC):
     def _send_out(self) -> None:
         """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
         calls, self._out = self._out, []
+        if self._adds:
+            self._adds = False
+            calls = self._merge(calls)
         data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
         position = self._send_now(data)
         if position:
@@ -224,6 +275,50 @@ class Link(ABC):
         if position < len(data) and self._death is None:
             self._gathering = False
             self._rest = memoryview(data)[position:], calls
+
+    def _merge(self, calls: list[Call]) -> list[Call]:
+        """Pack the adds among the calls, those of one queue together, and give their places in the order of replies."""
+        queues: dict[str, list[Call]] = {}
+        result: list[Call] = []
+        for call in calls:
+            if call.add is None:
+                result.append(call)
+            else:
+                queues.setdefault(queue_of(call.add), []).append(call)
+        for base, adds in queues.items():
+            for part in parts([call.add for call in adds if call.add is not None]):
+                members, adds = adds[: len(part)], adds[len(part) :]
+                if len(part) == 1:
+                    members[0].payload = self.packed(part[0])
+                    result += members
+                    continue
+                merged = Call(self.packed(merge_adds(base, part)), 1, members[0].deadline)
+                merged.members = tuple(members)
+                for call in members:
+                    call.merged = merged
+                result.append(merged)
+        # What is sent now came last.
+        for _ in calls:
+            self._pending.pop()
+        self._pending += result
+        return result
+
+    def _share(self, merged: Call) -> None:
+        """Give each member its part of the reply, or the refusal."""
+        (reply,) = merged.replies
+        members = merged.members
+        shares: list[Any]
+        if isinstance(reply, ServerError):
+            if reply.code == "NOSCRIPT":
+                # Each sends its own command again; the next ones that go together send the source.
+                self.sourced.discard(ADDING_SHA1)
+            shares = [ServerError(str(reply)) for _ in members]
+        else:
+            shares = as_shares(reply, len(members))
+        for call, share in zip(members, shares, strict=True):
+            call.replies.append(share)
+            call.done = True
+            _rouse(call)
 
     async def _finish(self) -> None:
         rest, self._rest = self._rest, None
@@ -256,7 +351,10 @@ class Link(ABC):
         if len(call.replies) == call.missing:
             pending.popleft()
             call.done = True
-            _rouse(call)
+            if call.members:
+                self._share(call)
+            else:
+                _rouse(call)
 
     @abstractmethod
     def _send_now(self, data: bytes) -> int:
@@ -378,3 +476,20 @@ def mark_sent(calls: list[Call]) -> None:
     """Note that bytes of these calls were handed to the operating system."""
     for call in calls:
         call.sent = True
+        for each in call.members:
+            each.sent = True
+
+
+def pack(args: Sequence[Arg]) -> bytes:
+    """Return the bytes of one command."""
+    try:
+        return _pack_command(tuple(args))
+    except UnicodeEncodeError:
+        pass
+    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
+    try:
+        return _pack_command(
+            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
+        )
+    except UnicodeEncodeError as error:
+        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None

@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from bullmq_anyio.connection import LOGIN_CODES, SharedConnection, TlsContexts, check_tls, dial, greeting_of, pack
-from bullmq_anyio.link import Link, SocketLink
+from bullmq_anyio.connection import LOGIN_CODES, SharedConnection, TlsContexts, check_tls, dial, greeting_of
+from bullmq_anyio.link import Link, SocketLink, pack
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
     AuthenticationFailed,

@@ -5882,7 +5882,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="dcd5eca2ab46512f7c7ebcd71e34d4e02a478bc7",
+    sha1="52c12a33c84281476e4f1437556ac52d80065639",
     keys=11,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -5890,7 +5890,8 @@ local function alone_or_error(job_function, ...)
   if passed then
     return reply
   end
-  return { type(reply) == 'table' and reply.err or tostring(reply) }
+  local text = type(reply) == 'table' and reply.err or tostring(reply)
+  return { string.match(text, ': %-(%u+ .*)$') or text }
 end
 local call = redis.call
 local function emit_capped(stream, cap, ...)
@@ -6624,7 +6625,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="7a55803a350d6977ededa25f0253f3732035c536",
+    sha1="c0f682f71ab1ce55f7965e7b0e3c4d53ca8fa85b",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6632,7 +6633,8 @@ local function alone_or_error(job_function, ...)
   if passed then
     return reply
   end
-  return { type(reply) == 'table' and reply.err or tostring(reply) }
+  local text = type(reply) == 'table' and reply.err or tostring(reply)
+  return { string.match(text, ': %-(%u+ .*)$') or text }
 end
 local call = redis.call
 local later = nil

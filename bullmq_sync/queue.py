@@ -19,7 +19,7 @@ from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError
 from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_many, added_record
+from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -89,6 +89,7 @@ class Queue(QueueBase, Generic[T]):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         validate(default_job_options, limits=limits)
+        self._add_all = add_many if scripts.batches else add_each
         self._defaults = default_job_options
         self._limits = limits
         self._data_type: Any = Any if data_type is None else data_type
@@ -137,7 +138,7 @@ class Queue(QueueBase, Generic[T]):
         check_parents(self._transport, self._keys, prepared)
         results = [
             self._job(result) if isinstance(result, JobRecord) else result
-            for result in self.run(add_many(self._keys, prepared))
+            for result in self.run(self._add_all(self._keys, prepared))
         ]
         added = [result for result in results if isinstance(result, Job)]
         if len(added) < len(results):

@@ -7,11 +7,20 @@ Source: specs/08-batches.md#sec-1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from bullmq_protocol._lua import ADD_MANY, FETCH_MANY, FINISH_MANY
+import msgspec
+
+from bullmq_protocol._lua import (
+    ADD_DELAYED_JOB,
+    ADD_MANY,
+    ADD_PRIORITIZED_JOB,
+    ADD_STANDARD_JOB,
+    FETCH_MANY,
+    FINISH_MANY,
+)
 from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Arg, Command, Repeat
 from bullmq_protocol.commands._shared import Fetched, Limiter, as_fetched
@@ -26,13 +35,54 @@ MOST_JOBS: Final = 50
 Source: specs/08-batches.md#bounds
 """
 
+MOST_BYTES: Final = 1_000_000
+"""The most bytes of payload that adds put into one call, if it is not a single job.
+
+Source: specs/08-batches.md#bounds
+"""
+
 _KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "addPrioritizedJob": "2"})
+ADDING_SHA1: Final = ADD_MANY.sha1
+"""Name of the script of `add_many` on a server."""
+
+_ADD_KEYS: Final = (
+    "wait",
+    "paused",
+    "meta",
+    "id",
+    "completed",
+    "delayed",
+    "active",
+    "events",
+    "marker",
+    "prioritized",
+    "pc",
+)
+_SCRIPTS: Final = MappingProxyType(
+    {script.name: script for script in (ADD_STANDARD_JOB, ADD_DELAYED_JOB, ADD_PRIORITIZED_JOB)}
+)
 _TOKEN: Final = b"\xa5token"
 
 
 def can_merge(command: Command[Any]) -> bool:
-    """Tell whether `add_many` takes this command: one that adds a job without children."""
-    return command.name in _KINDS
+    """Tell whether `add_many` takes this command: one that adds a job without children, with our script."""
+    return command.script is not None and command.script is _SCRIPTS.get(command.name)
+
+
+def parts(adds: Sequence[Command[str]]) -> Iterator[Sequence[Command[str]]]:
+    """Cut adds of one queue, in their order, into what goes into one call each: several that `can_merge`, or one.
+
+    Source: specs/08-batches.md#bounds
+    """
+    begin = size = 0
+    for at, add in enumerate(adds):
+        own = len(str(add.args[1])) if can_merge(add) else MOST_BYTES
+        if at > begin and (size + own > MOST_BYTES or at - begin == MOST_JOBS):
+            yield adds[begin:at]
+            begin, size = at, 0
+        size += own
+    if begin < len(adds):
+        yield adds[begin:]
 
 
 def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:
@@ -46,6 +96,20 @@ def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Repl
     Cost:    O(jobs)
     Source:  specs/08-batches.md#add-many
     """
+    return merge_adds(keys.base, adds)
+
+
+def queue_of(add: Command[Any]) -> str:
+    """Return the base prefix of the queue that an add command which `can_merge` is for."""
+    meta = add.keys[2 if add.name == "addStandardJob" else 1]
+    return meta[: -len("meta")]
+
+
+def merge_adds(base: str, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:
+    """Do the same as `add_many`, given the base prefix.
+
+    Source:  specs/08-batches.md#add-many
+    """
     args: list[Arg] = []
     for add in _bounded("adds", adds):
         kind = _KINDS.get(add.name)
@@ -54,21 +118,9 @@ def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Repl
         args += (kind, *add.args)
     return Command(
         "addMany",
-        (
-            keys.wait,
-            keys.paused,
-            keys.meta,
-            keys.id,
-            keys.completed,
-            keys.delayed,
-            keys.active,
-            keys.events,
-            keys.marker,
-            keys.prioritized,
-            keys.pc,
-        ),
+        tuple([base + name for name in _ADD_KEYS]),
         tuple(args),
-        as_replies,
+        Replies(len(adds), len(adds)),
         script=ADD_MANY,
         repeat=Repeat.GUARDED if all(add.repeat is Repeat.GUARDED for add in adds) else Repeat.UNSAFE,
     )
@@ -121,7 +173,7 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
             keys.marker,
         ),
         (keys.base, b"\xdc" + len(known).to_bytes(2) + b"".join(known), pack(heads), *values),
-        as_replies,
+        Replies(1, len(finishes)),
         script=FINISH_MANY,
         repeat=Repeat.GUARDED,
     )
@@ -174,9 +226,24 @@ def fetch_many(
     )
 
 
-def as_replies(reply: Reply) -> list[Reply | ServerError]:
-    """Return one raw reply per job; a job that failed on the server has a list of the error's text."""
-    return [_one(each) for each in as_list(reply)]
+class Replies(msgspec.Struct, frozen=True):
+    """One raw reply per job; a job that failed on the server has a list of the error's text."""
+
+    least: int
+    most: int
+
+    def __call__(self, reply: Reply) -> list[Reply | ServerError]:
+        replies = as_list(reply)
+        if not self.least <= len(replies) <= self.most:
+            raise UnexpectedReply(f"{self.least} to {self.most} replies", reply)
+        return [_one(each) for each in replies]
+
+
+def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:
+    """Return one raw reply per job of `add_many`; of a reply that is no such list, itself for each to refuse."""
+    if isinstance(reply, list) and len(reply) == count:
+        return [_one(each) for each in reply]
+    return [reply] * count
 
 
 def as_answers(reply: Reply) -> list[Fetched]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from bullmq_protocol.codec import json_text
-from bullmq_protocol.command import Batch, Operation
+from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.batches import add_many as merge
+from bullmq_protocol.commands.batches import parts
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.job import NO_OPTIONS_PACKED, JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
@@ -32,16 +34,43 @@ def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
 def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
     """Add several jobs in their order; each gets its record, or the error that refused it.
 
+    Jobs that follow each other go together in one script call, up to 50 and some 1,000,000 bytes.
+
     Steps:   one round trip; none for no jobs
     Atomic:  no: when the connection breaks, the first of them may have been added and the last not
+    Source:  specs/08-batches.md#add-many
+    """
+    if not jobs:
+        return []
+    return _records(jobs, (yield from _merged(keys, [add_job(keys, job) for job in jobs])))
+
+
+def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
+    """Do the same with a script call per job, as BullMQ's own scripts need it.
+
     Source:  specs/01-data-model-and-adding.md#sec-8-4
     """
     if not jobs:
         return []
-    replies = yield from Batch(tuple(add_job(keys, job) for job in jobs))
+    return _records(jobs, (yield from Batch(tuple(add_job(keys, job) for job in jobs))))
+
+
+def _merged(keys: QueueKeys, adds: Sequence[Command[str]]) -> Operation[list[Any]]:
+    cut = list(parts(adds))
+    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merge(keys, part) for part in cut]
+    results: list[Any] = []
+    for part, reply in zip(cut, (yield from Batch(tuple(calls))), strict=True):
+        if len(part) == 1 or isinstance(reply, BullMQError):
+            results += [reply] * len(part)
+        else:
+            results += Batch(tuple(part)).decode(reply)
+    return results
+
+
+def _records(jobs: Sequence[PreparedJob], results: Sequence[Any]) -> list[JobRecord | BullMQError]:
     return [
-        reply if isinstance(reply, BullMQError) else added_record(job, cast("str", reply))
-        for job, reply in zip(jobs, replies, strict=True)
+        result if isinstance(result, BullMQError) else added_record(job, result)
+        for job, result in zip(jobs, results, strict=True)
     ]
 
 

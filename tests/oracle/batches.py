@@ -196,7 +196,7 @@ def _at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
             if not isinstance(reply[-1][0], list):
                 break
         else:
-            replies += batches.as_replies(reply)
+            replies += built.decode(reply)
     return replies
 
 

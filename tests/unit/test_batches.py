@@ -7,12 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol._lua import ADD_MANY, FETCH_MANY, FINISH_MANY
+from bullmq_protocol._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_MANY
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
-from bullmq_protocol.commands.batches import MOST_JOBS, add_many, can_merge, fetch_many, finish_many
+from bullmq_protocol.commands.batches import (
+    MOST_JOBS,
+    add_many,
+    as_shares,
+    can_merge,
+    fetch_many,
+    finish_many,
+    parts,
+    queue_of,
+)
 from bullmq_protocol.commands.fetching import Fetched, Limiter
 from bullmq_protocol.commands.finishing import FinishOptions, move_to_finished, retry_job
+from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import JobNotFound, ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.job import NewJob, prepare
 from bullmq_protocol.keys import QueueKeys
@@ -36,7 +46,10 @@ def test_adds_go_side_by_side() -> None:
     adds = [add(), add(JobOptions(delay=5)), add(JobOptions(priority=3))]
     command = add_many(K, adds)
     assert command.script is ADD_MANY
-    assert len(command.keys) == ADD_MANY.keys
+    names = (K.wait, K.paused, K.meta, K.id, K.completed, K.delayed, K.active, K.events, K.marker, K.prioritized, K.pc)
+    assert command.keys == names
+    assert ADD_MANY.keys == len(names)
+    assert [queue_of(each) for each in adds] == [K.base] * 3
     assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args)
     assert command.repeat is Repeat.UNSAFE
     assert all(map(can_merge, adds))
@@ -51,6 +64,7 @@ def test_adds_with_ids_are_guarded() -> None:
 def test_what_is_no_add_is_refused() -> None:
     other = retry_job(K, "1", token="t", now=1)
     assert not can_merge(other)
+    assert not can_merge(ping())
     with pytest.raises(UsageError, match="must be addStandardJob"):
         add_many(K, [other])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="must be moveToFinished"):
@@ -115,6 +129,35 @@ def test_each_reply_is_read_by_its_single_command() -> None:
     assert singles[2].decode(replies[2]) == Fetched()  # type: ignore[arg-type]
     assert isinstance(replies[3], ServerError)
     assert replies[3].code == "WRONGTYPE"
+
+
+def test_a_wrong_number_of_replies_is_refused() -> None:
+    finishes, adds = finish_many(K, [finish("1", "a"), finish("2", "b")]), add_many(K, [add(), add()])
+    assert finishes.decode([0]) == [0]
+    assert adds.decode([b"1", b"2"]) == [b"1", b"2"]
+    for command, raw in ((finishes, []), (finishes, [0, 0, 0]), (adds, [b"1"]), (adds, [b"1", b"2", b"3"])):
+        with pytest.raises(UnexpectedReply):
+            command.decode(raw)
+
+
+def test_a_reply_is_shared_out() -> None:
+    one, two = as_shares([b"1", [b"WRONGTYPE it"]], 2)
+    assert one == b"1"
+    assert isinstance(two, ServerError)
+    assert as_shares([b"1"], 2) == [[b"1"], [b"1"]]
+    assert as_shares(None, 2) == [None, None]
+
+
+def test_adds_are_cut_by_number_and_size() -> None:
+    small, flow = add(), add_job(K, prepare(K, NewJob("n"), now_ms=7, has_children=True))
+    large = add_job(K, prepare(K, NewJob("n", "x" * 600_000), now_ms=7))
+    assert list(parts([])) == []
+    assert list(parts([small])) == [[small]]
+    assert [len(part) for part in parts([small] * 120)] == [50, 50, 20]
+    assert [len(part) for part in parts([small, large, small, large, small])] == [3, 2]
+    assert [len(part) for part in parts([small, flow, flow, small, small])] == [1, 1, 1, 2]
+    theirs = msgspec.structs.replace(small, script=msgspec.structs.replace(ADD_STANDARD_JOB, source="return 1"))
+    assert [len(part) for part in parts([small, theirs, theirs])] == [1, 1, 1]
 
 
 def test_fetches_of_several_jobs() -> None:

@@ -11,11 +11,12 @@ import pytest
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.batches import add_many as merged
 from bullmq_protocol.commands.getters import Dependencies, JobLogs
 from bullmq_protocol.errors import BulkAddError, ParentNotFound, ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.job import JobRecord, NewJob, prepare
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.operations.add_jobs import add_many, add_one
+from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -410,13 +411,33 @@ def test_added_jobs_have_the_ids_of_the_replies() -> None:
     assert (record.id, record.name, record.data, record.delay) == ("11", "n", {"a": 1}, 5)
     assert (record.timestamp, record.parent_key, record.priority) == (LATE, "bull:q:p", None)
     batch = Batch((add_job(K, first), add_job(K, second)))
-    refused, added = answered(add_many(K, [first, second]), [(batch, [-5, b"12"])])
+    refused, added = answered(add_each(K, [first, second]), [(batch, [-5, b"12"])])
     assert isinstance(refused, ParentNotFound)
     assert (added.id, added.priority) == ("12", 3)
-    assert answered(add_many(K, []), []) == []
+    assert answered(add_each(K, []), []) == answered(add_many(K, []), []) == []
     error = BulkAddError([refused, added])
     assert error.results == [refused, added]
     assert str(error).startswith("1 of 2 jobs were not added; the first error: Missing key for parent job bull:q:p")
+
+
+def test_many_added_jobs_share_a_script_call() -> None:
+    plain, child = (
+        prepare(K, NewJob("n", {}, each), now_ms=LATE)
+        for each in (JobOptions(), JobOptions(parent=ParentRef("p", "bull:q")))
+    )
+    adds = [add_job(K, each) for each in (plain, child, plain)]
+    batch = Batch((merged(K, adds),))
+    first, refused, broken = answered(add_many(K, [plain, child, plain]), [(batch, [[b"1", -5, [b"WRONGTYPE it"]]])])
+    assert first.id == "1"
+    assert isinstance(refused, ParentNotFound)
+    assert isinstance(broken, ServerError)
+    nothing = answered(add_many(K, [plain, plain]), [(Batch((merged(K, adds[:1] * 2),)), [ServerError("OOM full")])])
+    assert [each.code for each in nothing] == ["OOM", "OOM"]
+    flow = prepare(K, NewJob("n"), now_ms=LATE, has_children=True)
+    batch = Batch((adds[0], add_job(K, flow)))
+    refused, parent = answered(add_many(K, [plain, flow]), [(batch, [ServerError("OOM full"), b"2"])])
+    assert isinstance(refused, ServerError)
+    assert parent.id == "2"
 
 
 def test_children_without_their_hashes_are_refused() -> None:
