@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.node import bullmq_folder
+from tests.support.node import bullmq_folder, installed
 from tests.support.servers import Server
 
 COLOURS = ("asyncio", "trio", "threads")
@@ -181,6 +181,11 @@ def recorder(server: Server, queue: str) -> Program:
     return _started("events", "node", {"queue": queue}, server)
 
 
+def traced(server: Server) -> Program:
+    """Start Node's program with OpenTelemetry."""
+    return _started("traced", "node", {}, server, modules=installed(_ROOT / "tests" / "node" / "otel"))
+
+
 def until(look: Callable[[], Any], expected: Any) -> None:
     """Ask again until the answer is as expected, where nothing tells of the change."""
     limit = time.monotonic() + _PATIENCE_S
@@ -205,11 +210,11 @@ def all_of(*programs: Program) -> Iterator[None]:
             raise errors[0]
 
 
-def _started(name: str, side: str, config: Line, server: Server) -> Program:
+def _started(name: str, side: str, config: Line, server: Server, *, modules: Path | None = None) -> Program:
     if side == "node":
         argument = json.dumps({**config, "connection": {"host": server.host, "port": server.port}})
         command = ["node", str(_NODE / f"{name}.js"), argument]
-        program = Program(command, environment={"NODE_PATH": str(bullmq_folder())})
+        program = Program(command, environment={"NODE_PATH": str(modules or bullmq_folder())})
     else:
         argument = json.dumps({**config, "colour": side, "url": server.url})
         program = Program([sys.executable, "-m", f"tests.interop.python.{name}", argument])
