@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.chaos import audit
 from tests.chaos.conductor import Conductor, Stuck
 from tests.chaos.ledger import read
-from tests.chaos.schedule import ABRUPT, KINDS, plan
+from tests.chaos.schedule import ABRUPT, END, KINDS, plan
 from tests.support.node import node_available
 
 _ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def run(
         *found.notes,
         *problems[:40],
         (
-            f"chaos: {found.jobs} jobs, {sum(each.kind != 'none' for each in conductor.struck)} faults, "
+            f"chaos: {found.jobs} jobs, {sum(each.kind != END for each in conductor.struck)} faults, "
             f"{len(found.lost)} lost, {len(found.twice)} finished twice, {len(found.restarts)} started again after a "
             f"lost lock, {len(found.stall_failed)} failed by the stall limit"
         ),

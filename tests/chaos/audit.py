@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.chaos.conductor import Promotion, Struck
 from tests.chaos.ledger import Entry
 from tests.chaos.load import ATTEMPTS, LEAN, QUEUES
-from tests.chaos.schedule import ON_SERVER
+from tests.chaos.schedule import END, ON_SERVER
 from tests.chaos.state import Event, State
 
 STALL_LIMIT = "job stalled more than allowable limit"
@@ -182,7 +182,7 @@ class Auditor:
         return any(
             fault.begin <= until and fault.end >= since - _SLACK_MS
             for fault in self._struck
-            if fault.kind not in ("none", "script-flush")
+            if fault.kind not in (END, "script-flush")
             and (
                 fault.slot == "server"
                 or (fault.slot == start.slot if start is not None else fault.slot.startswith("worker"))
@@ -304,7 +304,7 @@ def fault_table(struck: list[Struck], measured: list[Recovery], colours: Sequenc
     )
     for kind in dict.fromkeys(sorted((each.kind for each in struck), key=lambda kind: (kind in ON_SERVER, kind))):
         mine = [each for each in struck if each.kind == kind]
-        cells = [len(mine)] if kind != "none" else [0]
+        cells = [len(mine)] if kind != END else [0]
         cells += [sum(each.slot.endswith(f"-{colour}") for each in mine) for colour in colours]
         cells.append(sum(each.slot == "server" for each in mine))
         slowest = [

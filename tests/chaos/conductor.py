@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from bullmq_protocol.testing.conformance import Fault as Spoil
 from tests.chaos import load
 from tests.chaos.ledger import Reader, now
-from tests.chaos.schedule import ABRUPT, Fault
+from tests.chaos.schedule import ABRUPT, END, Fault
 from tests.chaos.state import State, connect, events_so_far, read_state, unfinished
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
@@ -164,7 +164,7 @@ class Conductor:
         self._run_until(lambda: not self._later, _PATIENCE_S)
         since = now()
         self._settle(list(self._workers()), since)
-        self.struck.append(Struck("none", "server", since, since))
+        self.struck.append(Struck(END, "server", since, since))
         for slot in self._slots.values():
             if slot.role == "producer":
                 self._finish(slot)

@@ -1,4 +1,4 @@
-"""What the load is made of, shared by the programs in Python and in Node (`program.js` holds the same figures)."""
+"""What the load is made of: the programs in Python read it here, `program.js` is told."""
 
 KEPT, LEAN = QUEUES = "kept", "lean"
 """`lean` removes its completed jobs."""

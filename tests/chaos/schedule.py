@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 CUTS = ("cut-before", "cut-after", "cut-mid-reply", "half-open")
 ABRUPT = "abrupt-failover"
+END = "(the end)"
+"""No fault: the moment when there are no more."""
 KINDS = ("kill", "stop", *CUTS, "client-kill", "script-flush", "restart", "failover")
 ON_SERVER = ("script-flush", "restart", "failover", ABRUPT)
 
