@@ -23,7 +23,7 @@ import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
 from bullmq_anyio.link import Link, SocketLink, pack
-from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
+from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url, refusal_of_login
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.commands.batches import can_merge
 from bullmq_protocol.errors import (
@@ -255,7 +255,8 @@ class SharedConnection(ABC):
             elif name == "CLIENT":
                 _log.debug("the server refused the connection name %r: %s", self._client_name, reply)
             elif name == "AUTH" or reply.code in LOGIN_CODES:
-                raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} at {self._address})")
+                told = refusal_of_login(str(reply), str(args[-1])) if name == "AUTH" else reply
+                raise AuthenticationFailed(f"{told} (user {user or 'default'!r} at {self._address})")
             elif name == "SELECT" and reply.code == "ERR":
                 raise UsageError("db", args[0], f"the server refuses this database: {reply}")
             else:
@@ -274,7 +275,7 @@ class Connection(SharedConnection):
     def __init__(self, server: ConnectionOptions | str = "redis://") -> None:
         options = parse_url(server) if isinstance(server, str) else server
         if not isinstance(options, ConnectionOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("connection", server, "must be a URL or ConnectionOptions")
+            raise UsageError("connection", type(server), "must be a URL or ConnectionOptions")
         check_tls(options.tls)
         super().__init__(
             options.address,

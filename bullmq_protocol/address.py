@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -20,6 +20,7 @@ Credentials: TypeAlias = Callable[[], "Login | Awaitable[Login]"]
 _SCHEMES = "must begin with redis://, rediss:// or unix://"
 _PORT_RULE = "must be a whole number from 1 to 65535"
 _DB_RULE = "must be a whole number, at least 0"
+_SURROGATE = "holds a lone surrogate, which has no form on the wire"
 _QUERY_KEYS = ("db", "client_name", "connect_timeout_ms", "command_timeout_ms")
 
 
@@ -47,8 +48,12 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, field)
             if not isinstance(value, str) and (value is not None or field == "host"):
                 raise UsageError(field, "***" if field == "password" else value, "must be a string")
+        if not _has_form(self.username, self.password):
+            raise UsageError("password", "***", _SURROGATE)
         if not self.host:
             raise UsageError("host", self.host, "must not be empty")
+        if "@" in self.host or "/" in self.host:
+            raise UsageError("host", "***", "must be a name or an address; a URL goes through parse_url")
         if not _is_whole(self.port) or not 1 <= self.port <= 65535:
             raise UsageError("port", self.port, _PORT_RULE)
         if not _is_whole(self.db) or self.db < 0:
@@ -58,7 +63,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.unix_path is not None and self.tls:
             raise UsageError("tls", self.tls, "is not possible over a unix socket")
         if self.credentials is not None and (self.username is not None or self.password is not None):
-            raise UsageError("credentials", self.credentials, "cannot be combined with username or password")
+            raise UsageError("credentials", "***", "cannot be combined with username or password")
         if not _is_whole(self.connect_timeout_ms) or self.connect_timeout_ms <= 0:
             raise UsageError("connect_timeout_ms", self.connect_timeout_ms, "must be a whole number above 0")
         limit = self.command_timeout_ms
@@ -77,7 +82,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
             answer: object = self.credentials()
         except Exception as error:
             raise login_failed(error) from error
-        return cast("Awaitable[Login]", answer) if isinstance(answer, Awaitable) else checked_login(answer)
+        return answer if isinstance(answer, Awaitable) else checked_login(answer)
 
     @property
     def address(self) -> str:
@@ -98,6 +103,8 @@ def checked_login(answer: object) -> Login:
     """
     match answer:
         case (str() | None as user, str() | None as password):
+            if not _has_form(user, password):
+                raise AuthenticationFailed(f"credentials: user or password {_SURROGATE}")
             return user, password
         case _:
             rule = "credentials must return a user name (or None) and a password (or None)"
@@ -117,7 +124,7 @@ def parse_url(url: str) -> ConnectionOptions:
     and password are percent-encoded. Raises `UsageError` that names field, value and rule and shows no password.
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("url", url, "must be a string")
+        raise UsageError("url", type(url), "must be a string")
     shown = _redacted(url)
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in ("redis", "rediss", "unix"):
@@ -146,15 +153,29 @@ def parse_url(url: str) -> ConnectionOptions:
             fields["port"] = port
         if scheme == "rediss":
             fields["tls"] = True
+        if "@" in parts.path:
+            raise UsageError("url", shown, "has a '/' or '@' in user or password, which are written %2F and %40")
         if parts.path not in ("", "/"):
             fields["db"] = _whole("db", parts.path[1:], _DB_RULE)
+    # A '?' of the password may have hidden the '@'.
+    hidden = "@" in parts.query and "@" not in parts.netloc
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key not in _QUERY_KEYS:
-            raise UsageError("url query", key, f"must be one of {', '.join(_QUERY_KEYS)}")
+            raise UsageError("url query", "***" if hidden else key, f"must be one of {', '.join(_QUERY_KEYS)}")
         if key in fields:
             raise UsageError("url query", key, "is given twice")
         fields[key] = value if key == "client_name" else _whole(key, value, "must be a whole number")
     return ConnectionOptions(**fields)
+
+
+def refusal_of_login(answer: str, password: object) -> str:
+    """Return what a server answered to AUTH, as messages show it: one that does not know AUTH repeats its arguments."""
+    told = answer.partition(", with args")[0]
+    return told.replace(str(password), "***") if password else told
+
+
+def _has_form(*texts: str | None) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for text in texts for letter in text or "")
 
 
 def _is_whole(value: object) -> bool:
@@ -168,6 +189,8 @@ def _whole(field: str, text: str, rule: str) -> int:
 
 
 def _redacted(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     _, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}***@{place}" if at else url
+    # A colon without a host before it comes from a URL whose '@' was forgotten.
+    place = "***" if place.startswith(":") or (place.count(":") > 1 and "[" not in place) else place.partition("?")[0]
+    return f"{scheme}{separator}{'***@' if at else ''}{place}"

@@ -132,7 +132,8 @@ def parse_address(url: str) -> Address:
         raise UsageError(
             "url", f"{scheme}://***", "must hold no '#', and '/ ? # @ :' in a password as %2F %3F %23 %40 %3A"
         )
-    shown = f"{scheme}://{'***@' if at else ''}{hosts}{path}"
+    # A '?' of the password may have hidden the '@'.
+    shown = f"{scheme}://{'***@' if at else ''}{'***' if not at and '@' in query else hosts + path}"
     places = tuple(_place(shown, host, _SENTINEL_PORT if kind == "sentinel" else 6379) for host in hosts.split(","))
     if kind == "cluster":
         server = parse_url(f"{security}://{login}{at}localhost{path}{'?' if query else ''}{query}")
@@ -161,10 +162,15 @@ def read_master(reply: Any) -> Place | None:
     if reply is None:
         return None
     match reply:
-        case [bytes() | str() as host, bytes() | str() as port] if as_text(port).isdecimal():
+        case [bytes() | str() as host, bytes() | str() as port] if _is_number(as_text(port)):
             return as_text(host), int(as_text(port))
         case _:
             raise UnexpectedReply("host and port of a master", reply)
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a slot or port in figures: a few."""
+    return text.isascii() and text.isdecimal() and len(text) <= 5
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------
@@ -186,11 +192,11 @@ def read_redirect(error: object, asked: Place) -> Redirect | None:
     if not isinstance(error, ServerError) or error.code not in ("MOVED", "ASK"):
         return None
     words = str(error).split(" ")
-    if len(words) < 3 or not words[1].isdecimal():
+    if len(words) < 3 or not _is_number(words[1]):
         return None
     host, _, port = words[2].rpartition(":")
     slot = int(words[1])
-    if not port.isdecimal() or not 0 < int(port) < 65_536 or slot >= SLOTS or host == "?":
+    if not _is_number(port) or not 0 < int(port) < 65_536 or slot >= SLOTS or host == "?":
         return None
     return Redirect(slot, (host or asked[0], int(port)), error.code == "ASK")
 
@@ -401,18 +407,18 @@ def later_delay(attempt: int) -> Millis:
 
 def _check_places(field: str, places: Any) -> None:
     if not isinstance(places, tuple) or not places:
-        raise UsageError(field, cast("object", places), "must be a tuple of (host, port), at least one")
+        raise UsageError(field, type(cast("object", places)), "must be a tuple of (host, port), at least one")
     for each in cast("tuple[object, ...]", places):
         match each:
             case (str(host), int(port)):
                 ConnectionOptions(host=host, port=port)
             case _:
-                raise UsageError(field, each, "must be a tuple of (host, port)")
+                raise UsageError(field, type(each), "must be a tuple of (host, port)")
 
 
 def _check_server(server: object) -> None:
     if not isinstance(server, ConnectionOptions):
-        raise UsageError("server", server, "must be ConnectionOptions")
+        raise UsageError("server", type(server), "must be ConnectionOptions")
     if server.unix_path is not None:
         raise UsageError("unix_path", server.unix_path, "is not possible with several servers")
 
@@ -422,7 +428,7 @@ def _place(shown: str, text: str, port: int) -> Place:
         parts = urlsplit(f"//{text}")
         found = parts.port
     except ValueError:
-        raise UsageError("url", shown, f"has a bad host or port: {text!r}") from None
+        raise UsageError("url", shown, "has a bad host or port") from None
     if not parts.hostname:
         raise UsageError("url", shown, "must name hosts, with commas between them: host:port,host:port")
     return unquote(parts.hostname), port if found is None else found

@@ -38,6 +38,7 @@ from redis.exceptions import (
 
 from bullmq_anyio.connection import LOGIN_CODES, SharedConnection
 from bullmq_anyio.link import Call, Link, mark_sent
+from bullmq_protocol.address import refusal_of_login
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -87,7 +88,7 @@ class RedisAsyncioTransport(SharedConnection):
         command_timeout_ms: Millis | None = 3000,
     ) -> None:
         if not isinstance(client, redis.asyncio.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("client", client, "must be a redis.asyncio.Redis")
+            raise UsageError("client", type(client), "must be a redis.asyncio.Redis")
         pool = cast("_Pool", client.connection_pool)
         known = pool.connection_kwargs
         if (
@@ -96,7 +97,7 @@ class RedisAsyncioTransport(SharedConnection):
             or known.get("retry_on_timeout")
             or (known.get("retry_on_error") or ())
         ):
-            raise UsageError("client", client, _HOW_TO_BUILD)
+            raise UsageError("client", type(client), _HOW_TO_BUILD)
         service = getattr(pool, "service_name", None)
         place = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
         if service is not None:
@@ -109,6 +110,7 @@ class RedisAsyncioTransport(SharedConnection):
         )
         self._client = client
         self._user: str | None = known.get("username")
+        self._password: str | None = known.get("password")
         self._make = pool.connection_class
         self._arguments = {
             **{name: value for name, value in known.items() if not name.startswith(_RESP3_ONLY)},
@@ -132,6 +134,7 @@ class RedisAsyncioTransport(SharedConnection):
             await connection.connect()
         except RedisError as error:
             await _drop(connection)
+            error.args = tuple(refusal_of_login(str(each), self._password) for each in error.args)
             found = _server_error(error)
             if isinstance(error, (AuthenticationError, AuthorizationError)) or found.code in LOGIN_CODES:
                 raise AuthenticationFailed(f"{found} (user {self._user or 'default'!r} at {self._address})") from error

@@ -43,7 +43,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url
+from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url, refusal_of_login
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -100,6 +100,8 @@ class RawConnection(Protocol):
 
     @property
     def socket(self) -> socket.socket | None: ...
+    @property
+    def password(self) -> str | None: ...
     def connect(self) -> None: ...
     def disconnect(self) -> None: ...
     def pack_command(self, *args: Arg) -> Sequence[bytes]: ...
@@ -159,7 +161,7 @@ class RedisPyTransport:
         elif isinstance(server, redis.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
             connect, limit_s = from_client(server)
         else:
-            raise UsageError("connection", server, "must be a URL, a ConnectionOptions or a redis.Redis")
+            raise UsageError("connection", type(server), "must be a URL, a ConnectionOptions or a redis.Redis")
         self._begin(connect, limit_s, None, None)
 
     def _begin(
@@ -422,12 +424,13 @@ class RedisPyTransport:
             connection.send_packed_command((_INFO,), False)
             replies = [read_reply(connection) for _ in INFO_SECTIONS]
         except RedisError as error:
+            error.args = tuple(refusal_of_login(str(each), connection.password) for each in error.args)
             self._explain(error)
             answer = _server_error(error)
             if isinstance(error, (AuthenticationError, AuthorizationError)) or answer.code in LOGIN_CODES:
                 raise AuthenticationFailed(str(answer)) from error
             if isinstance(error, ResponseError):
-                raise UsageError("connection", self._packer, f"is refused by the server: {answer}") from error
+                raise UsageError("connection", repr(self._packer), f"is refused by the server: {answer}") from error
             raise
         self._check_server(replies)
         self._opened(connection)
@@ -618,7 +621,7 @@ def from_client(client: redis.Redis) -> tuple[Connect, float | None]:
         or known.get("retry_on_timeout")
         or (known.get("retry_on_error") or ())
     ):
-        raise UsageError("connection", client, _HOW_TO_BUILD)
+        raise UsageError("connection", type(client), _HOW_TO_BUILD)
     kwargs = {key: value for key, value in known.items() if not key.startswith(_RESP3_ONLY)} | OURS
     kwargs.setdefault("socket_timeout", seconds(_DEFAULTS.command_timeout_ms))
     kwargs.setdefault("socket_connect_timeout", seconds(_DEFAULTS.connect_timeout_ms))

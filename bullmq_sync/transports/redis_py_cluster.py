@@ -62,7 +62,7 @@ class RedisPyClusterTransport:
             seeds, make = _from_client(server)
             limit_ms = _DEFAULT_LIMIT_MS
         else:
-            raise UsageError("connection", server, "must be ClusterOptions or a redis.RedisCluster")
+            raise UsageError("connection", type(server), "must be ClusterOptions or a redis.RedisCluster")
         self._begin(seeds, make, limit_ms, None, None)
 
     def _begin(

@@ -78,7 +78,9 @@ class RedisPySentinelTransport(RedisPyTransport):
             limit_s = seconds(server.server.command_timeout_ms)
         else:
             if not is_sentinel_client(server):
-                raise UsageError("connection", server, "must be SentinelOptions or a client of Sentinel.master_for")
+                raise UsageError(
+                    "connection", type(server), "must be SentinelOptions or a client of Sentinel.master_for"
+                )
             connect, limit_s = from_client(server)
             pool = cast("_Pool", server.connection_pool)
         self._adopt(pool)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_protocol.address import ConnectionOptions, checked_login, parse_url, refusal_of_login
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError
 
 
@@ -163,3 +163,53 @@ def test_credentials_that_raise() -> None:
 def test_replaced_options_are_checked() -> None:
     with pytest.raises(UsageError):
         msgspec.structs.replace(ConnectionOptions(), port=0)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis//:hidden@h", "***@h"),
+        ("user:hidden@h:1", "***@h:1"),
+        ("redis://:hidden", "redis://***"),
+        ("redis://user:hidden:6379", "redis://***"),
+        ("redis://[::1", "redis://[::1"),
+        ("redis://h:port?password=hidden", "redis://h:port"),
+        ("redis://:x/hidden@h", "redis://***@h"),
+        ("redis://u:1/hidden@h", "redis://***@h"),
+        ("redis://u:1?hidden=@h", "***"),
+        ("redis://h?password=hidden", "password"),
+    ],
+)
+def test_urls_are_shown_without_passwords(url: str, shown: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert caught.value.value == shown
+
+
+def test_host_is_no_url() -> None:
+    for host in ("redis://:hidden@h", "me:hidden@h"):
+        with pytest.raises(UsageError, match="host: must be a name") as caught:
+            ConnectionOptions(host=host)
+        assert "hidden" not in str(caught.value)
+
+
+def test_login_needs_a_form_on_the_wire() -> None:
+    with pytest.raises(UsageError, match="surrogate") as caught:
+        ConnectionOptions(password="hidden\ud800")
+    assert "hidden" not in str(caught.value)
+    with pytest.raises(AuthenticationFailed, match="surrogate") as refused:
+        checked_login((None, "hidden\udcff"))
+    assert "hidden" not in str(refused.value)
+    assert checked_login(("é", None)) == ("é", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "password", "told"),
+    [
+        ("ERR unknown command 'AUTH', with args beginning with: 'hidden' ", None, "ERR unknown command 'AUTH'"),
+        ("ERR AUTH hidden is refused", "hidden", "ERR AUTH *** is refused"),
+        ("WRONGPASS invalid", "", "WRONGPASS invalid"),
+    ],
+)
+def test_refusal_of_a_login_holds_no_password(answer: str, password: str | None, told: str) -> None:
+    assert refusal_of_login(answer, password) == told
