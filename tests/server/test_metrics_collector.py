@@ -202,3 +202,35 @@ async def test_a_broken_collector_does_no_harm(
         "a callback for JobCompleted raised",
         "the metrics collector raised",
     ]
+
+
+async def test_jobs_taken_by_hand_are_counted(
+    colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus
+) -> None:
+    worker = colour.Worker(name, None, server.url, metrics_collector=shown.metrics, worker_id="w")
+    await queue.add("good")
+    await queue.add("bad", options=JobOptions(attempts=2))
+    await worker.complete(await worker.get_next_job(block=False), 1)
+    await worker.fail(await worker.get_next_job(block=False), ValueError("once"))
+    assert shown("bullmq_jobs_processed_total", status="retried") == 1
+    await worker.fail(await worker.get_next_job(block=False), ValueError("twice"))
+    assert [shown("bullmq_jobs_processed_total", status=status) for status in ("completed", "failed")] == [1, 1]
+    assert shown("bullmq_jobs_failed_total", reason="transient_exhausted") == 1
+    assert shown("bullmq_job_duration_seconds_count") == 3
+    await worker.aclose()
+
+
+async def test_a_collector_that_raises_does_no_harm_to_work_by_hand(
+    colour: Colour, server: Server, queue: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(NoMetrics):
+        def job_processed(self, queue: str, status: str) -> None:
+            raise ValueError("broken")
+
+    worker = colour.Worker(name, None, server.url, metrics_collector=Broken(), worker_id="w")
+    await queue.add("a")
+    with caplog.at_level(logging.ERROR, colour.logger):
+        await worker.complete(await worker.get_next_job(block=False))
+    assert "the metrics collector raised" in caplog.text
+    assert await queue.get_job_state("1") == "completed"
+    await worker.aclose()

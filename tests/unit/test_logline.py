@@ -6,6 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
+import bullmq_anyio
+import bullmq_sync
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.worker import notices
@@ -102,3 +104,26 @@ def test_what_is_no_kind_of_notice(kind: Any) -> None:
     with pytest.raises(UsageError, match="JobCompleted"):
         notices.check_notice(kind)
     notices.check_notice(notices.JobCompleted)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+@pytest.mark.parametrize(("notice", "level", "part", "fields"), LINES)
+def test_workers_of_every_colour_write_it(
+    package: Any,
+    notice: notices.Notice,
+    level: int,
+    part: str,
+    fields: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = package.Worker("q", None, worker_id="me")
+    with caplog.at_level(DEBUG, package.__name__):
+        worker._tell(notice)
+    [line] = caplog.records
+    assert (line.levelno, line.name) == (level, package.__name__)
+    assert part in line.getMessage()
+    assert {name: vars(line).get(name) for name in ("worker_id", "queue", *fields)} == {
+        "worker_id": "me",
+        "queue": "q",
+        **fields,
+    }

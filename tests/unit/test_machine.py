@@ -16,9 +16,11 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     UsageError,
     WaitingChildrenError,
+    WaitingError,
 )
 from bullmq_protocol.failure import RetryPolicy, failure_of
 from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.units import Instant
 from bullmq_protocol.worker.actions import Call, Notify
 from bullmq_protocol.worker.events import (
     CallFailed,
@@ -29,7 +31,7 @@ from bullmq_protocol.worker.events import (
     Tick,
     Unlistened,
 )
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
+from bullmq_protocol.worker.machine import HeldJob, WorkerMachine, WorkerState
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     Disconnected,
@@ -1320,3 +1322,79 @@ def test_who_cannot_wait_asks_for_a_delayed_job_in_time() -> None:
         assert bench.machine.deadline() == bench.mono + wait, "it does not spin"
         bench.tick()
         assert bench.has("moveToActive")
+
+
+def test_a_snapshot_tells_what_is_held_and_waited_for() -> None:
+    bench = Bench(concurrency=2)
+    bench.reply("moveToActive", job_reply("1", name="mail", ats="2"))
+    bench.advance(1_000)
+    bench.reply("moveToActive", job_reply("2"))
+    bench.raised("2", ValueError("boom"))
+    seen = bench.machine.snapshot(Instant(bench.wall + 500, bench.mono + 500))
+    first, second = seen.held
+    assert first == HeldJob(
+        id="1",
+        name="mail",
+        attempt=2,
+        phase="running",
+        held_for_ms=1_500,
+        renewed_ms_ago=1_500,
+        lock_lost=False,
+        handler_running=True,
+    )
+    assert (second.id, second.phase, second.handler_running) == ("2", "reporting", False)
+    assert (seen.jobs, seen.reporting) == (("1", "2"), ("2",))
+    assert seen.next_timer_in_ms is not None
+    assert (seen.taken, seen.completed, seen.failed, seen.retried, seen.left) == (2, 0, 0, 0, 0)
+    assert (seen.listening_for_ms, seen.reconnect_in_ms, seen.disconnected_for_ms) == (None, None, None)
+    assert b"token" not in msgspec.json.encode(seen)
+
+
+def test_a_snapshot_counts_what_became_of_jobs() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.returned("1")
+    bench.reply("moveToFinished", job_reply("2", opts='{"attempts":2}'))
+    bench.raised("2", ValueError("boom"))
+    bench.reply("retryJob", 0)
+    bench.reply("moveToActive", job_reply("3"))
+    bench.raised("3", ValueError("boom"))
+    bench.reply("moveToFinished", job_reply("4"))
+    bench.raised("4", WaitingError())
+    seen = bench.machine.snapshot()
+    assert (seen.taken, seen.completed, seen.retried, seen.failed, seen.left) == (4, 1, 1, 1, 1)
+
+
+def test_a_snapshot_tells_how_long_it_has_listened_and_been_cut_off() -> None:
+    bench = idle()
+    begun = bench.machine.snapshot().listening_for_ms
+    assert begun is not None
+    bench.advance(300)
+    assert bench.machine.snapshot(bench.at()).listening_for_ms == begun + 300
+    bench.lose_listen()
+    bench.advance(10)
+    seen = bench.machine.snapshot(bench.at())
+    assert seen.state == "disconnected"
+    assert seen.disconnected_for_ms == 10
+    assert seen.reconnect_in_ms is not None
+
+
+def test_a_failure_carries_what_was_raised_and_its_context() -> None:
+    bench = busy()
+    error = ValueError("boom")
+    bench.raised("1", error, exception=error, telemetry="C")
+    ticket = bench.call("moveToFinished").ticket
+    assert b"".join(arg for arg in bench.call("moveToFinished").command.args if isinstance(arg, bytes)).count(b"C")
+    job = bench.machine.job_of(ticket)
+    assert job is not None
+    assert bench.machine.holds(job)
+    bench.reply("moveToFinished", 0)
+    [notice] = bench.said(JobFailed)
+    assert notice.exception is error
+    assert not bench.machine.holds(job)
+    assert bench.machine.job_of(ticket) is None
+
+
+def test_a_fetch_is_about_no_job() -> None:
+    bench = Bench()
+    assert bench.machine.job_of(bench.call("moveToActive").ticket) is None
