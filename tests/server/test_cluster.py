@@ -322,6 +322,16 @@ class _Side:
             await eventually(functools.partial(self.queue.add, "x", {}, JobOptions(job_id=job_id)))
             self.acknowledged.append(job_id)
 
+    async def add_at_once(self, count: int) -> None:
+        """Add jobs together, so that they may share a write and a script call."""
+        async with anyio.create_task_group() as tasks:
+            for number in range(count):
+                tasks.start_soon(self._add_one, f"at-once-{len(self.acknowledged)}-{number}")
+
+    async def _add_one(self, job_id: str) -> None:
+        await eventually(functools.partial(self.queue.add, "x", {}, JobOptions(job_id=job_id)))
+        self.acknowledged.append(job_id)
+
     async def all_done(self) -> None:
         with anyio.fail_after(_SOON_S):
             while not set(self.acknowledged) <= set(self.done):
@@ -343,7 +353,8 @@ async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, crew: l
             await side.add(3)
         for side in sides:
             await in_thread(sound.promote, side.queue.keys.slot)
-            await side.add(3)
+            # All of them meet the redirection.
+            await side.add_at_once(30)
         for side in sides:
             await side.check()
             # The manual failover of a cluster waits for the replica: nothing is lost and nothing runs twice.

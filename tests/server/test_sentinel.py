@@ -243,8 +243,17 @@ async def test_the_next_master_is_asked_after_a_refusal(sentinels: SentinelSet, 
                     assert caught.value.maybe_applied is False
                 say(sentinel, "SENTINEL", "REMOVE", service)
                 say(sentinel, "SENTINEL", "MONITOR", service, second.host, second.port, 1)
+                added: list[str] = []
+
+                async def add() -> None:
+                    added.append((await queue.add("x")).id)
+
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(20):
+                        tasks.start_soon(add)
+                assert len(set(added)) == 20
+                assert all(say(second, "EXISTS", queue.keys.job(job_id)) == 1 for job_id in added)
                 job = await queue.add("x")
-                assert say(second, "EXISTS", queue.keys.job(job.id)) == 1
                 topology.until(lambda: say(first, "EXISTS", queue.keys.job(job.id)), "the replica has it")
         finally:
             say(sentinel, "SENTINEL", "REMOVE", service)
