@@ -460,7 +460,8 @@ class SocketLink(Link):
             reader.feed(data)
             while (reply := reader.gets()) is not _NOTHING:
                 self._resolve(reply)
-        except hiredis.ProtocolError as error:
+        except (hiredis.ProtocolError, TypeError, MemoryError) as error:
+            # hiredis raises TypeError for a map with a list as a key.
             self.die(ConnectionLost, f"the server sent no RESP: {error}")
         return True
 

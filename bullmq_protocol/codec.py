@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast, overload
 import msgspec
 from msgspec import UNSET
 
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import PayloadError, PayloadMismatch, UsageError
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that JavaScript and the server's scripts (both use doubles) hold exactly."""
@@ -261,23 +261,32 @@ def parse_json(text: str | bytes, type: Any) -> Any: ...
 def parse_json(text: str | bytes, type: Any = Any) -> Any:
     """Read any valid JSON: blanks, escapes, lone surrogates, big integers (kept exactly); the last of equal keys wins.
 
-    `type` is anything msgspec can decode. Raises `msgspec.DecodeError`, or `msgspec.ValidationError` (a kind of it)
-    when valid JSON does not fit the type. Both are `ValueError`s.
+    `type` is anything msgspec can decode. Raises `PayloadError`, or `PayloadMismatch` (a kind of it) when
+    valid JSON does not fit the type: `msgspec.DecodeError` and `msgspec.ValidationError`, and so `ValueError`s.
     """
     try:
         if type is Any:
             return _decode_json(text)
         return msgspec.json.decode(text, type=type)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
         if type is not Any:
-            raise
+            raise PayloadMismatch(str(error)) from None
     except (msgspec.DecodeError, UnicodeError):
         pass
     except RecursionError:
-        raise msgspec.DecodeError("JSON is nested too deeply") from None
+        raise PayloadError("JSON is nested too deeply") from None
     # msgspec refuses escapes of lone surrogates and numbers beyond the doubles; JavaScript reads both.
     value = _parse_leniently(text)
-    return value if type is Any else msgspec.convert(value, type, strict=True, str_keys=True)
+    if type is Any:
+        return value
+    try:
+        return msgspec.convert(value, type, strict=True, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise PayloadMismatch(str(error)) from None
+    except UnicodeEncodeError:
+        raise PayloadMismatch("text with a lone surrogate has a type only as a whole: read it without") from None
+    except RecursionError:
+        raise PayloadError("JSON is nested too deeply") from None
 
 
 def _parse_leniently(text: str | bytes) -> Any:
@@ -286,9 +295,9 @@ def _parse_leniently(text: str | bytes) -> Any:
             text = text.decode("utf-8", "surrogatepass")
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise msgspec.DecodeError("JSON is nested too deeply") from None
+        raise PayloadError("JSON is nested too deeply") from None
     except ValueError as error:
-        raise msgspec.DecodeError(f"invalid JSON: {error}") from None
+        raise PayloadError(f"invalid JSON: {error}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 # Redis 6.2 and all servers for permissions: the error of a command inside a script is wrapped.
 _MET_BY_SCRIPT = re.compile(r"^(?:ERR )?Error running script.*?: -([A-Z]+) ", re.DOTALL)
 _FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script")
@@ -33,6 +35,15 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
     return error
 
 
+def _shown(value: object, most: int) -> str:
+    """Return a value's repr, cut to a length; its type where it has none, or is nested too deeply for one."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 class UsageError(BullMQError, ValueError):
     """A bad value from the caller, found before anything was sent.
 
@@ -40,10 +51,7 @@ class UsageError(BullMQError, ValueError):
     """
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        shown = repr(value)
-        if len(shown) > 120:
-            shown = f"{shown[:117]}..."
-        super().__init__(f"{field}: {rule} (got {shown})")
+        super().__init__(f"{field}: {rule} (got {_shown(value, 120)})")
         self.field = field
         self.value = value
         self.rule = rule
@@ -53,10 +61,7 @@ class UnexpectedReply(BullMQError):
     """The server answered with a shape that the specification does not allow."""
 
     def __init__(self, expected: str, reply: object) -> None:
-        shown = repr(reply)
-        if len(shown) > 200:
-            shown = f"{shown[:197]}..."
-        super().__init__(f"expected {expected}, got {shown}")
+        super().__init__(f"expected {expected}, got {_shown(reply, 200)}")
         self.expected = expected
         self.reply = reply
 
@@ -78,6 +83,14 @@ class ServerError(BullMQError):
     @property
     def message(self) -> str:
         return str(self)
+
+
+class PayloadError(BullMQError, msgspec.DecodeError):
+    """Text that is not JSON where data, a result or progress belongs."""
+
+
+class PayloadMismatch(PayloadError, msgspec.ValidationError):
+    """JSON that does not fit the type asked for."""
 
 
 class ServerTooOld(BullMQError):

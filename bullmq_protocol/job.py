@@ -71,6 +71,10 @@ _KNOWN_FIELDS: Final = frozenset(
 )
 
 
+# The longest number that JavaScript reads is shorter; Python refuses to read one of thousands of figures.
+_MOST_FIGURES = 309
+
+
 class ParentInfo(Struct, frozen=True, kw_only=True):
     """A job's link to its parent: the parent's id, its qualified queue name, and what this job's failure means to it.
 
@@ -300,7 +304,7 @@ class JobRecord(Struct, frozen=True, dict=True):
 
     def _int(self, field: str) -> int | None:
         raw = self.fields.get(field)
-        if not raw:
+        if not raw or len(raw) > _MOST_FIGURES:
             return None
         if raw.isdigit():
             return int(raw)

@@ -130,4 +130,7 @@ def as_text_fields(reply: Reply) -> dict[str, str]:
 def _raw(reply: Reply) -> bytes:
     if isinstance(reply, bytes):
         return reply
-    return as_text(reply).encode("utf-8", "surrogateescape")
+    try:
+        return as_text(reply).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UnexpectedReply("text", reply) from None

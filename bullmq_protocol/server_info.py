@@ -27,7 +27,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     @property
     def version(self) -> tuple[int, int, int]:
         """The version as three numbers (`6.2.6-rc1` is 6.2.6, `6.0` is 6.0.0)."""
-        figures = [int(figure) for figure in re.findall(r"\d+", self.version_text.partition("-")[0])[:3]]
+        figures = [int(figure) for figure in re.findall(r"[0-9]{1,9}", self.version_text.partition("-")[0])[:3]]
         major, minor, patch = (*figures, 0, 0, 0)[:3]
         return major, minor, patch
 

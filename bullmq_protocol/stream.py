@@ -234,7 +234,7 @@ class RawEntry(Struct, frozen=True):
 def event_time(entry_id: str) -> Millis | None:
     """Return the moment of an entry (milliseconds since the epoch), which its id tells; None for a strange id."""
     moment, _, _ = entry_id.partition("-")
-    return int(moment) if moment.isascii() and moment.isdigit() else None
+    return int(moment) if moment.isascii() and moment.isdigit() and len(moment) <= 20 else None
 
 
 def entry_place(entry_id: str) -> tuple[int, int]:
@@ -243,9 +243,13 @@ def entry_place(entry_id: str) -> tuple[int, int]:
     return int(moment), int(number or 0)
 
 
+def is_entry_id(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,20}(-[0-9]{1,20})?", text) is not None
+
+
 def check_entry_id(field: str, value: object) -> str:
     """Return the id of an entry, `<milliseconds>-<number>` or milliseconds alone, or raise `UsageError`."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,20}(-[0-9]{1,20})?", value):
+    if not isinstance(value, str) or not is_entry_id(value):
         raise UsageError(field, value, "must be the id of an entry, <milliseconds>-<number>; 0-0: all that is there")
     return value
 

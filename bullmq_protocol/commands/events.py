@@ -9,7 +9,7 @@ from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.errors import UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys, check_name
 from bullmq_protocol.reply import Reply, as_list, as_text
-from bullmq_protocol.stream import RawEntry
+from bullmq_protocol.stream import RawEntry, is_entry_id
 from bullmq_protocol.units import Millis, check_whole
 
 NO_ENTRY = "0-0"
@@ -99,6 +99,8 @@ def as_entries(reply: Reply) -> tuple[RawEntry, ...]:
     if not reply:
         return ()
     if isinstance(reply, dict):
+        if len(reply) != 1:
+            raise UnexpectedReply("one stream's entries", reply)
         (entries,) = reply.values()
     else:
         stream = as_list(as_list(reply)[0])
@@ -112,7 +114,10 @@ def _entry(reply: Reply) -> RawEntry:
     parts = as_list(reply)
     if len(parts) != 2:
         raise UnexpectedReply("an entry's id and fields", reply)
-    return RawEntry(as_text(parts[0]), parts[1])
+    entry_id = as_text(parts[0])
+    if not is_entry_id(entry_id):
+        raise UnexpectedReply("an entry's id", entry_id)
+    return RawEntry(entry_id, parts[1])
 
 
 def _first_id(reply: Reply) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import Limiter
+from bullmq_protocol.errors import UnexpectedReply
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_int, as_list
 from bullmq_protocol.units import Millis, check_whole
@@ -87,7 +88,10 @@ def _optional_int(reply: Reply) -> int | None:
 
 
 def _optional_limiter(reply: Reply) -> Limiter | None:
-    maximum, duration = map(_optional_int, as_list(reply))
+    parts = as_list(reply)
+    if len(parts) != 2:
+        raise UnexpectedReply("two values", reply)
+    maximum, duration = map(_optional_int, parts)
     if maximum is None or duration is None:
         return None
     return Limiter(max=maximum, duration=duration)
