@@ -21,7 +21,7 @@ from tests.support.node import bullmq_folder
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name in ("sentinels", "cluster"):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, topology.kinds(), indirect=True, scope="session")
+            metafunc.parametrize(name, topology.kinds(), indirect=True, scope="module")
     if "colour" in metafunc.fixturenames:
         pairs = [pytest.param((name, False), "asyncio" if name == "threads" else name, id=name) for name in NAMES]
         if getattr(metafunc.module, "BOTH_SOURCES", False):
@@ -64,13 +64,14 @@ def originals() -> ScriptSource:
     return bullmq_scripts(bullmq_folder())
 
 
-@pytest.fixture(scope="session")
+# Each is used by one module, and its processes are a burden to all others.
+@pytest.fixture(scope="module")
 def sentinels(request: pytest.FixtureRequest) -> Iterator[topology.SentinelSet]:
     with topology.SentinelSet(request.param) as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[topology.ClusterSet]:
     with topology.ClusterSet(request.param) as found:
         yield found
