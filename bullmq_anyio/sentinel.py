@@ -109,6 +109,7 @@ class SentinelConnection(SharedConnection):
         now = monotonic()
         if now >= self._look_at:
             self._look_at = now + (_ALONE_S if self._watch is None else _LOOK_S)
+            self._prune()
             if self._watch is None or self._watch.has_ended():
                 self._doubtful = True
                 return None
@@ -165,9 +166,14 @@ class SentinelConnection(SharedConnection):
 
     def _retire(self, link: Link) -> None:
         """Let the calls end that are under way, and close it then."""
-        self._retired = [each for each in (*self._retired, link) if each.owing and not each.dead]
-        if link not in self._retired:
-            link.die(Closed, "its server is not the master any more")
+        self._retired.append(link)
+        self._prune()
+
+    def _prune(self) -> None:
+        for link in self._retired:
+            if not link.owing:
+                link.die(Closed, "its server is not the master any more")
+        self._retired = [link for link in self._retired if not link.dead]
 
     async def _ask(self, sentinel: Place) -> tuple[Place | None, SocketLink | None]:
         """Return the master that one sentinel names, and a link that ends when it tells of a switch."""
