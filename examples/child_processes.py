@@ -42,7 +42,8 @@ def main(url: str) -> None:
             each.terminate()
         for each in children:
             each.join()
-    print(f"{JOBS} jobs done by {len(workers)} children, which ended with {sorted({c.exitcode for c in children})}")
+    ended = all(each.exitcode == 0 for each in children)
+    print(f"{JOBS} jobs done by {len(workers)} children, which ended {'in good order' if ended else 'badly'}")
 
 
 if __name__ == "__main__":
