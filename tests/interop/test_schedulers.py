@@ -169,9 +169,12 @@ def test_a_mixed_fleet_runs_each_slot_once(home: Server, node: Program, queue: s
         for maker, (name, rule) in zip((node, ours), rules.items(), strict=True):
             maker.call("upsert_scheduler", queue=queue, id=name, repeat=rule, template={"name": name, "data": {}})
         workers[0].wait(
-            lambda _: sum(each.count("completed") for each in workers) >= 2 * FLEET_SECONDS,
+            lambda _: (
+                sum(each.count("completed") for each in workers) >= 2 * FLEET_SECONDS
+                and all(each.count("completed") for each in workers)
+            ),
             "all runs",
-            FLEET_SECONDS + 20,
+            FLEET_SECONDS + 60,
         )
         for name in rules:
             assert ours.call("remove_scheduler", queue=queue, id=name)

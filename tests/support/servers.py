@@ -363,6 +363,9 @@ class Server:
             time.sleep(0.005)
 
     def _answers(self) -> bool:
+        # Another process's server may have taken the port meanwhile; ours makes its socket once it has the port.
+        if self.socket_path is not None and not self.socket_path.exists():
+            return False
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as plain:
                 if self.ca_file is None:
