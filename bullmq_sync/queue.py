@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET
@@ -51,8 +52,9 @@ class Queue(QueueBase, Generic[T]):
 
     `connection` is a URL, a `ConnectionOptions`, a transport (which stays its owner's), or None for the local server.
     `data_type`, when given, is anything msgspec can decode: payloads are checked against it and read into it; else they
-    are JSON values. `scripts` are ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs
-    carry their context (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
+    are JSON values. For type checkers a union is named twice: `Queue[A | B](name, data_type=A | B)`. `scripts` are
+    ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs carry their context (see
+    `bullmq_protocol.telemetry`), `BullMQOtel` for one.
 
     Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
     anything is sent, `UsageError` for a bad argument.
@@ -72,7 +74,7 @@ class Queue(QueueBase, Generic[T]):
         limits: Limits = DEFAULT_LIMITS,
         max_len_events: int = 10_000,
         skip_meta_update: bool = False,
-        data_type: type[T] | None = None,
+        data_type: type[T] | UnionType | None = None,
         scripts: ScriptSource = OWN,
         telemetry: TelemetryProvider | None = None,
     ) -> None:

@@ -21,7 +21,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
@@ -118,7 +118,7 @@ class Worker(Generic[T]):
         prefix: str = DEFAULT_PREFIX,
         layout: KeyLayout = KeyLayout.PLAIN,
         options: WorkerOptions = WorkerOptions(),  # noqa: B008
-        data_type: type[T] | None = None,
+        data_type: type[T] | UnionType | None = None,
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
         scripts: ScriptSource = OWN,
