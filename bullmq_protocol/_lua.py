@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="55ea7f05deb39ba1fd89960f494bf71dfacbca77",
+    sha1="2a05993c405e48d9dfa7dc1e65f981fca8349a57",
     keys=6,
     source="""\
 local call = redis.call
@@ -16,47 +16,132 @@ local function emit_capped(stream, cap, ...)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function load_deduplicate()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+return deduplicate
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function load_duplicate_job()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -124,124 +209,6 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
-local function deduplicate(rule, key, id, base, delayed, events, cap)
-  local dedup_id = rule and rule.id
-  if not dedup_id then
-    return nil
-  end
-  local ttl = rule.ttl
-  local timed = ttl and ttl > 0
-  local function claim(owner)
-    if timed then
-      call('SET', key, owner, 'PX', ttl)
-    else
-      call('SET', key, owner)
-    end
-  end
-  local function report(job_id, other_id)
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
-  end
-  local owner
-  if rule.replace then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    if call('ZREM', delayed, owner) == 0 then
-      return owner
-    end
-    purge(base .. owner)
-    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-    report(id, owner)
-    if timed and not rule.extend then
-      call('SET', key, id, 'KEEPTTL')
-    else
-      claim(id)
-    end
-    return nil
-  end
-  if timed and rule.extend then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    claim(owner)
-  else
-    local claimed
-    if timed then
-      claimed = call('SET', key, id, 'PX', ttl, 'NX')
-    else
-      claimed = call('SET', key, id, 'NX')
-    end
-    if claimed then
-      return nil
-    end
-    owner = call('GET', key)
-  end
-  report(owner, id)
-  return owner
-end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
-  local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
-  }
-  local count = 12
-  if parent ~= nil then
-    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
-    count = 16
-  end
-  if scheduler then
-    fields[count + 1], fields[count + 2] = 'rjk', scheduler
-    count = count + 2
-  end
-  local rule = options.de
-  if rule and rule.id then
-    fields[count + 1], fields[count + 2] = 'deid', rule.id
-    count = count + 2
-  end
-  call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
-end
-local many = nil
-local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
-end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
-end
-local function lacks_parent()
-  if parent ~= nil and call('EXISTS', parent) == 0 then
-    return true
-  end
-  return false
-end
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     local queue, parent_id = link.queueKey, link.id
@@ -266,6 +233,8 @@ local function answer_duplicate(id, job, completed, events, cap)
   emit_capped(events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
+return answer_duplicate
+end
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
   if id == '' then
@@ -277,13 +246,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
@@ -314,6 +283,16 @@ local function delay_slot(delayed, now, delay)
     return taken + 1, due
   end
   return last, due
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
 end
 local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
   if lacks_parent() then
@@ -346,7 +325,7 @@ return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3]
 
 ADD_JOB_SCHEDULER = Script(
     name="addJobScheduler",
-    sha1="5a90db81ab826a68a4355de0bb979d0ae8a0636c",
+    sha1="52e617587e3ec0fc86527365f1e05fc4400d04a3",
     keys=11,
     source="""\
 local call = redis.call
@@ -502,43 +481,6 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -708,7 +650,7 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="34da4ba9ffcae7b843cad5bc2c8dc1ee4ee3ad78",
+    sha1="6b2c9957fca587dfe32f4d25a338e74734601c2c",
     keys=6,
     source="""\
 local call = redis.call
@@ -717,47 +659,132 @@ local function emit_capped(stream, cap, ...)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function load_deduplicate()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+return deduplicate
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function load_duplicate_job()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -825,124 +852,6 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
-local function deduplicate(rule, key, id, base, delayed, events, cap)
-  local dedup_id = rule and rule.id
-  if not dedup_id then
-    return nil
-  end
-  local ttl = rule.ttl
-  local timed = ttl and ttl > 0
-  local function claim(owner)
-    if timed then
-      call('SET', key, owner, 'PX', ttl)
-    else
-      call('SET', key, owner)
-    end
-  end
-  local function report(job_id, other_id)
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
-  end
-  local owner
-  if rule.replace then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    if call('ZREM', delayed, owner) == 0 then
-      return owner
-    end
-    purge(base .. owner)
-    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-    report(id, owner)
-    if timed and not rule.extend then
-      call('SET', key, id, 'KEEPTTL')
-    else
-      claim(id)
-    end
-    return nil
-  end
-  if timed and rule.extend then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    claim(owner)
-  else
-    local claimed
-    if timed then
-      claimed = call('SET', key, id, 'PX', ttl, 'NX')
-    else
-      claimed = call('SET', key, id, 'NX')
-    end
-    if claimed then
-      return nil
-    end
-    owner = call('GET', key)
-  end
-  report(owner, id)
-  return owner
-end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
-  local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
-  }
-  local count = 12
-  if parent ~= nil then
-    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
-    count = 16
-  end
-  if scheduler then
-    fields[count + 1], fields[count + 2] = 'rjk', scheduler
-    count = count + 2
-  end
-  local rule = options.de
-  if rule and rule.id then
-    fields[count + 1], fields[count + 2] = 'deid', rule.id
-    count = count + 2
-  end
-  call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
-end
-local many = nil
-local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
-end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
-end
-local function lacks_parent()
-  if parent ~= nil and call('EXISTS', parent) == 0 then
-    return true
-  end
-  return false
-end
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     local queue, parent_id = link.queueKey, link.id
@@ -967,6 +876,8 @@ local function answer_duplicate(id, job, completed, events, cap)
   emit_capped(events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
+return answer_duplicate
+end
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
   if id == '' then
@@ -978,13 +889,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
@@ -1027,7 +938,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="c83cc28f2a935d36dc22800ce70a71647b1e2c44",
+    sha1="a6c29f0f324e7fa6e8343e6714a25b3b9e59c957",
     keys=9,
     source="""\
 local call = redis.call
@@ -1036,47 +947,132 @@ local function emit_capped(stream, cap, ...)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function load_deduplicate()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+return deduplicate
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function load_duplicate_job()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -1144,124 +1140,6 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
-local function deduplicate(rule, key, id, base, delayed, events, cap)
-  local dedup_id = rule and rule.id
-  if not dedup_id then
-    return nil
-  end
-  local ttl = rule.ttl
-  local timed = ttl and ttl > 0
-  local function claim(owner)
-    if timed then
-      call('SET', key, owner, 'PX', ttl)
-    else
-      call('SET', key, owner)
-    end
-  end
-  local function report(job_id, other_id)
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
-  end
-  local owner
-  if rule.replace then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    if call('ZREM', delayed, owner) == 0 then
-      return owner
-    end
-    purge(base .. owner)
-    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-    report(id, owner)
-    if timed and not rule.extend then
-      call('SET', key, id, 'KEEPTTL')
-    else
-      claim(id)
-    end
-    return nil
-  end
-  if timed and rule.extend then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    claim(owner)
-  else
-    local claimed
-    if timed then
-      claimed = call('SET', key, id, 'PX', ttl, 'NX')
-    else
-      claimed = call('SET', key, id, 'NX')
-    end
-    if claimed then
-      return nil
-    end
-    owner = call('GET', key)
-  end
-  report(owner, id)
-  return owner
-end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
-  local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
-  }
-  local count = 12
-  if parent ~= nil then
-    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
-    count = 16
-  end
-  if scheduler then
-    fields[count + 1], fields[count + 2] = 'rjk', scheduler
-    count = count + 2
-  end
-  local rule = options.de
-  if rule and rule.id then
-    fields[count + 1], fields[count + 2] = 'deid', rule.id
-    count = count + 2
-  end
-  call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
-end
-local many = nil
-local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
-end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
-end
-local function lacks_parent()
-  if parent ~= nil and call('EXISTS', parent) == 0 then
-    return true
-  end
-  return false
-end
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     local queue, parent_id = link.queueKey, link.id
@@ -1286,6 +1164,8 @@ local function answer_duplicate(id, job, completed, events, cap)
   emit_capped(events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
+return answer_duplicate
+end
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
   if id == '' then
@@ -1297,13 +1177,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
@@ -1320,6 +1200,15 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
 local function add_settings(meta, active)
   if many and many.settings then
     return many.settings
@@ -1331,6 +1220,17 @@ local function add_settings(meta, active)
     found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
   if lacks_parent() then
@@ -1480,7 +1380,7 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="40401a42746d250273cb50e4157950024036102e",
+    sha1="a9d3046c5885a8adae58b8c78b7d386e2f17399e",
     keys=9,
     source="""\
 local call = redis.call
@@ -1489,47 +1389,132 @@ local function emit_capped(stream, cap, ...)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function load_deduplicate()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+return deduplicate
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function load_duplicate_job()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -1597,124 +1582,6 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
-local function deduplicate(rule, key, id, base, delayed, events, cap)
-  local dedup_id = rule and rule.id
-  if not dedup_id then
-    return nil
-  end
-  local ttl = rule.ttl
-  local timed = ttl and ttl > 0
-  local function claim(owner)
-    if timed then
-      call('SET', key, owner, 'PX', ttl)
-    else
-      call('SET', key, owner)
-    end
-  end
-  local function report(job_id, other_id)
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
-  end
-  local owner
-  if rule.replace then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    if call('ZREM', delayed, owner) == 0 then
-      return owner
-    end
-    purge(base .. owner)
-    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-    report(id, owner)
-    if timed and not rule.extend then
-      call('SET', key, id, 'KEEPTTL')
-    else
-      claim(id)
-    end
-    return nil
-  end
-  if timed and rule.extend then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    claim(owner)
-  else
-    local claimed
-    if timed then
-      claimed = call('SET', key, id, 'PX', ttl, 'NX')
-    else
-      claimed = call('SET', key, id, 'NX')
-    end
-    if claimed then
-      return nil
-    end
-    owner = call('GET', key)
-  end
-  report(owner, id)
-  return owner
-end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
-  local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
-  }
-  local count = 12
-  if parent ~= nil then
-    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
-    count = 16
-  end
-  if scheduler then
-    fields[count + 1], fields[count + 2] = 'rjk', scheduler
-    count = count + 2
-  end
-  local rule = options.de
-  if rule and rule.id then
-    fields[count + 1], fields[count + 2] = 'deid', rule.id
-    count = count + 2
-  end
-  call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
-end
-local many = nil
-local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
-end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
-end
-local function lacks_parent()
-  if parent ~= nil and call('EXISTS', parent) == 0 then
-    return true
-  end
-  return false
-end
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     local queue, parent_id = link.queueKey, link.id
@@ -1739,6 +1606,8 @@ local function answer_duplicate(id, job, completed, events, cap)
   emit_capped(events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
+return answer_duplicate
+end
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
   if id == '' then
@@ -1750,13 +1619,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
@@ -1773,6 +1642,15 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
 local function add_settings(meta, active)
   if many and many.settings then
     return many.settings
@@ -1784,6 +1662,12 @@ local function add_settings(meta, active)
     found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
 end
 local function add_standard(wait, paused, meta, counter, completed, delayed, active, events, marker, options)
   if lacks_parent() then
@@ -1946,49 +1830,12 @@ return 0
 
 CLEAN_JOBS_IN_SET = Script(
     name="cleanJobsInSet",
-    sha1="33d0bf8fa2b7a98f123514d89348ddcb2dc0f789",
+    sha1="b695ce4d33fad9a6b1ced4854c6280e9395512e6",
     keys=3,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -2700,7 +2547,7 @@ return nil
 
 MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
     name="moveJobFromActiveToWait",
-    sha1="ee8da037a6f3d2c71cfa685f09983bf526a9bb55",
+    sha1="833dc58a58a1439f8e70a81a9c48d110cf1fc59b",
     keys=9,
     source="""\
 local call = redis.call
@@ -2744,49 +2591,15 @@ local function priority_of(job)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -2910,49 +2723,12 @@ return 0
 
 MOVE_STALLED_JOBS_TO_WAIT = Script(
     name="moveStalledJobsToWait",
-    sha1="8361898e497dd08c1942a3906c242641341e373b",
+    sha1="217ba887695a488d7d1c83b3f52ac73693e68f6a",
     keys=8,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -3049,49 +2825,12 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="8d0cccc0edddb468ec07a0952623b7983af60324",
+    sha1="676399f0f697c5be8cd0c20a417df77e251d819d",
     keys=11,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -3127,6 +2866,24 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function load_promote_due()
 local function mark_ready(marker, held)
   if held then
     return
@@ -3162,22 +2919,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
   mark_ready(marker, held)
   return #due
 end
-local function limited_for(limiter, maximum)
-  if not maximum then
-    return 0
-  end
-  local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
-    return 0
-  end
-  local remaining = call('PTTL', limiter)
-  if remaining > 0 then
-    return remaining
-  end
-  if remaining == 0 then
-    call('DEL', limiter)
-  end
-  return 0
+return promote_due
 end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
@@ -3205,16 +2947,19 @@ local marked = false
 local promoted_at = nil
 local function start_attempt(job, now, worker)
   local fields = call('HGETALL', job)
-  local started, places, count = nil, {}, #fields
+  local count = #fields
+  local started, at_started, at_processed, at_worker
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'ats' then
-      started = fields[index + 1]
-      places.ats = index + 1
-    elseif name == 'processedOn' or name == 'pb' then
-      places[name] = index + 1
-    else
+    if name == 'data' then
       spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      started = fields[at_started]
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
     end
   end
   local _, text = plain_count(started)
@@ -3227,23 +2972,28 @@ local function start_attempt(job, now, worker)
     call('HINCRBY', job, 'ats', '1')
     return call('HGETALL', job)
   end
-  local function put(name, value)
-    local place = places[name]
-    if not place then
-      fields[count + 1] = name
-      count = count + 2
-      place = count
-    end
-    fields[place] = value
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
   end
-  put('processedOn', now)
   if worker then
     call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    put('pb', worker)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
   else
     call('HMSET', job, 'processedOn', now, 'ats', text)
   end
-  put('ats', text)
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
   return fields
 end
 local function activate(base, id, now, maximum, duration, options, token, marker)
@@ -3257,7 +3007,7 @@ local function activate(base, id, now, maximum, duration, options, token, marker
     local lock = job .. ':lock'
     if later then
       if later.locks[lock] == false then
-        flush_released()
+        later.flush_released()
       end
       later.locks[lock] = token
     end
@@ -3275,9 +3025,14 @@ local function fetch_next(base, now, options, token, marker, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
   if promoted_at ~= now then
-    local target = known[1] and KEYS[8] or KEYS[1]
-    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
       promoted_at = now
+    else
+      local target = known[1] and KEYS[8] or KEYS[1]
+      local promote_due = load_promote_due()
+      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+        promoted_at = now
+      end
     end
   end
   local maximum = effective_maximum(known[3], options)
@@ -3317,7 +3072,7 @@ return fetch_next(ARGV[1], ARGV[2], options, nil, KEYS[11], take_first) or { 0, 
 
 MOVE_TO_DELAYED = Script(
     name="moveToDelayed",
-    sha1="c7cc67d157e613bc6ec8b7f173ae62564ea94f64",
+    sha1="f4799cc4b39d27bc75095c4ca36a40b810fa70b9",
     keys=8,
     source="""\
 local call = redis.call
@@ -3362,49 +3117,15 @@ local function mark_later(marker, delayed)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -3455,49 +3176,12 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="e16ccf906b55e0117db302537fe9b8b456911557",
+    sha1="dfa637cbce3d15cf8a61dde53446a43ad1deb9f5",
     keys=14,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -3514,7 +3198,10 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -3541,6 +3228,23 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -3550,6 +3254,200 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
+local spent = 0
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function load_promote_due()
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  if not due[1] then
+    return 0
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', '0')
+  end
+  mark_ready(marker, held)
+  return #due
+end
+return promote_due
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local count = #fields
+  local started, at_started, at_processed, at_worker
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      started = fields[at_started]
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
+  local job = base .. id
+  token = token or options.token
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if token == '0' then
+  else
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        later.flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
+  end
+  return { fields, id, 0, 0 }
+end
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+      promoted_at = now
+    else
+      local target = known[1] and KEYS[8] or KEYS[1]
+      local promote_due = load_promote_due()
+      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+        promoted_at = now
+      end
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or known[4]
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, token, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local function load_child_outcome()
 local function queue_gate(meta, active, wait, paused)
   local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
   local target = settings[1] and paused or wait
@@ -3560,10 +3458,6 @@ local function mark_ready(marker, held)
     return
   end
   call('ZADD', marker, '0', '0')
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
-  return score and score / 4096
 end
 local function mark_later(marker, delayed)
   local due = next_due(delayed)
@@ -3669,6 +3563,9 @@ local function child_failed(link, child, reason, now)
   else
   end
 end
+return child_completed, child_failed
+end
+local function load_unlink_child()
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
   if call('SREM', pending, child) == 0 then
@@ -3682,6 +3579,17 @@ local function leave_pending(parent, child)
     return true, nil, nil
   end
   return true, base, id
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -3703,7 +3611,54 @@ local function unlink_looked_up(child)
   end
   unlink_given(parent, child)
 end
-local spent = 0
+return unlink_given
+end
+local function load_retention()
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
 local function forget(base, ids)
   for index = 1, #ids do
     local job = base .. ids[index]
@@ -3721,6 +3676,9 @@ local function keep_by_count(base, finished, count)
   forget(base, call('ZREVRANGE', finished, count, '-1'))
   call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
 end
+return keep_by_age, keep_by_count
+end
+local function load_metrics()
 local function record_metric(hash, size, now)
   local finished_before = call('HINCRBY', hash, 'count', '1') - 1
   local previous = call('HGET', hash, 'prevTS')
@@ -3745,183 +3703,7 @@ local function record_metric(hash, size, now)
   call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
-local settings = nil
-local function queue_settings(meta)
-  if not settings then
-    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
-  end
-  return settings
-end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
-  call('ZREM', delayed, unpack(due))
-  for index = 1, #due do
-    local id = due[index]
-    local job = base .. id
-    local priority = priority_of(job)
-    if priority == 0 then
-      call('LPUSH', target, id)
-    else
-      place_by_priority(prioritized, counter, priority, id)
-    end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', '0')
-  end
-  mark_ready(marker, held)
-  return #due
-end
-local function limited_for(limiter, maximum)
-  if not maximum then
-    return 0
-  end
-  local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
-    return 0
-  end
-  local remaining = call('PTTL', limiter)
-  if remaining > 0 then
-    return remaining
-  end
-  if remaining == 0 then
-    call('DEL', limiter)
-  end
-  return 0
-end
-local function is_old_marker(id)
-  return string.sub(id, 1, 2) == '0:'
-end
-local function take_prioritized()
-  local id = call('ZPOPMIN', KEYS[3])[1]
-  if id then
-    call('LPUSH', KEYS[2], id)
-    return id
-  end
-  call('DEL', KEYS[10])
-  return nil
-end
-local function effective_maximum(global_maximum, options)
-  if global_maximum then
-    return tonumber(global_maximum)
-  end
-  local limiter = options.limiter
-  if limiter and limiter.max then
-    return tonumber(limiter.max)
-  end
-  return nil
-end
-local marked = false
-local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local started, places, count = nil, {}, #fields
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'ats' then
-      started = fields[index + 1]
-      places.ats = index + 1
-    elseif name == 'processedOn' or name == 'pb' then
-      places[name] = index + 1
-    else
-      spent = spent + #fields[index + 1]
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  local function put(name, value)
-    local place = places[name]
-    if not place then
-      fields[count + 1] = name
-      count = count + 2
-      place = count
-    end
-    fields[place] = value
-  end
-  put('processedOn', now)
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    put('pb', worker)
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  put('ats', text)
-  return fields
-end
-local function activate(base, id, now, maximum, duration, options, token, marker)
-  local job = base .. id
-  token = token or options.token
-  if maximum and call('INCR', KEYS[6]) == 1 then
-    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
-  end
-  if token == '0' then
-  else
-    local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        flush_released()
-      end
-      later.locks[lock] = token
-    end
-    call('SET', lock, token, 'PX', options.lockDuration)
-  end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  local fields = start_attempt(job, now, options.name)
-  if not marked then
-    call('ZADD', marker, '0', '0')
-    marked = true
-  end
-  return { fields, id, 0, 0 }
-end
-local function fetch_next(base, now, options, token, marker, take)
-  local known = queue_settings(KEYS[9])
-  local held = is_held(known[1], known[2], KEYS[2])
-  if promoted_at ~= now then
-    local target = known[1] and KEYS[8] or KEYS[1]
-    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-      promoted_at = now
-    end
-  end
-  local maximum = effective_maximum(known[3], options)
-  local pause = limited_for(KEYS[6], maximum)
-  if pause > 0 then
-    return { 0, 0, pause, 0 }
-  end
-  if held then
-    return { 0, 0, 0, 0 }
-  end
-  local duration = options.limiter and options.limiter.duration or known[4]
-  local id = take()
-  if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
-  end
-  local due = next_due(KEYS[7])
-  if due then
-    return { 0, 0, 0, due }
-  end
-  return nil
+return record_metric
 end
 local function take_after_finish()
   local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
@@ -3961,19 +3743,16 @@ local function trim_own(events, alone)
     call('XTRIM', events, 'MAXLEN', '~', cap)
   end
 end
-local function job_values(job)
-  return call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-end
 local function count_metric(hash, size, now, alone)
   if not alone and later.metric_at[hash] == now then
     later.counted[hash] = (later.counted[hash] or 0) + 1
     return
   end
   if later then
-    flush_finished()
+    later.flush_finished()
     later.metric_at[hash] = now
   end
-  record_metric(hash, size, now)
+  load_metrics()(hash, size, now)
 end
 local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
   local active, events = KEYS[2], KEYS[4]
@@ -4004,7 +3783,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = job_values(job)
+    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
   end
   local parent, link = stored[1], nil
   local parent_queue, parent_id = nil, ''
@@ -4015,7 +3794,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   local has_parent = parent and parent ~= ''
   local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
   if alone and later then
-    flush_finished()
+    later.flush_finished()
   end
   if call('LREM', active, '-1', id) == 0 then
     return -3
@@ -4032,6 +3811,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if parent_id == '' then
   else
     promoted_at = nil
+    local child_completed, child_failed = load_child_outcome()
     if outcome ~= 'completed' then
       if link then
         child_failed(link, job, result, now)
@@ -4050,7 +3830,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if keep_count == 0 then
     purge(job)
     if has_parent then
-      unlink_given(parent, job)
+      load_unlink_child()(parent, job)
     end
   else
     if alone then
@@ -4068,9 +3848,10 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       call('HDEL', job, 'defa')
     end
     if keep_age ~= nil then
-      keep_by_age(base, finished, now, keep_age)
+      load_retention()(base, finished, now, keep_age)
     end
     if keep_count ~= nil and keep_count > 0 then
+      local _, keep_by_count = load_retention()
       keep_by_count(base, finished, keep_count)
     end
   end
@@ -4103,49 +3884,12 @@ return finish_job(ARGV[7], ARGV[1], KEYS[12], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 MOVE_TO_WAITING_CHILDREN = Script(
     name="moveToWaitingChildren",
-    sha1="5692cddc06f6e9ac1985e8f6d4dcf4945c8bba2e",
+    sha1="a04c68a0a6308e417aa1c2e14eac10241dd3bb9f",
     keys=7,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -4155,7 +3899,10 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -4430,49 +4177,12 @@ return { cursor, at, page, total, hashes }
 
 PAUSE = Script(
     name="pause",
-    sha1="bcf5794ecda1a957dc4798823f613ae988a1c876",
+    sha1="699f65a39c5b1529badb40c092ff555acde4872e",
     keys=7,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -4510,49 +4220,12 @@ emit(KEYS[5], change)
 
 PROMOTE = Script(
     name="promote",
-    sha1="6e8065a588d89e316739114f0ec63b063f471fb1",
+    sha1="fdac1c06d3cc6ebb56f6017131775a78c36be7fe",
     keys=9,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -4623,49 +4296,12 @@ return 0
 
 REMOVE_CHILD_DEPENDENCY = Script(
     name="removeChildDependency",
-    sha1="91d9ee44f535e43208302ecf4a0edb8519e24586",
+    sha1="0f5ad9695ae57a50b85605dfa5300034e676bf3d",
     keys=1,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -4744,7 +4380,7 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="f8353ae57821ecb35b7d53d0076856479e6b5150",
+    sha1="d507f9a88707a8e96c30eec358deaed930ef698d",
     keys=2,
     source="""\
 local call = redis.call
@@ -4771,43 +4407,6 @@ local function purge(job)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -4980,49 +4579,12 @@ return 1
 
 REMOVE_JOB_SCHEDULER = Script(
     name="removeJobScheduler",
-    sha1="c951382d1f36cd63ad56bfe6bde3c6498ffbd491",
+    sha1="f6aff593d7db2acd7cf177a1d39610bedd26fbf4",
     keys=3,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -5053,49 +4615,12 @@ return 0
 
 REMOVE_REPEATABLE = Script(
     name="removeRepeatable",
-    sha1="a97e1017d52523d6fa8fb47673f70ed7c4021b80",
+    sha1="dfaa58542eca17c4483574613b4b88cbb991ab16",
     keys=3,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -5133,7 +4658,7 @@ return 1
 
 REMOVE_UNPROCESSED_CHILDREN = Script(
     name="removeUnprocessedChildren",
-    sha1="6eb3673a1116d8382c839508dfab50c87dd66ae1",
+    sha1="68bce3e2e0f97ced4f6b86ea670e0169fc80328f",
     keys=2,
     source="""\
 local call = redis.call
@@ -5160,43 +4685,6 @@ local function split_job_key(job)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -5410,7 +4898,7 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="760b3a027b47102dc48186630f518295791c343d",
+    sha1="dcc2385731c3702219726c21dfd5c64e85d7e481",
     keys=11,
     source="""\
 local call = redis.call
@@ -5453,43 +4941,6 @@ local function priority_of(job)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -5520,7 +4971,10 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -5603,7 +5057,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="828a56b41e636b438050ce7e918da7098e8b9b77",
+    sha1="ab8d1d50f6e0fba3652e674fb51879b431e66a15",
     keys=12,
     source="""\
 local call = redis.call
@@ -5696,43 +5150,6 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -5882,7 +5299,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="52c12a33c84281476e4f1437556ac52d80065639",
+    sha1="8f33579d23aa4fc5d3312b29ac0eb83a79dffbe0",
     keys=11,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -5899,47 +5316,132 @@ local function emit_capped(stream, cap, ...)
 end
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  local text = encoded and encoded[options]
+  if not text then
+    text = cjson.encode(options)
+    if encoded then
+      encoded[options] = text
+    end
+  end
+  local fields = {
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
+    'delay', options.delay or '0', 'priority', options.priority or '0',
+  }
+  local count = 12
+  if parent ~= nil then
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    count = 16
+  end
+  if scheduler then
+    fields[count + 1], fields[count + 2] = 'rjk', scheduler
+    count = count + 2
+  end
+  local rule = options.de
+  if rule and rule.id then
+    fields[count + 1], fields[count + 2] = 'deid', rule.id
+    count = count + 2
+  end
+  call('HMSET', job, unpack(fields, 1, count))
+  emit(events, 'added', 'jobId', id, 'name', name)
+end
+local function load_deduplicate()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local function deduplicate(rule, key, id, base, delayed, events, cap)
+  local dedup_id = rule and rule.id
+  if not dedup_id then
+    return nil
+  end
+  local ttl = rule.ttl
+  local timed = ttl and ttl > 0
+  local function claim(owner)
+    if timed then
+      call('SET', key, owner, 'PX', ttl)
+    else
+      call('SET', key, owner)
+    end
+  end
+  local function report(job_id, other_id)
+    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+      other_id)
+  end
+  local owner
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+    if timed and not rule.extend then
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+  if timed and rule.extend then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    claim(owner)
+  else
+    local claimed
+    if timed then
+      claimed = call('SET', key, id, 'PX', ttl, 'NX')
+    else
+      claimed = call('SET', key, id, 'NX')
+    end
+    if claimed then
+      return nil
+    end
+    owner = call('GET', key)
+  end
+  report(owner, id)
+  return owner
+end
+return deduplicate
+end
+local many = nil
+local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+local function open_job(packed, job_data)
+  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
+  parent, pending, link = packed[5], packed[6], packed[7]
+  scheduler, dedup_key, data = packed[8], packed[9], job_data
+end
+local function next_number(counter)
+  if not many then
+    return call('INCR', counter)
+  end
+  if many.reserved == 0 then
+    many.reserved = many.run
+    many.last = call('INCRBY', counter, many.run)
+  end
+  many.reserved = many.reserved - 1
+  return many.last - many.reserved
+end
+local function lacks_parent()
+  if parent ~= nil and call('EXISTS', parent) == 0 then
+    return true
+  end
+  return false
+end
+local function load_duplicate_job()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -6007,124 +5509,6 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
-end
-local function deduplicate(rule, key, id, base, delayed, events, cap)
-  local dedup_id = rule and rule.id
-  if not dedup_id then
-    return nil
-  end
-  local ttl = rule.ttl
-  local timed = ttl and ttl > 0
-  local function claim(owner)
-    if timed then
-      call('SET', key, owner, 'PX', ttl)
-    else
-      call('SET', key, owner)
-    end
-  end
-  local function report(job_id, other_id)
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
-  end
-  local owner
-  if rule.replace then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    if call('ZREM', delayed, owner) == 0 then
-      return owner
-    end
-    purge(base .. owner)
-    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
-    report(id, owner)
-    if timed and not rule.extend then
-      call('SET', key, id, 'KEEPTTL')
-    else
-      claim(id)
-    end
-    return nil
-  end
-  if timed and rule.extend then
-    owner = call('GET', key)
-    if not owner then
-      claim(id)
-      return nil
-    end
-    claim(owner)
-  else
-    local claimed
-    if timed then
-      claimed = call('SET', key, id, 'PX', ttl, 'NX')
-    else
-      claimed = call('SET', key, id, 'NX')
-    end
-    if claimed then
-      return nil
-    end
-    owner = call('GET', key)
-  end
-  report(owner, id)
-  return owner
-end
-local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
-  local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
-  }
-  local count = 12
-  if parent ~= nil then
-    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
-    count = 16
-  end
-  if scheduler then
-    fields[count + 1], fields[count + 2] = 'rjk', scheduler
-    count = count + 2
-  end
-  local rule = options.de
-  if rule and rule.id then
-    fields[count + 1], fields[count + 2] = 'deid', rule.id
-    count = count + 2
-  end
-  call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
-end
-local many = nil
-local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
-end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
-end
-local function lacks_parent()
-  if parent ~= nil and call('EXISTS', parent) == 0 then
-    return true
-  end
-  return false
-end
 local function relink(id, job, completed)
   if call('ZSCORE', completed, id) then
     local queue, parent_id = link.queueKey, link.id
@@ -6149,6 +5533,8 @@ local function answer_duplicate(id, job, completed, events, cap)
   emit_capped(events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
+return answer_duplicate
+end
 local function admit(sequence, options, completed, delayed, events, cap)
   local id, job = custom_id, nil
   if id == '' then
@@ -6160,13 +5546,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     return id, job, owner
   end
@@ -6198,6 +5584,16 @@ local function delay_slot(delayed, now, delay)
   end
   return last, due
 end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
 local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
   if lacks_parent() then
     return -5
@@ -6222,6 +5618,15 @@ local function add_delayed(marker, meta, counter, delayed, completed, events, pa
   end
   return finish_add(id, job)
 end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
 local function add_settings(meta, active)
   if many and many.settings then
     return many.settings
@@ -6233,6 +5638,17 @@ local function add_settings(meta, active)
     found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
   if lacks_parent() then
@@ -6348,49 +5764,12 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="64023ee8e6db42a63530f4af0559ddaf24966330",
+    sha1="daafe1bfd9a28b6fc859495e1b9916713f8ce7a5",
     keys=11,
     source="""\
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -6426,6 +5805,24 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function load_promote_due()
 local function mark_ready(marker, held)
   if held then
     return
@@ -6461,22 +5858,7 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
   mark_ready(marker, held)
   return #due
 end
-local function limited_for(limiter, maximum)
-  if not maximum then
-    return 0
-  end
-  local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
-    return 0
-  end
-  local remaining = call('PTTL', limiter)
-  if remaining > 0 then
-    return remaining
-  end
-  if remaining == 0 then
-    call('DEL', limiter)
-  end
-  return 0
+return promote_due
 end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
@@ -6504,16 +5886,19 @@ local marked = false
 local promoted_at = nil
 local function start_attempt(job, now, worker)
   local fields = call('HGETALL', job)
-  local started, places, count = nil, {}, #fields
+  local count = #fields
+  local started, at_started, at_processed, at_worker
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'ats' then
-      started = fields[index + 1]
-      places.ats = index + 1
-    elseif name == 'processedOn' or name == 'pb' then
-      places[name] = index + 1
-    else
+    if name == 'data' then
       spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      started = fields[at_started]
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
     end
   end
   local _, text = plain_count(started)
@@ -6526,23 +5911,28 @@ local function start_attempt(job, now, worker)
     call('HINCRBY', job, 'ats', '1')
     return call('HGETALL', job)
   end
-  local function put(name, value)
-    local place = places[name]
-    if not place then
-      fields[count + 1] = name
-      count = count + 2
-      place = count
-    end
-    fields[place] = value
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
   end
-  put('processedOn', now)
   if worker then
     call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    put('pb', worker)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
   else
     call('HMSET', job, 'processedOn', now, 'ats', text)
   end
-  put('ats', text)
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
   return fields
 end
 local function activate(base, id, now, maximum, duration, options, token, marker)
@@ -6556,7 +5946,7 @@ local function activate(base, id, now, maximum, duration, options, token, marker
     local lock = job .. ':lock'
     if later then
       if later.locks[lock] == false then
-        flush_released()
+        later.flush_released()
       end
       later.locks[lock] = token
     end
@@ -6574,9 +5964,14 @@ local function fetch_next(base, now, options, token, marker, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
   if promoted_at ~= now then
-    local target = known[1] and KEYS[8] or KEYS[1]
-    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
       promoted_at = now
+    else
+      local target = known[1] and KEYS[8] or KEYS[1]
+      local promote_due = load_promote_due()
+      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+        promoted_at = now
+      end
     end
   end
   local maximum = effective_maximum(known[3], options)
@@ -6625,7 +6020,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="c0f682f71ab1ce55f7965e7b0e3c4d53ca8fa85b",
+    sha1="8f41e33ca8aadac7dc0496c380be690490619d65",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6639,43 +6034,6 @@ end
 local call = redis.call
 local later = nil
 local emitted = 0
-local function lock_owner(lock)
-  if later and later.locks[lock] ~= nil then
-    return later.locks[lock]
-  end
-  return call('GET', lock)
-end
-local function flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
-  end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
-  end
-end
-local function flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
-        break
-      end
-    end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
@@ -6692,7 +6050,10 @@ local function surrender_lock(job, stalled, token, id)
     return nil
   end
   local lock = job .. ':lock'
-  local owner = lock_owner(lock)
+  local owner = later and later.locks[lock]
+  if owner == nil then
+    owner = call('GET', lock)
+  end
   if owner == token then
     if later then
       later.locks[lock] = false
@@ -6719,6 +6080,23 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local settings = nil
+local function queue_settings(meta)
+  if not settings then
+    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
+  end
+  return settings
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -6728,6 +6106,200 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
+local spent = 0
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function limited_for(limiter, maximum)
+  if not maximum then
+    return 0
+  end
+  local used = call('GET', limiter)
+  if maximum > tonumber(used or 0) then
+    return 0
+  end
+  local remaining = call('PTTL', limiter)
+  if remaining > 0 then
+    return remaining
+  end
+  if remaining == 0 then
+    call('DEL', limiter)
+  end
+  return 0
+end
+local function load_promote_due()
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function priority_of(job)
+  return tonumber(call('HGET', job, 'priority')) or 0
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  if not due[1] then
+    return 0
+  end
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', '0')
+  end
+  mark_ready(marker, held)
+  return #due
+end
+return promote_due
+end
+local function is_old_marker(id)
+  return string.sub(id, 1, 2) == '0:'
+end
+local function take_prioritized()
+  local id = call('ZPOPMIN', KEYS[3])[1]
+  if id then
+    call('LPUSH', KEYS[2], id)
+    return id
+  end
+  call('DEL', KEYS[10])
+  return nil
+end
+local function effective_maximum(global_maximum, options)
+  if global_maximum then
+    return tonumber(global_maximum)
+  end
+  local limiter = options.limiter
+  if limiter and limiter.max then
+    return tonumber(limiter.max)
+  end
+  return nil
+end
+local marked = false
+local promoted_at = nil
+local function start_attempt(job, now, worker)
+  local fields = call('HGETALL', job)
+  local count = #fields
+  local started, at_started, at_processed, at_worker
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      started = fields[at_started]
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  local _, text = plain_count(started)
+  if not text or (worker and type(worker) ~= 'string') then
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function activate(base, id, now, maximum, duration, options, token, marker)
+  local job = base .. id
+  token = token or options.token
+  if maximum and call('INCR', KEYS[6]) == 1 then
+    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+  end
+  if token == '0' then
+  else
+    local lock = job .. ':lock'
+    if later then
+      if later.locks[lock] == false then
+        later.flush_released()
+      end
+      later.locks[lock] = token
+    end
+    call('SET', lock, token, 'PX', options.lockDuration)
+  end
+  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  local fields = start_attempt(job, now, options.name)
+  if not marked then
+    call('ZADD', marker, '0', '0')
+    marked = true
+  end
+  return { fields, id, 0, 0 }
+end
+local function fetch_next(base, now, options, token, marker, take)
+  local known = queue_settings(KEYS[9])
+  local held = is_held(known[1], known[2], KEYS[2])
+  if promoted_at ~= now then
+    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+      promoted_at = now
+    else
+      local target = known[1] and KEYS[8] or KEYS[1]
+      local promote_due = load_promote_due()
+      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+        promoted_at = now
+      end
+    end
+  end
+  local maximum = effective_maximum(known[3], options)
+  local pause = limited_for(KEYS[6], maximum)
+  if pause > 0 then
+    return { 0, 0, pause, 0 }
+  end
+  if held then
+    return { 0, 0, 0, 0 }
+  end
+  local duration = options.limiter and options.limiter.duration or known[4]
+  local id = take()
+  if id then
+    return activate(base, id, now, maximum, duration, options, token, marker)
+  end
+  local due = next_due(KEYS[7])
+  if due then
+    return { 0, 0, 0, due }
+  end
+  return nil
+end
+local function load_child_outcome()
 local function queue_gate(meta, active, wait, paused)
   local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
   local target = settings[1] and paused or wait
@@ -6738,10 +6310,6 @@ local function mark_ready(marker, held)
     return
   end
   call('ZADD', marker, '0', '0')
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
-  return score and score / 4096
 end
 local function mark_later(marker, delayed)
   local due = next_due(delayed)
@@ -6847,6 +6415,9 @@ local function child_failed(link, child, reason, now)
   else
   end
 end
+return child_completed, child_failed
+end
+local function load_unlink_child()
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
   if call('SREM', pending, child) == 0 then
@@ -6860,6 +6431,17 @@ local function leave_pending(parent, child)
     return true, nil, nil
   end
   return true, base, id
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
 end
 local function requeue_parent(base, id)
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
@@ -6881,7 +6463,54 @@ local function unlink_looked_up(child)
   end
   unlink_given(parent, child)
 end
-local spent = 0
+return unlink_given
+end
+local function load_retention()
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
 local function forget(base, ids)
   for index = 1, #ids do
     local job = base .. ids[index]
@@ -6899,6 +6528,9 @@ local function keep_by_count(base, finished, count)
   forget(base, call('ZREVRANGE', finished, count, '-1'))
   call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
 end
+return keep_by_age, keep_by_count
+end
+local function load_metrics()
 local function record_metric(hash, size, now)
   local finished_before = call('HINCRBY', hash, 'count', '1') - 1
   local previous = call('HGET', hash, 'prevTS')
@@ -6923,183 +6555,7 @@ local function record_metric(hash, size, now)
   call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
-local settings = nil
-local function queue_settings(meta)
-  if not settings then
-    settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration', 'opts.maxLenEvents')
-  end
-  return settings
-end
-local function priority_of(job)
-  return tonumber(call('HGET', job, 'priority')) or 0
-end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
-  call('ZREM', delayed, unpack(due))
-  for index = 1, #due do
-    local id = due[index]
-    local job = base .. id
-    local priority = priority_of(job)
-    if priority == 0 then
-      call('LPUSH', target, id)
-    else
-      place_by_priority(prioritized, counter, priority, id)
-    end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', '0')
-  end
-  mark_ready(marker, held)
-  return #due
-end
-local function limited_for(limiter, maximum)
-  if not maximum then
-    return 0
-  end
-  local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
-    return 0
-  end
-  local remaining = call('PTTL', limiter)
-  if remaining > 0 then
-    return remaining
-  end
-  if remaining == 0 then
-    call('DEL', limiter)
-  end
-  return 0
-end
-local function is_old_marker(id)
-  return string.sub(id, 1, 2) == '0:'
-end
-local function take_prioritized()
-  local id = call('ZPOPMIN', KEYS[3])[1]
-  if id then
-    call('LPUSH', KEYS[2], id)
-    return id
-  end
-  call('DEL', KEYS[10])
-  return nil
-end
-local function effective_maximum(global_maximum, options)
-  if global_maximum then
-    return tonumber(global_maximum)
-  end
-  local limiter = options.limiter
-  if limiter and limiter.max then
-    return tonumber(limiter.max)
-  end
-  return nil
-end
-local marked = false
-local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local started, places, count = nil, {}, #fields
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'ats' then
-      started = fields[index + 1]
-      places.ats = index + 1
-    elseif name == 'processedOn' or name == 'pb' then
-      places[name] = index + 1
-    else
-      spent = spent + #fields[index + 1]
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  local function put(name, value)
-    local place = places[name]
-    if not place then
-      fields[count + 1] = name
-      count = count + 2
-      place = count
-    end
-    fields[place] = value
-  end
-  put('processedOn', now)
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    put('pb', worker)
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  put('ats', text)
-  return fields
-end
-local function activate(base, id, now, maximum, duration, options, token, marker)
-  local job = base .. id
-  token = token or options.token
-  if maximum and call('INCR', KEYS[6]) == 1 then
-    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
-  end
-  if token == '0' then
-  else
-    local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        flush_released()
-      end
-      later.locks[lock] = token
-    end
-    call('SET', lock, token, 'PX', options.lockDuration)
-  end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  local fields = start_attempt(job, now, options.name)
-  if not marked then
-    call('ZADD', marker, '0', '0')
-    marked = true
-  end
-  return { fields, id, 0, 0 }
-end
-local function fetch_next(base, now, options, token, marker, take)
-  local known = queue_settings(KEYS[9])
-  local held = is_held(known[1], known[2], KEYS[2])
-  if promoted_at ~= now then
-    local target = known[1] and KEYS[8] or KEYS[1]
-    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-      promoted_at = now
-    end
-  end
-  local maximum = effective_maximum(known[3], options)
-  local pause = limited_for(KEYS[6], maximum)
-  if pause > 0 then
-    return { 0, 0, pause, 0 }
-  end
-  if held then
-    return { 0, 0, 0, 0 }
-  end
-  local duration = options.limiter and options.limiter.duration or known[4]
-  local id = take()
-  if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
-  end
-  local due = next_due(KEYS[7])
-  if due then
-    return { 0, 0, 0, due }
-  end
-  return nil
+return record_metric
 end
 local function take_after_finish()
   local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
@@ -7139,19 +6595,16 @@ local function trim_own(events, alone)
     call('XTRIM', events, 'MAXLEN', '~', cap)
   end
 end
-local function job_values(job)
-  return call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-end
 local function count_metric(hash, size, now, alone)
   if not alone and later.metric_at[hash] == now then
     later.counted[hash] = (later.counted[hash] or 0) + 1
     return
   end
   if later then
-    flush_finished()
+    later.flush_finished()
     later.metric_at[hash] = now
   end
-  record_metric(hash, size, now)
+  load_metrics()(hash, size, now)
 end
 local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
   local active, events = KEYS[2], KEYS[4]
@@ -7182,7 +6635,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = job_values(job)
+    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
   end
   local parent, link = stored[1], nil
   local parent_queue, parent_id = nil, ''
@@ -7193,7 +6646,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   local has_parent = parent and parent ~= ''
   local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
   if alone and later then
-    flush_finished()
+    later.flush_finished()
   end
   if call('LREM', active, '-1', id) == 0 then
     return -3
@@ -7210,6 +6663,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if parent_id == '' then
   else
     promoted_at = nil
+    local child_completed, child_failed = load_child_outcome()
     if outcome ~= 'completed' then
       if link then
         child_failed(link, job, result, now)
@@ -7228,7 +6682,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if keep_count == 0 then
     purge(job)
     if has_parent then
-      unlink_given(parent, job)
+      load_unlink_child()(parent, job)
     end
   else
     if alone then
@@ -7246,9 +6700,10 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       call('HDEL', job, 'defa')
     end
     if keep_age ~= nil then
-      keep_by_age(base, finished, now, keep_age)
+      load_retention()(base, finished, now, keep_age)
     end
     if keep_count ~= nil and keep_count > 0 then
+      local _, keep_by_count = load_retention()
       keep_by_count(base, finished, keep_count)
     end
   end
@@ -7300,6 +6755,37 @@ later = {
   locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
   events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
 }
+function later.flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+function later.flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
 local replies = {}
 for number = 1, count do
   local at = 6 * number
@@ -7313,8 +6799,8 @@ for number = 1, count do
     break
   end
 end
-flush_released()
-flush_finished()
+later.flush_released()
+later.flush_finished()
 return replies
 """,
 )

@@ -1,8 +1,7 @@
 --- include call
 --- include emit_capped
---- include parent_release
---- include deduplicate
 --- include store_job
+--- lazy deduplicate: deduplicate
 
 -- specs/08-batches.md#add-many. Set by the command that adds several jobs; nil in a command for one.
 local many = nil
@@ -38,40 +37,7 @@ local function lacks_parent()
   return false
 end
 
--- specs/01-data-model-and-adding.md#sec-6-5, re-link
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
-    --@relink-completed
-    local queue, parent_id = link.queueKey, link.id
-    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
-    if call('SCARD', pending) == 0 then
-      --@relink-release
-      release_parent(queue, parent, parent_id, born_at)
-    end
-  elseif pending ~= nil then
-    --@relink-pending
-    call('SADD', pending, job)
-  end
-  call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
-end
-
--- specs/01-data-model-and-adding.md#sec-6-5: gives the reply.
-local function answer_duplicate(id, job, completed, events, cap)
-  local present = call('HGET', job, 'parentKey')
-  if parent == nil then
-    --@duplicate-no-parent
-  elseif not present or present == parent then
-    relink(id, job, completed)
-  elseif call('EXISTS', present) == 1 then
-    --@other-parent
-    return -7
-  else
-    --@other-parent-gone
-  end
-  --@duplicate
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
-  return id .. ''
-end
+--- lazy duplicate_job: answer_duplicate
 
 -- specs/01-data-model-and-adding.md#sec-6-2, steps 5 to 7.
 -- Gives id and key of the stored job, or the reply of the command in third place.
@@ -89,13 +55,13 @@ local function admit(sequence, options, completed, delayed, events, cap)
     --@custom-id
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, answer_duplicate(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, completed, events, cap)
     end
   end
   if many and options.de then
     many.flush()
   end
-  local owner = deduplicate(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
   if owner then
     --@deduplicated
     return id, job, owner

@@ -5,8 +5,8 @@
 --- include plain_count
 --- include queue_settings
 --- include spent
+--- lazy promote_due: promote_due
 --- include next_due
---- include promote_due
 --- include rate_limit
 
 -- KEYS 1 to 10 are the same in the two commands that fetch; the marker is not.
@@ -53,16 +53,19 @@ local promoted_at = nil
 -- specs/02-worker-path.md#w7, the hash: it is not required to exist. Gives its fields and values.
 local function start_attempt(job, now, worker)
   local fields = call('HGETALL', job)
-  local started, places, count = nil, {}, #fields
+  local count = #fields
+  local started, at_started, at_processed, at_worker
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'ats' then
-      started = fields[index + 1]
-      places.ats = index + 1
-    elseif name == 'processedOn' or name == 'pb' then
-      places[name] = index + 1
-    else
+    if name == 'data' then
       spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      started = fields[at_started]
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
     end
   end
   local _, text = plain_count(started)
@@ -76,25 +79,30 @@ local function start_attempt(job, now, worker)
     call('HINCRBY', job, 'ats', '1')
     return call('HGETALL', job)
   end
-  local function put(name, value)
-    local place = places[name]
-    if not place then
-      fields[count + 1] = name
-      count = count + 2
-      place = count
-    end
-    fields[place] = value
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
   end
-  put('processedOn', now)
   if worker then
     --@named-worker
     call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    put('pb', worker)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
   else
     --@unnamed-worker
     call('HMSET', job, 'processedOn', now, 'ats', text)
   end
-  put('ats', text)
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
   return fields
 end
 
@@ -113,7 +121,7 @@ local function activate(base, id, now, maximum, duration, options, token, marker
     local lock = job .. ':lock'
     if later then
       if later.locks[lock] == false then
-        flush_released()
+        later.flush_released()
       end
       later.locks[lock] = token
     end
@@ -134,9 +142,14 @@ local function fetch_next(base, now, options, token, marker, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
   if promoted_at ~= now then
-    local target = known[1] and KEYS[8] or KEYS[1]
-    if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
       promoted_at = now
+    else
+      local target = known[1] and KEYS[8] or KEYS[1]
+      local promote_due = load_promote_due()
+      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
+        promoted_at = now
+      end
     end
   end
 

@@ -6,13 +6,14 @@
 --- include surrender_lock
 --- include write_fields
 --- include default_cap
---- include child_outcome
---- include unlink_child
---- include retention
---- include metrics
 --- include plain_count
 --- include queue_settings
 --- include fetch_next
+--- include spent
+--- lazy child_outcome: child_completed, child_failed
+--- lazy unlink_child: unlink_given
+--- lazy retention: keep_by_age, keep_by_count
+--- lazy metrics: record_metric
 
 -- KEYS 1 to 10 are the same in the two commands that finish.
 
@@ -65,20 +66,16 @@ local function trim_own(events, alone)
   end
 end
 
-local function job_values(job)
-  return call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-end
-
 local function count_metric(hash, size, now, alone)
   if not alone and later.metric_at[hash] == now then
     later.counted[hash] = (later.counted[hash] or 0) + 1
     return
   end
   if later then
-    flush_finished()
+    later.flush_finished()
     later.metric_at[hash] = now
   end
-  record_metric(hash, size, now)
+  load_metrics()(hash, size, now)
 end
 
 -- specs/02-worker-path.md#sec-5, steps 1 to 19
@@ -119,7 +116,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = job_values(job)
+    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
   end
   local parent, link = stored[1], nil
   local parent_queue, parent_id = nil, ''
@@ -131,7 +128,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   -- what looks at other jobs needs their state to be complete
   local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
   if alone and later then
-    flush_finished()
+    later.flush_finished()
   end
 
   -- steps 8 to 10: from the right end, where the oldest active jobs are
@@ -156,6 +153,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   else
     -- a parent may be placed in delayed
     promoted_at = nil
+    local child_completed, child_failed = load_child_outcome()
     if outcome ~= 'completed' then
       if link then
         --@failed-child
@@ -183,7 +181,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     purge(job)
     if has_parent then
       --@removed-child
-      unlink_given(parent, job)
+      load_unlink_child()(parent, job)
     end
   else
     --@stored
@@ -205,10 +203,11 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     end
     if keep_age ~= nil then
       --@keep-by-age
-      keep_by_age(base, finished, now, keep_age)
+      load_retention()(base, finished, now, keep_age)
     end
     if keep_count ~= nil and keep_count > 0 then
       --@keep-by-count
+      local _, keep_by_count = load_retention()
       keep_by_count(base, finished, keep_count)
     end
   end

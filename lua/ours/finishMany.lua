@@ -35,6 +35,41 @@ later = {
   events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
 }
 
+function later.flush_released()
+  local released, stalled = later.released, later.stalled
+  if released[1] then
+    call('DEL', unpack(released))
+    later.released = {}
+  end
+  if stalled[1] then
+    call('SREM', later.stalled_key, unpack(stalled))
+    later.stalled = {}
+  end
+end
+
+-- Trimming takes whole nodes from the old end as long as the cap is kept, so once, with a cap higher by what was
+-- emitted since, takes what the single calls would have; each of those takes a limited number.
+function later.flush_finished()
+  if later.trims > 0 then
+    local cap = (later.cap + emitted - later.emitted) .. ''
+    for _ = 1, later.trims do
+      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
+    end
+    later.trims = 0
+  end
+  for key, members in pairs(later.finished) do
+    call('ZADD', key, unpack(members))
+    later.finished[key] = nil
+  end
+  for key, count in pairs(later.counted) do
+    call('HINCRBY', key, 'count', count)
+    later.counted[key] = nil
+  end
+  later.metric_at = {}
+end
+
 local replies = {}
 for number = 1, count do
   local at = 6 * number
@@ -48,6 +83,6 @@ for number = 1, count do
     break
   end
 end
-flush_released()
-flush_finished()
+later.flush_released()
+later.flush_finished()
 return replies

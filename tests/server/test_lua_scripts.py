@@ -23,16 +23,21 @@ def test_a_server_takes_the_script_under_its_sha(server: Server, name: str) -> N
 
 def _whole_text(name: str) -> str:
     """Return the files of a command one after the other, with every comment."""
-    files: dict[str, str] = {}
+    return _texts("", name, {})
 
-    def visit(path_name: str, folder: str) -> None:
-        text = (build.ROOT / folder / f"{path_name}.lua").read_text()
-        for line in text.splitlines():
-            if line.startswith("--- include "):
-                visit(line.removeprefix("--- include "), "includes")
-        files.setdefault(path_name, text)
 
-    visit(name, "")
+def _texts(folder: str, name: str, files: dict[str, str]) -> str:
+    lines: list[str] = []
+    for line in (build.ROOT / folder / f"{name}.lua").read_text().splitlines():
+        lines.append(line)
+        if line.startswith("--- include ") and (included := line.removeprefix("--- include ")) not in files:
+            _texts("includes", included, files)
+        elif line.startswith("--- lazy "):
+            included, _, functions = line.removeprefix("--- lazy ").partition(": ")
+            known = {**files, name: ""}
+            inner = _texts("includes", included, known).removeprefix("\n".join([*files.values(), ""]) + "\n")
+            lines += [f"local function load_{included}()", inner, f"return {functions}", "end"]
+    files[name] = "\n".join(lines)
     return "\n".join(files.values())
 
 

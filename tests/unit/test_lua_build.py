@@ -135,6 +135,33 @@ def test_a_coverage_key_that_is_no_plain_key_is_refused() -> None:
         build.instrumented("pause", "it's")
 
 
+def test_a_lazy_include_is_made_where_it_is_called(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        Base="local base = 1\n",
+        Rest="--@rest\nlocal rest = base\n",
+        Late="--- include base\n--- include rest\n--- include after\nlocal function late()\n  return rest\nend\n",
+        After="local after = 2\n",
+        Early="--- include base\n--- lazy late: late\nlocal early = load_late()\n",
+        command=HEAD + "--- include early\n--- include after\nreturn early() + after\n",
+    )
+    assert build.packaged("command", root).splitlines() == [
+        "local base = 1",
+        "local function load_late()",
+        "local rest = base",
+        "local after = 2",
+        "local function late()",
+        "  return rest",
+        "end",
+        "return late",
+        "end",
+        "local early = load_late()",
+        "local after = 2",
+        "return early() + after",
+    ]
+    assert build.marks("command", root) == ("rest:rest",)
+
+
 def test_names_of_files_are_unique() -> None:
     includes = [path.stem for path in (build.ROOT / "includes").glob("*.lua")]
     assert not set(includes) & set(build.commands())
@@ -142,7 +169,9 @@ def test_names_of_files_are_unique() -> None:
 
 def test_every_include_is_used() -> None:
     files = list(build.ROOT.rglob("*.lua"))
-    used = {name for path in files for name in re.findall(r"^--- include (\w+)$", path.read_text(), re.MULTILINE)}
+    used = {
+        name for path in files for name in re.findall(r"^--- (?:include|lazy) (\w+)", path.read_text(), re.MULTILINE)
+    }
     assert {path.stem for path in files if path.parent.name == "includes"} == used
 
 
