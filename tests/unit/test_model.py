@@ -54,6 +54,7 @@ def test_a_lock_expires_and_the_check_finds_its_job_in_the_second_round() -> Non
     assert model.answer(check, START) == []
     assert model.answer(stalled_check_ttl(KEYS), START + 40) == 60
     assert model.answer(check, START + 99) == []
+    assert model.answer(check, START + 500) == [], "its lock lives"
     assert model.lock_owner("own", START + 999) == "a:1"
     assert model.lock_owner("own", START + 1_000) is None
     assert model.answer(check, START + 1_000) == [b"own"]
