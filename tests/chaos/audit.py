@@ -18,12 +18,23 @@ WAIT_LIMIT_S = 7.0
 """After so long a blocking wait on a half-open connection fails (drain delay and margin); a call does after 3 s."""
 _FINISHES = ("completed", "failed")
 _SLACK_MS = 1000
+_LATE_MS = 200
 _SHOWN = 10
 
 Mark = tuple[str, str]
 """Queue and mark: one add."""
 Job = tuple[str, str, str]
 """Queue, id and mark. An add that was repeated made two; after a promotion an id is given again."""
+
+
+def standstills(entries: Iterable[Entry]) -> list[Struck]:
+    """Give the moments when a process got no CPU, in the shape of faults; where the proxies stood still, all did."""
+    return [
+        Struck("late", "server" if entry.slot == "server-conductor" else entry.slot, entry.at - late, entry.at)
+        for entry in entries
+        if entry.word == "late"
+        for late in (int(entry.fields[0]),)
+    ]
 
 
 class Restart(NamedTuple):
@@ -55,7 +66,8 @@ class Auditor:
     ) -> None:
         self._entries = entries
         self._state = state
-        self._struck = struck
+        self._late = standstills(entries)
+        self._struck = struck + self._late
         self._promotions = promotions
         self._problems: list[str] = []
         self._notes: list[str] = []
@@ -77,6 +89,8 @@ class Auditor:
         failed = self._stall_failed(restarts)
         self._states()
         self._unnoted()
+        longest = max((each.end - each.begin for each in self._late), default=0)
+        self._notes.append(f"{len(self._late)} times a process stood still, at most {longest / 1000:.1f} s")
         jobs = sum(event.kind == "added" for events in self._events.values() for event in events)
         return Findings(jobs, lost, twice, restarts, failed, self._problems, self._notes)
 
@@ -93,7 +107,12 @@ class Auditor:
             if event.kind == "added"
         )
         self._tell("has a job, but nobody added it", set(added) - tried)
-        self._tell("has a job, though its add was refused", set(added) & refused)
+        # Node's client repeats an add whose answer was lost, and tells of the second alone.
+        odd = set(added) & refused
+        nodes = {mark for mark in odd if "-node-" in mark[1]}
+        self._tell("is there, though its add was refused", odd - nodes)
+        if nodes:
+            self._notes.append(f"Node's client told of {len(nodes)} refused adds that are there: {_some(nodes)}")
         again = {mark for mark, count in added.items() if count > 1}
         nodes = {mark for mark in again if "-node-" in mark[1]}
         self._tell("was added twice", again - nodes)
@@ -263,6 +282,7 @@ def recoveries(
     for entry in entries:
         if entry.word == "start":
             begun[entry.slot, entry.fields[0]].append(entry.at)
+    late = standstills(entries)
     for fault in struck:
         for colour in colours:
             slot = f"worker-{colour}"
@@ -272,7 +292,9 @@ def recoveries(
             if None in nexts:
                 continue
             until = max(each for each in nexts if each is not None)
-            others = (other for other in struck if other is not fault and other.slot in (slot, "server"))
+            # A stopped process notes its own stop: that is the fault itself.
+            apart = [each for each in late if each.begin > fault.begin + _LATE_MS]
+            others = (other for other in struck + apart if other is not fault and other.slot in (slot, "server"))
             if any(other.begin <= until and other.end >= fault.end for other in others):
                 continue
             yield Recovery(fault.kind, colour, (until - fault.end) / 1000, _allowed(fault, patience_s))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from bullmq_protocol.testing.conformance import Fault as Spoil
 from tests.chaos import load
-from tests.chaos.ledger import Reader, now
+from tests.chaos.ledger import Ledger, Reader, now
 from tests.chaos.schedule import ABRUPT, END, Fault
 from tests.chaos.state import State, connect, events_so_far, read_state, unfinished
 from tests.support import servers
@@ -133,6 +133,8 @@ class Conductor:
         return self
 
     def _open(self) -> None:
+        # The proxies stand still with this process.
+        Ledger(str(self._folder / "server-conductor-1.ledger")).watch()
         for _ in range(2):
             self._nodes.append(servers.start(self._kind, config=_CONFIG))
         if self._abrupt:

@@ -11,14 +11,18 @@ is killed leaves whole lines. A job is known by its *mark*: the name it was adde
     done <queue> <id> <mark>                         the server accepted the success
     failed <queue> <id> <mark> <final> <reason>      the server accepted the failed attempt; final: 1 or 0
     refused <queue> <id> <mark> <uncertain>          the server refused the report
+    late <ms>                                        the process stood still for so long: it was stopped, or got no CPU
     end                                              the process ends in good order
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+_BEAT_S, _LATE_MS = 0.1, 300
 
 
 class Entry(NamedTuple):
@@ -43,6 +47,18 @@ class Ledger:
     def note(self, word: str, *fields: object) -> None:
         line = " ".join((str(now()), word, *(str(field).replace(" ", "_").replace("\n", "_") for field in fields)))
         os.write(self._file, f"{line}\n".encode())
+
+    def watch(self) -> None:
+        """Note from now on when the process stands still: a thread of its own sees it."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            before = time.monotonic()
+            time.sleep(_BEAT_S)
+            late = round((time.monotonic() - before - _BEAT_S) * 1000)
+            if late > _LATE_MS:
+                self.note("late", late)
 
 
 class Reader:

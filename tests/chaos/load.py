@@ -3,7 +3,7 @@
 KEPT, LEAN = QUEUES = "kept", "lean"
 """`lean` removes its completed jobs."""
 CONCURRENCY = {KEPT: 6, LEAN: 4}
-LANES = 3
+LANES = 5
 """Adds at a time, per producer."""
 BULK = 5
 ROOM = 150

@@ -12,6 +12,12 @@ const note = (...fields) =>
   fs.writeSync(book, [Date.now(), ...fields.map((field) => String(field).replace(/[ \n]/g, "_"))].join(" ") + "\n");
 const complain = (error) => process.stderr.write(`${Date.now()} ${error.message}\n`);
 let over = false;
+let beat = Date.now();
+setInterval(() => {
+  const late = Date.now() - beat - 100;
+  if (late > 300) note("late", late);
+  beat = Date.now();
+}, 100).unref();
 
 // Repeatable dice: mulberry32 over a hash of the seed.
 function dice(seed) {
@@ -30,7 +36,8 @@ async function produce(lane, queues) {
   let count = 0;
   const make = (where) => {
     count += 1;
-    const data = { work_ms: roll() < 0.03 ? whole(1000, 4000) : whole(0, 180), fails: 0 };
+    const size = roll();
+    const data = { work_ms: size < 0.03 ? whole(1000, 4000) : size < 0.7 ? whole(0, 180) : 0, fails: 0 };
     if (roll() < 0.08) data.fails = [1, 1, 2, 3][whole(0, 4)];
     const opts = { attempts: load.attempts, backoff: { type: "fixed", delay: load.retry_ms } };
     const kind = roll();

@@ -74,8 +74,9 @@ class _Producer:
     def _new(self, where: str) -> NewJob:
         self._count += 1
         dice = self._dice
-        long = dice.random() < 0.03
-        data = {"work_ms": dice.randrange(1000, 4000) if long else dice.randrange(180), "fails": 0}
+        size = dice.random()
+        work_ms = dice.randrange(1000, 4000) if size < 0.03 else dice.randrange(180) if size < 0.7 else 0
+        data = {"work_ms": work_ms, "fails": 0}
         if dice.random() < 0.08:
             data["fails"] = dice.choice((1, 1, 2, 3))
         options: dict[str, Any] = {"attempts": ATTEMPTS, "backoff": Backoff(type="fixed", delay=RETRY_MS)}
@@ -294,6 +295,7 @@ def _finish_all(lanes: list[_Producer]) -> None:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     book = Ledger(given["ledger"])
+    book.watch()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     if given["colour"] == "threads":
         _main_blocking(given, book)

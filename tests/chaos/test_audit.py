@@ -139,7 +139,7 @@ def _stall_limit(story: _Story) -> None:
     ("plant", "told"),
     [
         (_added_again, "was added twice"),
-        (_refused_add, "though its add was refused"),
+        (_refused_add, "is there, though its add was refused"),
         (_nobody_tried, "nobody added it"),
         (_left_lock, "lock was left behind"),
         (_no_state, "in no state"),
@@ -167,6 +167,15 @@ def test_lost_lock_is_explained_by_a_fault_of_its_holder_alone() -> None:
     story.struck.append(Struck("kill", "worker-trio", 2_100, 2_200))
     found = story.findings()
     assert (len(found.restarts), found.problems) == (1, [])
+
+
+def test_lost_lock_is_explained_where_its_holder_got_no_cpu() -> None:
+    story = _completed()
+    _stalled(story)
+    story.ledger.append(Entry(2_400, "worker-threads-1", "late", ("390",)))
+    assert story.findings().problems
+    story.ledger.append(Entry(2_400, "worker-trio-1", "late", ("390",)))
+    assert story.findings().problems == []
 
 
 def test_promoted_replica_must_lack_exactly_what_is_gone() -> None:

@@ -16,7 +16,7 @@ _LOCK_MS, _STALLED_MS, _PATIENCE_S = 4000, 1500, 20.0
 def test_nothing_is_lost_or_finished_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = run(
         seed=5,
-        duration_s=30,
+        duration_s=26,
         folder=tmp_path,
         lock_ms=_LOCK_MS,
         stalled_ms=_STALLED_MS,
@@ -30,7 +30,7 @@ def test_nothing_is_lost_or_finished_twice(tmp_path: Path, capsys: pytest.Captur
 def test_killed_master_loses_what_its_replica_lacked(tmp_path: Path) -> None:
     problems = run(
         seed=6,
-        duration_s=6,
+        duration_s=5,
         folder=tmp_path,
         kinds=(ABRUPT,),
         lock_ms=_LOCK_MS,
