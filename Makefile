@@ -50,7 +50,7 @@ $(NEWER:%=test-%): test-%:
 run-tests:
 	@mkdir -p .cache
 	@# Once, not by each of the processes at the same time.
-	@$(IN) -c 'from tests.support import node, servers; servers.sources(); node.node_available() and node.bullmq_folder()'
+	@$(IN) -c 'from tests.support import node, servers; servers.sources(); node.node_available() and (node.bullmq_folder(), node.otel_folder())'
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.node import bullmq_folder, installed
+from tests.support.node import bullmq_folder, otel_folder
 from tests.support.servers import Server
 
 COLOURS = ("asyncio", "trio", "threads")
@@ -183,7 +183,7 @@ def recorder(server: Server, queue: str) -> Program:
 
 def traced(server: Server) -> Program:
     """Start Node's program with OpenTelemetry."""
-    return _started("traced", "node", {}, server, modules=installed(_ROOT / "tests" / "node" / "otel"))
+    return _started("traced", "node", {}, server, modules=otel_folder())
 
 
 def until(look: Callable[[], Any], expected: Any) -> None:

@@ -29,6 +29,11 @@ def bullmq_folder() -> Path:
     return installed(_LOCKED)
 
 
+def otel_folder() -> Path:
+    """Return the same folder with OpenTelemetry and BullMQ's adapter for it."""
+    return installed(_LOCKED / "otel")
+
+
 @functools.cache
 def installed(locked: Path) -> Path:
     """Return the `node_modules` folder of what the lock file in `locked` names, after installing it once."""
