@@ -327,16 +327,16 @@ def pack(value: object, *, field: str = "options") -> bytes:
 def _check_packable(field: str, value: object) -> None:
     kind = type(value)
     if kind is dict:
-        for key, item in cast("dict[Any, Any]", value).items():
+        for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str:
                 raise UsageError(field, key, _RULE_KEY)
             sort = type(item)
-            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER):
+            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= cast("int", item) <= MAX_SAFE_INTEGER):
                 _check_packable(f"{field}.{key}", item)
     elif kind is list or kind is tuple:
-        for item in cast("list[Any]", value):
+        for item in cast("list[object]", value):
             sort = type(item)
-            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER):
+            if sort not in _EASY and not (sort is int and -MAX_SAFE_INTEGER <= cast("int", item) <= MAX_SAFE_INTEGER):
                 _check_packable(field, item)
     elif kind is int:
         if not -MAX_SAFE_INTEGER <= cast("int", value) <= MAX_SAFE_INTEGER:

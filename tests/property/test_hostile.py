@@ -1,4 +1,4 @@
-"""No reply and no payload crashes or holds up a decoder, however hostile: `python -m tests.support.hostile` for more."""
+"""No reply and no payload crashes or holds up a decoder, however hostile: `python -m tests.support.hostile`."""
 
 import random
 
