@@ -19,11 +19,11 @@ MUTANTS = {
         "return tonumber(global_maximum) or (options.limiter and tonumber(options.limiter.max))",
     ),
     "the queue's duration wins": (
-        "options.limiter and options.limiter.duration or global_duration",
-        "global_duration or options.limiter and options.limiter.duration",
+        "options.limiter and options.limiter.duration or known[4]",
+        "known[4] or options.limiter and options.limiter.duration",
     ),
     "a full limit lets one more pass": ("if maximum > tonumber(used or 0)", "if maximum >= tonumber(used or 0)"),
-    "token 0 is a token": ("if options.token == '0' then", "if options.token == '' then"),
+    "token 0 is a token": ("if token == '0' then\n  else", "if token == '' then\n  else"),
     "the stalled set keeps a surrendered job": ("call('SREM', stalled, id)", ""),
     "the default cap is not stored": ("'opts.maxLenEvents', '10000'", "'opts.maxLenEvents ', '10000'"),
     "a negative delay of a parent counts": ("if delay > 0 then", "if delay ~= 0 then"),
@@ -49,8 +49,8 @@ MUTANTS = {
     "finishing takes from the left": ("call('LREM', active, '-1', id)", "call('LREM', active, '1', id)"),
     "another's deduplication key is released": ("remaining == -1 and call('GET', key) == id", "remaining == -1"),
     "a completed job loses its deferred failure": (
-        "if has_failed then\n    call('HDEL'",
-        "if true then\n    call('HDEL'",
+        "if has_failed and (stored[5]",
+        "if (stored[5]",
     ),
     "retries are exhausted too late": ("attempts_made >= tonumber(", "attempts_made > tonumber("),
     "drained without looking at the active": (" and call('LLEN', active) == 0 and", " and"),
@@ -70,7 +70,10 @@ MUTANTS = {
     "a full millisecond overflows": ("if taken < last then", "if taken <= last then"),
     "lifo 0 is fifo": ("if options.lifo then", "if options.lifo and options.lifo ~= 0 then"),
     "large ids keep 17 digits": ("return id .. ''", "return string.format('%.17g', id)"),
-    "retrying looks at the queue once": ("mark_ready(marker, held_now)", "mark_ready(marker, held)"),
+    "retrying looks at the queue once": (
+        "held = is_held(known[1], known[2], active)\nif priority",
+        "if priority",
+    ),
     "retrying counts no attempt": ("call('HINCRBY', job, 'atm', '1')\nemit_capped", "emit_capped"),
     "removal looks at waiting-children late": (
         "{ 'completed', 'waiting-children', 'delayed', 'failed', 'prioritized' }",
