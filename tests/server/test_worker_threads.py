@@ -124,8 +124,10 @@ def test_handler_that_does_not_look_is_left_to_itself(queue: Queue[Any], server:
         active.wait()
     assert (abandoned.notices[0].job.id, moved.notices[0].how) == ("1", "given-back")
     assert not over.is_set()
-    with Worker[Any](name, nothing, server.url) as other:
-        Told(other, JobCompleted).wait()
+    other = Worker[Any](name, nothing, server.url)
+    completed = Told(other, JobCompleted)
+    with other:
+        completed.wait()
         gate.set()
         assert over.wait(_LIMIT_S)
     job = queue.get_job("1")
