@@ -139,6 +139,10 @@ class RedisAsyncioTransport(SharedConnection):
             if isinstance(error, (AuthenticationError, AuthorizationError)) or found.code in LOGIN_CODES:
                 raise AuthenticationFailed(f"{found} (user {self._user or 'default'!r} at {self._address})") from error
             raise ConnectionLost(f"cannot connect to {self._address}: {error}", maybe_applied=False) from error
+        except (TypeError, MemoryError) as error:
+            # hiredis raises them for a map with a list as a key, and an array too long for the memory.
+            await _drop(connection)
+            raise ConnectionLost(f"the server sent no RESP: {error!r}", maybe_applied=False) from error
         except BaseException:
             await _drop(connection)
             raise
@@ -218,8 +222,8 @@ class _ConnectionLink(Link):
                     self.die(ConnectionLost, f"reading failed: {error}")
                     return
                 reply = error
-            except OSError as error:
-                self.die(ConnectionLost, f"reading failed: {error}")
+            except (OSError, TypeError, MemoryError) as error:
+                self.die(ConnectionLost, f"reading failed: {error!r}")
                 return
         if scope.cancelled_caught:
             self.die(TransportTimeout, "no reply within the time limit")

@@ -40,6 +40,7 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -583,16 +584,32 @@ class Ours:
             self.username, self.password = self.login()
         cast("Any", super()).connect()
 
+    def can_read(self, timeout: float = 0) -> bool:
+        try:
+            return bool(cast("Any", super()).can_read(timeout))
+        except (TypeError, MemoryError) as error:
+            raise _no_resp(error) from error
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        # Not that of the sentinels' connections, which make a lost connection of a refusal.
+        try:
+            return cast("Any", redis.Connection.read_response)(self, *args, **options)
+        except (TypeError, MemoryError) as error:
+            raise _no_resp(error) from error
+
     @property
     def socket(self) -> socket.socket | None:
         return self._sock
 
 
+def _no_resp(error: Exception) -> RedisConnectionError:
+    """Return the end of the connection: hiredis raised for an array too long for the memory, or for a list as a key."""
+    return RedisConnectionError(f"the server sent no RESP: {error!r}")
+
+
 def exposed(kind: type) -> Callable[..., RawConnection]:
     """Return a class of redis-py's connections as one of ours."""
-    # Those of sentinels make a lost connection of a refusal, which says more than that.
-    plain = {"read_response": redis.Connection.read_response}
-    return cast("Callable[..., RawConnection]", type(kind.__name__, (Ours, kind), plain))
+    return cast("Callable[..., RawConnection]", type(kind.__name__, (Ours, kind), {}))
 
 
 class TlsConnection(redis.Connection):
