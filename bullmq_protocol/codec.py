@@ -283,10 +283,8 @@ def parse_json(text: str | bytes, type: Any = Any) -> Any:
         return msgspec.convert(value, type, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
         raise PayloadMismatch(str(error)) from None
-    except UnicodeEncodeError:
-        raise PayloadMismatch("text with a lone surrogate has a type only as a whole: read it without") from None
-    except RecursionError:
-        raise PayloadError("JSON is nested too deeply") from None
+    except (UnicodeEncodeError, RecursionError):
+        raise PayloadMismatch("holds a lone surrogate, or nesting, that the type's decoder does not take") from None
 
 
 def _parse_leniently(text: str | bytes) -> Any:

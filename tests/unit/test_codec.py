@@ -17,7 +17,7 @@ import pytest
 from msgspec import UNSET
 
 from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, json_text, number_text, pack, parse_json
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import PayloadMismatch, UsageError
 
 
 class Colour(enum.Enum):
@@ -226,6 +226,9 @@ def test_json_is_read_into_a_type() -> None:
         parse_json('{"to":1}', Mail)
     with pytest.raises(msgspec.ValidationError, match=r"Expected `str`, got `array` - at `\$\.to`"):
         parse_json(r'{"to":["\ud800"]}', Mail)
+    for text, kind in ((r'"\ud800"', int), (r'[1,"\ud800"]', list[int])):
+        with pytest.raises(PayloadMismatch, match="lone surrogate"):
+            parse_json(text, kind)
 
 
 @pytest.mark.parametrize(
