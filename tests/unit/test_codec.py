@@ -392,3 +392,9 @@ def test_json_equals_what_node_writes() -> None:
     assert len(written) == len(values)
     for value, theirs in zip(values, written, strict=True):
         assert json_text(value) == theirs
+
+
+def test_a_type_is_looked_at_beside_lone_surrogates() -> None:
+    assert parse_json('["\\ud800",[1]]', list[str | list[int]]) == ["\ud800", [1]]
+    with pytest.raises(PayloadMismatch, match="Expected"):
+        parse_json('["\\ud800",{"a":1}]', list[str | list[int]])

@@ -357,3 +357,8 @@ def test_asking_for_the_end_of_a_job() -> None:
     for replies in ([ServerError("ERR a"), [0]], [newest, ServerError("ERR b")]):
         with pytest.raises(ServerError):
             asked(replies)
+
+
+def test_an_entry_needs_an_id() -> None:
+    with pytest.raises(UnexpectedReply, match="an entry's id"):
+        as_entries([[b"bull:q:events", [[b"not an id", [b"event", b"drained"]]]]])
