@@ -229,8 +229,6 @@ def test_json_is_read_into_a_type() -> None:
     for text, kind in ((r'"\ud800"', int), (r'[1,"\ud800"]', list[int])):
         with pytest.raises(PayloadMismatch, match="lone surrogate"):
             parse_json(text, kind)
-    with pytest.raises(PayloadMismatch, match="Expected `str`, got `float`"):
-        parse_json("1e400", str)
 
 
 @pytest.mark.parametrize(
