@@ -58,7 +58,7 @@ def _flows(parents: str, children: str) -> list[dict[str, Any]]:
             child(f"{name}-good", {"value": name}, **flag),
         ]
         flows.append(parent(name, below))
-    flows.append(parent("delayed", [child("of-delayed", {})], delay=40))
+    flows.append(parent("delayed", [child("of-delayed", {})], delay=800))
     flows.append(parent("urgent", [child("of-urgent", {})], priority=2))
     flows.append(parent("late", [child("of-late", {"fatal": "no"}, failParentOnFailure=True)], delay=20))
     middle = parent("middle", [child("deep", {"fatal": "deep"}, failParentOnFailure=True)], failParentOnFailure=True)

@@ -77,6 +77,14 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[topology.ClusterSet]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def _restored(request: pytest.FixtureRequest) -> None:
+    """Start what an earlier test has killed."""
+    for name in ("sentinels", "cluster"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).restore()
+
+
 @pytest.fixture
 def name() -> str:
     """Give a queue name that no other test uses."""

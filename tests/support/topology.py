@@ -24,7 +24,7 @@ SLOTS = 16_384
 _LIMIT_S = 90.0
 """Sentinels that were not given the processor for two seconds do nothing for thirty (their TILT mode)."""
 _NODE_TIMEOUT_MS = 1000
-_DOWN_AFTER_MS = 700
+_DOWN_AFTER_MS = 1500
 _REPLICATION = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 
 
