@@ -20,7 +20,7 @@ from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span
+from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, check_provider, flow_span
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -44,6 +44,7 @@ class FlowProducer:
         scripts: ScriptSource = OWN,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
+        check_provider(telemetry)
         self._telemetry = telemetry
         self._prefix = prefix
         self._layout = layout

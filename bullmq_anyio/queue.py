@@ -14,7 +14,7 @@ from bullmq_anyio.drive import Connection, check_parents, clock
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.zones import find_zone
-from bullmq_protocol.codec import json_text
+from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job
@@ -38,7 +38,15 @@ from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate
 from bullmq_protocol.paging import Page
 from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import Attributes, TelemetryProvider, Tracing, names_of, new_with_context, with_context
+from bullmq_protocol.telemetry import (
+    Attributes,
+    TelemetryProvider,
+    Tracing,
+    check_provider,
+    names_of,
+    new_with_context,
+    with_context,
+)
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 
@@ -78,6 +86,8 @@ class Queue(QueueBase, Generic[T]):
         scripts: ScriptSource = OWN,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
+        check_type("data_type", data_type)
+        check_provider(telemetry)
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout),
             connection,

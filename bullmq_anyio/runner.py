@@ -25,6 +25,9 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     """
     if not workers:
         raise UsageError("workers", workers, "must be one or more workers")
+    for worker in workers:
+        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("workers", worker, "must be workers of bullmq_anyio, each an argument of its own")
     running = _Running(workers)
     with ExitStack() as stack:
         try:

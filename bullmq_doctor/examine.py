@@ -46,6 +46,9 @@ def examine(facts: Facts) -> list[Finding]:
     findings = list(_server(facts.server))
     for queue in facts.queues:
         findings += _queue(queue, facts.server)
+    if not facts.queues:
+        fix = "look at --prefix, with its braces, if there should be some"
+        findings.append(Finding("no-queues", Severity.NOTE, "server", "has no queues of this prefix", fix))
     return findings
 
 
@@ -144,6 +147,13 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             "has no hash tag: the cluster puts its keys into different slots (CROSSSLOT)",
             "put the prefix or the queue name into braces on all clients: layout=KeyLayout.TAGGED_PREFIX, on Node "
             '{prefix: "{bull}"}',
+        )
+    if not queue.known:
+        yield found(
+            "no-queue",
+            Severity.WARNING,
+            "is not there: no client has made it",
+            "look at the name and at --prefix, with their braces",
         )
     if queue.paused and waiting:
         yield found(

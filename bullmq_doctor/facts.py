@@ -63,6 +63,8 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One queue; what is said of single jobs comes from at most `SAMPLE` of each list."""
 
     name: str
+    known: bool = True
+    """Whether any client has made this queue: it has a description or jobs."""
     tagged: bool = False
     counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     paused: bool = False
@@ -233,6 +235,7 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None) -> QueueFacts:
         unmarked = unmarked and _is_unmarked(client, keys)
     return QueueFacts(
         name=keys.qualified,
+        known=bool(meta) or any(counts.values()),
         tagged=keys.has_hash_tag,
         counts=counts,
         paused="paused" in meta,

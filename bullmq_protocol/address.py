@@ -17,7 +17,10 @@ Login: TypeAlias = tuple[str | None, str | None]
 Credentials: TypeAlias = Callable[[], "Login | Awaitable[Login]"]
 """Called once per connection attempt; may be async in `bullmq_anyio`. What it raises fails that attempt."""
 
-_SCHEMES = "must begin with redis://, rediss:// or unix://"
+_SCHEMES = (
+    "must begin with redis://, rediss:// or unix://, or for a set of them with redis+sentinel:// or redis+cluster:// "
+    "(rediss+ with TLS)"
+)
 _PORT_RULE = "must be a whole number from 1 to 65535"
 _DB_RULE = "must be a whole number, at least 0"
 _SURROGATE = "holds a lone surrogate, which has no form on the wire"

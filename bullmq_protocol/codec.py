@@ -287,6 +287,16 @@ def parse_json(text: str | bytes, type: Any = Any) -> Any:
         raise PayloadMismatch("holds a lone surrogate, or nesting, that the type's decoder does not take") from None
 
 
+def check_type(field: str, kind: Any) -> None:
+    """Raise `UsageError` for what msgspec cannot decode into. None is no type."""
+    if kind is None:
+        return
+    try:
+        msgspec.json.Decoder(kind)
+    except Exception as error:
+        raise UsageError(field, kind, f"must be a type that msgspec can decode: {error}") from None
+
+
 def _parse_leniently(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):

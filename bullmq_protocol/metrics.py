@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, Protocol, TypeAlias
 
+from bullmq_protocol.errors import UsageError
+
 ProcessedStatus: TypeAlias = Literal["completed", "failed", "retried"]
 FailureReason: TypeAlias = Literal["transient_exhausted", "permanent"]
 ConnectionStatus: TypeAlias = Literal["connected", "disconnected"]
@@ -105,6 +107,13 @@ class NoMetrics:
 
     def stalled_check_skipped(self, queue: str, /) -> None:
         """Do nothing."""
+
+
+def check_collector(collector: object) -> None:
+    """Raise `UsageError` for what is not a collector, a class in place of an object of it for one."""
+    wanted = [name for name in vars(NoMetrics) if not name.startswith("_")]
+    if isinstance(collector, type) or not all(callable(getattr(collector, name, None)) for name in wanted):
+        raise UsageError("metrics_collector", collector, "must be an object with the methods of MetricsCollector")
 
 
 NO_METRICS: Final[MetricsCollector] = NoMetrics()

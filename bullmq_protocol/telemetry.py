@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.flow import FlowNode, PreparedNode
 from bullmq_protocol.job import JobRecord, NewJob
 from bullmq_protocol.options import JobOptions, Telemetry
@@ -70,6 +71,12 @@ class _NoSpan:
 
 NO_SPAN: Final = _NoSpan()
 """The span of an operation without telemetry; stands in a `with`, too."""
+
+
+def check_provider(provider: object) -> None:
+    """Raise `UsageError` for what is no provider, a class in place of an object of it for one. None is none."""
+    if provider is not None and (isinstance(provider, type) or not callable(getattr(provider, "start_span", None))):
+        raise UsageError("telemetry", provider, "must be an object with the method start_span, a BullMQOtel() for one")
 
 
 class Tracing:

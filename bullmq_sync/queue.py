@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET
 
-from bullmq_protocol.codec import json_text
+from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job
@@ -33,7 +33,15 @@ from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate
 from bullmq_protocol.paging import Page
 from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import Attributes, TelemetryProvider, Tracing, names_of, new_with_context, with_context
+from bullmq_protocol.telemetry import (
+    Attributes,
+    TelemetryProvider,
+    Tracing,
+    check_provider,
+    names_of,
+    new_with_context,
+    with_context,
+)
 from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
@@ -78,6 +86,8 @@ class Queue(QueueBase, Generic[T]):
         scripts: ScriptSource = OWN,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
+        check_type("data_type", data_type)
+        check_provider(telemetry)
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout),
             connection,

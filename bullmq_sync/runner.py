@@ -29,6 +29,9 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     """
     if not workers:
         raise UsageError("workers", workers, "must be one or more workers")
+    for worker in workers:
+        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("workers", worker, "must be workers of bullmq_sync, each an argument of its own")
     if threading.current_thread() is not threading.main_thread():
         rule = "hears of signals in the main thread only: use Worker.run here"
         raise UsageError("run_workers", workers, rule)

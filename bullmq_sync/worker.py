@@ -27,7 +27,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 
 from bullmq_protocol.backoff import custom_type, strategy_delay
-from bullmq_protocol.codec import json_text
+from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many
 from bullmq_protocol.commands.queues import ping
@@ -46,9 +46,16 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.metrics import NO_METRICS, MetricsCollector
+from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
 from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import NO_SPAN, Attributes, TelemetryProvider, TelemetrySpan, omits_context
+from bullmq_protocol.telemetry import (
+    NO_SPAN,
+    Attributes,
+    TelemetryProvider,
+    TelemetrySpan,
+    check_provider,
+    omits_context,
+)
 from bullmq_protocol.transport import InterruptibleTransport
 from bullmq_protocol.units import Duration, Millis, to_ms
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
@@ -131,6 +138,9 @@ class Worker(Generic[T]):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a WorkerOptions")
+        check_type("data_type", data_type)
+        check_collector(metrics_collector)
+        check_provider(telemetry)
         self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
         for warning in warnings:

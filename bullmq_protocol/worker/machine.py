@@ -724,6 +724,7 @@ class WorkerMachine:
     def _drop_run(self, run: Run) -> None:
         if run.handler_alive:
             self._abandoned.add(run.number)
+            self._notify(HandlerAbandoned(run.job))
         self._runs.pop(run.number, None)
         self._retries.pop(run.number, None)
         if not self._runs:
@@ -1048,7 +1049,6 @@ class WorkerMachine:
     def _give_back(self, run: Run) -> None:
         """Return an unfinished job to the queue, so that another worker takes it at once; no attempt is counted."""
         if run.handler_alive:
-            self._notify(HandlerAbandoned(run.job))
             self._out.append(CancelJob(run.number, "worker closed"))
         if run.phase is Phase.REPORTING:
             if not run.sent:

@@ -74,9 +74,20 @@ def of_queue(server: Server, name: str) -> dict[str, Finding]:
 
 def test_nothing_is_wrong(start: Start) -> None:
     server = start()
+    assert list(diagnose(server.url)) == ["no-queues"]
+    with Queue[Any]("mail", server.url) as queue:
+        queue.set_global_concurrency(3)
     assert diagnose(server.url) == {}
     result = CliRunner().invoke(main, [server.url])
-    assert (result.exit_code, "0 queues: nothing is wrong" in result.output) == (0, True)
+    assert (result.exit_code, "1 queue: nothing is wrong" in result.output) == (0, True)
+
+
+def test_queue_that_is_not_there(start: Start) -> None:
+    server = start()
+    found = diagnose(server.url, "typo")
+    assert (list(found), found["no-queue"].severity) == (["no-queue"], Severity.WARNING)
+    assert CliRunner().invoke(main, [server.url, "typo"]).exit_code == 1
+    assert "no-queues" in CliRunner().invoke(main, [server.url, "--json"]).output
 
 
 def test_old_server(start: Start) -> None:
@@ -92,7 +103,7 @@ def test_replica(start: Start) -> None:
     master, replica = start(), start()
     with redis.Redis.from_url(replica.url) as client:
         client.replicaof(master.host, master.port)
-    assert list(diagnose(replica.url)) == ["replica"]
+    assert list(diagnose(replica.url)) == ["replica", "no-queues"]
 
 
 def test_eviction(start: Start) -> None:
@@ -150,13 +161,13 @@ def test_user_who_may_not(start: Start) -> None:
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "me", "on", ">hunter2", "~*", "+@all", "-eval", "-client", "-config")
     found = diagnose(f"redis://me:hunter2@{server.host}:{server.port}")
-    assert set(found) == {"scripts", "clients"}
+    assert set(found) == {"scripts", "clients", "no-queues"}
     assert found["scripts"].severity is Severity.ERROR
 
 
 def test_search_that_ends_early(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "SCANNED", 0)
-    assert list(diagnose(start().url)) == ["search"]
+    assert list(diagnose(start().url)) == ["search", "no-queues"]
 
 
 def test_queue_without_hash_tag(cluster: topology.ClusterSet) -> None:
@@ -183,7 +194,7 @@ def test_queues_are_found(queue: Queue[Any], server: Server, name: str) -> None:
 
 
 def test_no_workers(queue: Queue[Any], server: Server, name: str) -> None:
-    assert of_queue(server, name) == {}
+    assert list(of_queue(server, name)) == ["no-queue"]
     queue.add("a")
     assert list(of_queue(server, name)) == ["no-workers"]
     with Worker[Any](name, lambda _: None, server.url):
@@ -332,7 +343,10 @@ def test_exit_codes_and_json(start: Start) -> None:
         assert run(main, [server.url]).exit_code == 0
         client.config_set("save", "")
     result = run(main, [server.url, "--json"])
-    assert (result.exit_code, [finding["check"] for finding in json.loads(result.output)]) == (1, ["persistence"])
+    assert (result.exit_code, [finding["check"] for finding in json.loads(result.output)]) == (
+        1,
+        ["persistence", "no-queues"],
+    )
     with Queue[Any]("[red]mail", server.url) as queue:
         queue.add("a")
     result = run(main, [server.url])
@@ -359,7 +373,7 @@ def test_no_secret_is_shown(start: Start) -> None:
 
 def test_every_check_is_in_the_docs() -> None:
     source = (_ROOT / "bullmq_doctor" / "examine.py").read_text(encoding="utf-8")
-    checks = set(re.findall(r'found\(\s*"([a-z-]+)"', source))
+    checks = set(re.findall(r'(?:found|Finding)\(\s*"([a-z-]+)"', source))
     docs = (_ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z-]+)` \|", docs, re.MULTILINE)) == checks
     tested = Path(__file__).read_text(encoding="utf-8")

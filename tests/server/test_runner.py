@@ -144,7 +144,8 @@ def test_jobs_are_given_back_at_once(
     assert found is not None
     assert found.attempts_made == 0
     assert (output, code) == (str(signal.SIGTERM), 0)
-    assert errors == f"the handler of job {job.id} still ran when its job was given back; its result will be refused\n"
+    told = f"the handler of job {job.id} still ran when its job was given back; its result will be refused\n"
+    assert errors == (told if kind == "threads" else "")
 
 
 def test_the_error_of_one_worker_ends_all(server: Server, name: str) -> None:
@@ -227,3 +228,16 @@ def test_refuses_other_threads_and_no_workers(server: Server, name: str) -> None
         bullmq_sync.run_workers()
     with pytest.raises(UsageError, match="one or more workers"):
         anyio.run(bullmq_anyio.run_workers)
+
+
+def test_refuses_workers_of_the_other_package_and_lists(server: Server, name: str) -> None:
+    async def process(_: object) -> None:
+        pass
+
+    ours, others = bullmq_sync.Worker[Any](name, print, server.url), bullmq_anyio.Worker[Any](name, process, server.url)
+    for wrong in (others, [ours], 5):
+        with pytest.raises(UsageError, match="must be workers of bullmq_sync"):
+            bullmq_sync.run_workers(wrong)  # type: ignore[arg-type]
+    for wrong in (ours, [others], None):
+        with pytest.raises(UsageError, match="must be workers of bullmq_anyio"):
+            anyio.run(bullmq_anyio.run_workers, wrong)

@@ -735,7 +735,7 @@ async def test_close_waits_for_the_running_job(queue: Any, work: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["force", "at once", "after the shutdown time"])
-async def test_close_gives_running_jobs_back(queue: Any, work: Any, how: str) -> None:
+async def test_close_gives_running_jobs_back(queue: Any, work: Any, colour: Colour, how: str) -> None:
     gate = anyio.Event()
 
     async def process(job: Any) -> str:
@@ -754,7 +754,8 @@ async def test_close_gives_running_jobs_back(queue: Any, work: Any, how: str) ->
         await worker.aclose(how == "force")
     assert time.monotonic() - begun < 20
     assert {notice.how for notice in seen.of(JobMoved)} == {"given-back"}
-    assert len(seen.of(HandlerAbandoned)) == 3
+    # A task ends when it is cancelled; a thread goes on.
+    assert len(seen.of(HandlerAbandoned)) == (3 if colour.name == "threads" else 0)
     assert await queue.get_job_counts("active", "wait", "prioritized") == {"active": 0, "wait": 2, "prioritized": 1}
     gate.set()
     other = work(nothing)

@@ -1024,8 +1024,18 @@ def test_a_second_forced_close_overrides_a_graceful_one() -> None:
     bench.close()
     bench.close(force=True)
     bench.close(force=True)
-    assert len(bench.said(HandlerAbandoned)) == 1
     bench.reply("moveJobFromActiveToWait", 0)
+    assert len(bench.said(HandlerAbandoned)) == 1
+    assert bench.stopped is not None
+
+
+def test_a_handler_that_ends_when_it_is_cancelled_is_not_abandoned() -> None:
+    bench = busy()
+    bench.close(force=True)
+    (number,) = bench.cancelled
+    bench.tell(JobRaised(number, failure_of(RuntimeError("cancelled")), 0.5))
+    bench.reply("moveJobFromActiveToWait", 0)
+    assert bench.said(HandlerAbandoned) == []
     assert bench.stopped is not None
 
 
