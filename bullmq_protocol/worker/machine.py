@@ -529,7 +529,9 @@ class WorkerMachine:
         self._limited_until = self._at.mono + delay if delay > 0 else None
         job = fetched.job
         if job is None:
-            self._next_due = fetched.next_due_at if fetched.next_due_at > 0 else None
+            # A marker that came while this fetch was under way may tell of a job that the fetch did not see yet.
+            if fetched.next_due_at > 0 and (self._next_due is None or fetched.next_due_at < self._next_due):
+                self._next_due = fetched.next_due_at
             self._empty = True
             if self._had_job:
                 self._had_job = False

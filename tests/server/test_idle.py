@@ -46,7 +46,8 @@ async def test_idle_worker_needs_little(colour: Colour, name: str) -> None:
             await seen.wait(Drained)
 
             async def waits() -> bool:
-                return bool(worker.snapshot().listening)
+                # The snapshot says so while that connection is still being opened.
+                return admin.info("clients")["blocked_clients"] == 1
 
             await until(waits)
             assert _clients(admin) == 2

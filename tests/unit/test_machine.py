@@ -1029,6 +1029,21 @@ def test_a_second_forced_close_overrides_a_graceful_one() -> None:
     assert bench.stopped is not None
 
 
+def test_a_marker_that_comes_beside_an_older_fetch_is_not_forgotten() -> None:
+    bench = busy(fields={"opts": '{"attempts":2,"backoff":100}'}, concurrency=2)
+    bench.reply("moveToActive", NO_JOB)
+    bench.raised("1", RuntimeError("again"))
+    bench.reply("moveToDelayed", 0)
+    due = bench.wall + 100
+    # The fetch was answered before the job was delayed, and its answer comes after the marker.
+    bench.marker([b"bull:q:marker", b"1", str(due).encode()])
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.machine.snapshot(bench.at()).next_due_at == due
+    bench.tick()
+    assert bench.wall == due
+    assert bench.has("moveToActive")
+
+
 def test_a_handler_that_ends_when_it_is_cancelled_is_not_abandoned() -> None:
     bench = busy()
     bench.close(force=True)
