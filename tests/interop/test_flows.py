@@ -58,9 +58,10 @@ def _flows(parents: str, children: str) -> list[dict[str, Any]]:
             child(f"{name}-good", {"value": name}, **flag),
         ]
         flows.append(parent(name, below))
-    flows.append(parent("delayed", [child("of-delayed", {})], delay=800))
+    # Released in this order, they are due in this order, and both before a worker of the parents begins.
+    flows.append(parent("delayed", [child("of-delayed", {})], delay=10))
     flows.append(parent("urgent", [child("of-urgent", {})], priority=2))
-    flows.append(parent("late", [child("of-late", {"fatal": "no"}, failParentOnFailure=True)], delay=20))
+    flows.append(parent("late", [child("of-late", {"fatal": "no"}, failParentOnFailure=True)], delay=60))
     middle = parent("middle", [child("deep", {"fatal": "deep"}, failParentOnFailure=True)], failParentOnFailure=True)
     flows.append(parent("top", [middle, child("of-top", {"value": 1})]))
     flows.append(parent("gone", [child("removed", {"value": 2}, removeOnComplete=True)], removeOnComplete=True))
