@@ -10,6 +10,7 @@ import anyio
 
 from bullmq_anyio.worker import Worker
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.worker.options import check_workers
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 """The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
@@ -23,11 +24,7 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
     `UsageError` without workers and outside the main thread, which alone hears of signals.
     """
-    if not workers:
-        raise UsageError("workers", workers, "must be one or more workers")
-    for worker in workers:
-        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("workers", worker, "must be workers of bullmq_anyio, each an argument of its own")
+    check_workers(workers, Worker, "bullmq_anyio")
     running = _Running(workers)
     with ExitStack() as stack:
         try:

@@ -86,7 +86,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
-from bullmq_protocol.worker.metering import METERED, Meter
+from bullmq_protocol.worker.metering import METERED, Meter, lasted
 from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
@@ -414,7 +414,7 @@ class Worker(Generic[T]):
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
             taken = await self._by_hand(operation)
-        self._meter_by_hand(JobCompleted(job.record, text, _lasted(job.record)))
+        self._meter_by_hand(JobCompleted(job.record, text, lasted(job.record, clock().wall)))
         return self._taken(taken)
 
     async def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
@@ -445,7 +445,7 @@ class Worker(Generic[T]):
                 fetch_next=fetch_next,
             )
             taken = await self._by_hand(operation)
-        self._meter_by_hand(report.notice(record, _lasted(record)))
+        self._meter_by_hand(report.notice(record, lasted(record, clock().wall)))
         return self._taken(taken)
 
     async def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
@@ -1119,12 +1119,6 @@ class _ByHand:
 
     async def aclose(self) -> None:
         """Do nothing: the connections are the worker's."""
-
-
-def _lasted(job: JobRecord) -> Millis:
-    """Return how long ago a job was taken by hand, by the clock that noted it."""
-    now = clock().wall
-    return max(0, now - (now if job.processed_on is None else job.processed_on))
 
 
 def _token_of(job: Job[Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from redis.retry import Retry
 from bullmq_protocol.address import parse_url
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.keys import DEFAULT_PREFIX, QueueKeys
+from bullmq_protocol.server_info import ServerInfo
 
 SAMPLE = 100
 """Jobs per list that are looked at one by one."""
@@ -153,7 +153,7 @@ def _server(client: Any, address: str) -> ServerFacts:
     here = (before + time.time()) / 2
     return ServerFacts(
         address=address,
-        version=tuple(int(part) for part in str(info.get("redis_version", "0")).split("-")[0].split(".")),
+        version=ServerInfo(version_text=str(info.get("redis_version", ""))).version,
         cluster=info.get("cluster_enabled") == 1,
         role=str(info.get("role", "")),
         policy=str(info.get("maxmemory_policy", "")),
@@ -267,8 +267,8 @@ def _workers(keys: QueueKeys, names: list[str] | None) -> int | None:
     """
     if names is None:
         return None
-    own = f"{keys.prefix}:{b64encode(keys.name.encode()).decode()}"
-    return sum(name == own or name.startswith(f"{own}:w:") for name in names)
+    own, named = keys.client_name(), keys.client_name("")
+    return sum(name == own or name.startswith(named) for name in names)
 
 
 def _ids(client: Any, keys: QueueKeys, state: str) -> list[str]:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.worker.options import check_workers
 from bullmq_sync.worker import Worker
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -27,11 +28,7 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
     `UsageError` without workers and outside the main thread, which alone hears of signals.
     """
-    if not workers:
-        raise UsageError("workers", workers, "must be one or more workers")
-    for worker in workers:
-        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("workers", worker, "must be workers of bullmq_sync, each an argument of its own")
+    check_workers(workers, Worker, "bullmq_sync")
     if threading.current_thread() is not threading.main_thread():
         rule = "hears of signals in the main thread only: use Worker.run here"
         raise UsageError("run_workers", workers, rule)

@@ -74,7 +74,7 @@ from bullmq_protocol.worker.events import (
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.manual import ManualWork, Taken
-from bullmq_protocol.worker.metering import METERED, Meter
+from bullmq_protocol.worker.metering import METERED, Meter, lasted
 from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
@@ -407,7 +407,7 @@ class Worker(Generic[T]):
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
             taken = self._by_hand(operation)
-        self._meter_by_hand(JobCompleted(job.record, text, _lasted(job.record)))
+        self._meter_by_hand(JobCompleted(job.record, text, lasted(job.record, clock().wall)))
         return self._taken(taken)
 
     def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
@@ -438,7 +438,7 @@ class Worker(Generic[T]):
                 fetch_next=fetch_next,
             )
             taken = self._by_hand(operation)
-        self._meter_by_hand(report.notice(record, _lasted(record)))
+        self._meter_by_hand(report.notice(record, lasted(record, clock().wall)))
         return self._taken(taken)
 
     def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
@@ -884,12 +884,6 @@ class _Performer:
 
     def __init__(self, perform: Callable[[Command[Any] | Batch], Any]) -> None:
         self.perform = perform
-
-
-def _lasted(job: JobRecord) -> Millis:
-    """Return how long ago a job was taken by hand, by the clock that noted it."""
-    now = clock().wall
-    return max(0, now - (now if job.processed_on is None else job.processed_on))
 
 
 def _token_of(job: Job[Any]) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bullmq_protocol.job import JobRecord
 from bullmq_protocol.metrics import MetricsCollector
+from bullmq_protocol.units import Millis
 from bullmq_protocol.worker.notices import (
     Disconnected,
     JobCompleted,
@@ -92,3 +94,8 @@ class Meter:
         """Note that the worker has ended."""
         self._collector.worker_active(self._queue, self._worker_id, False)
         self._collector.connection_status(self._queue, self._worker_id, None)
+
+
+def lasted(job: JobRecord, now: Millis) -> Millis:
+    """Return how long ago a job was taken by hand, by the clock that noted it."""
+    return max(0, now - (now if job.processed_on is None else job.processed_on))

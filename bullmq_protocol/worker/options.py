@@ -236,6 +236,15 @@ def _check_limiter(limiter: object) -> None:
     _at_least("limiter.duration", limiter.duration, 1)
 
 
+def check_workers(workers: tuple[object, ...], kind: type, package: str) -> None:
+    """Refuse anything but workers of one package. Raises `UsageError`."""
+    if not workers:
+        raise UsageError("workers", workers, "must be one or more workers")
+    for worker in workers:
+        if not isinstance(worker, kind):
+            raise UsageError("workers", worker, f"must be workers of {package}, each an argument of its own")
+
+
 def check_processor(processor: object, *, is_async: bool) -> None:
     """Refuse what cannot be a worker's process function, as far as that is seen without calling it.
 

@@ -10,7 +10,7 @@ from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, NoMetrics
 from bullmq_protocol.operations.sample_lengths import QueueLengths
 from bullmq_protocol.worker import notices
-from bullmq_protocol.worker.metering import METERED, Meter, collect
+from bullmq_protocol.worker.metering import METERED, Meter, collect, lasted
 
 JOB = JobRecord.from_fields("7", {"name": b"mail"})
 METHODS = [name for name in vars(MetricsCollector) if not name.startswith("_")]
@@ -107,3 +107,9 @@ def test_the_default_takes_everything_and_does_nothing(name: str) -> None:
     parameters = list(inspect.signature(getattr(MetricsCollector, name)).parameters.values())[1:]
     assert inspect.signature(getattr(NoMetrics, name)) == inspect.signature(getattr(MetricsCollector, name))
     assert getattr(NO_METRICS, name)(*range(len(parameters))) is None
+
+
+def test_how_long_a_job_taken_by_hand_has_lasted() -> None:
+    assert lasted(JobRecord("1", {"processedOn": b"100"}), 130) == 30
+    assert lasted(JobRecord("1", {"processedOn": b"100"}), 90) == 0
+    assert lasted(JobRecord("1", {}), 130) == 0

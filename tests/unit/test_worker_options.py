@@ -12,7 +12,7 @@ import pytest
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.options import WorkerOptions, check_processor
+from bullmq_protocol.worker.options import WorkerOptions, check_processor, check_workers
 
 REFUSED: list[tuple[str, Any, str]] = [
     ("concurrency", 0, "at least 1"),
@@ -166,3 +166,11 @@ def test_an_async_processor_is_refused_for_threads(processor: Any) -> None:
 def test_what_cannot_be_called_is_no_processor(is_async: bool) -> None:
     with pytest.raises(UsageError, match="function of the job"):
         check_processor(7, is_async=is_async)
+
+
+def test_workers_of_one_package_are_taken() -> None:
+    check_workers((1, 2), int, "p")
+    with pytest.raises(UsageError, match="one or more workers"):
+        check_workers((), int, "p")
+    with pytest.raises(UsageError, match="must be workers of p, each an argument of its own"):
+        check_workers((1, "x"), int, "p")
