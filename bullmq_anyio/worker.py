@@ -21,6 +21,7 @@ import socket
 import time
 import uuid
 from _thread import get_ident
+from asyncio import current_task
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
@@ -158,7 +159,9 @@ class Worker(Generic[T]):
         self._strategy = backoff_strategy
         self._data_type: Any = Any if data_type is None else data_type
         self._transport, self._owned = transport_of(connection, scripts)
-        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()))
+        # Spans are made for each call, so that they need single ones.
+        self._merges = scripts.batches and telemetry is None
+        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()), batches=self._merges)
         self._tasks: TaskGroup | None = None
         self._inner: anyio.CancelScope | None = None
         self._armed: Millis | None = None
@@ -167,10 +170,10 @@ class Worker(Generic[T]):
         self._listener: AsyncTransport | None = None
         self._listening: dict[int, anyio.CancelScope] = {}
         self._handling: dict[int, anyio.CancelScope] = {}
-        # Spans are made for each call, so that they need single ones.
-        self._merges = scripts.batches and telemetry is None
         self._ready: deque[RunJob] = deque()
         self._called_off: set[int] = set()
+        self._returned: list[Event] = []
+        """Handlers that are over, of which the machine is told together: at the latest before anything else."""
         self._outcomes: deque[Call] = deque()
         self._deliveries = 0
         self._asleep: list[Wake] = []
@@ -500,7 +503,7 @@ class Worker(Generic[T]):
         """The tasks are gone: give back what was running, so that another worker takes it at once."""
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _FORCED_STOP_S):
             actions = self._machine.owed()
-            actions += self._machine.handle(CloseRequested(force=True), clock())
+            actions += self._machine.handle_all((*self._returned, CloseRequested(force=True)), clock())
             while actions:
                 match actions.pop(0):
                     case Notify(notice):
@@ -521,10 +524,10 @@ class Worker(Generic[T]):
 
     def _feed(self, events: Sequence[Event]) -> list[Action]:
         machine = self._machine
-        at = clock()
-        actions: list[Action] = []
-        for event in events:
-            actions += machine.handle(event, at)
+        if self._returned:
+            events = [*self._returned, *events]
+            self._returned.clear()
+        actions = machine.handle_all(events, clock())
         if self._rearm is not None:
             due = machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
@@ -583,13 +586,18 @@ class Worker(Generic[T]):
         """Do at once what has no answer, put jobs and outcomes where the slots find them, return the first of the other
         calls, and start tasks for the rest."""
         first: Call | Listen | None = None
+        told: dict[type[Notice], bool] = {}
         for action in actions:
             match action:
-                case Notify(notice):
-                    self._tell(notice)
-                    continue
                 case RunJob():
                     self._ready.append(action)
+                    continue
+                case Notify(notice):
+                    kind = type(notice)
+                    if kind not in told:
+                        told[kind] = self._is_told(kind)
+                    if told[kind]:
+                        self._tell(notice)
                     continue
                 case Call(_, command):
                     if self._merges and command.name == "moveToFinished":
@@ -663,8 +671,9 @@ class Worker(Generic[T]):
 
     def _rouse(self) -> None:
         """Let a slot look for work, if there is some and none is on its way."""
-        deliverable = self._outcomes and self._deliveries < _MOST_DELIVERIES
-        if self._rousing or self._tasks is None or not (self._ready or deliverable):
+        if self._rousing or self._tasks is None:
+            return
+        if not (self._ready or ((self._returned or self._outcomes) and self._deliveries < _MOST_DELIVERIES)):
             return
         self._rousing = True
         while self._asleep:
@@ -738,17 +747,14 @@ class Worker(Generic[T]):
 
     async def _work_off(self, slot: _Slot) -> Event | None:
         """Run jobs and deliver outcomes; return the last event where its job was cancelled, None at the end."""
+        ready, returned = self._ready, self._returned
         while True:
-            if (
-                self._outcomes
-                and self._deliveries < _MOST_DELIVERIES
-                and (not self._ready or len(self._outcomes) * 2 >= min(self._machine.concurrency, MOST_JOBS * 2))
-            ):
+            if self._is_to_deliver():
                 await self._deliver(slot)
-            elif self._ready:
-                action = self._ready.popleft()
+            elif ready:
+                action = ready.popleft()
                 number = action.run
-                if self._ready or self._outcomes:
+                if not self._rousing:
                     self._rouse()
                 if number in self._called_off:
                     self._called_off.discard(number)
@@ -763,8 +769,11 @@ class Worker(Generic[T]):
                 if slot.scope.cancel_called:
                     return event
                 self._handled(slot)
-                slot.call = self._react((event,))
-                if slot.task.has_pending_cancellation():
+                if self._merges:
+                    returned.append(event)
+                else:
+                    slot.call = self._react((event,))
+                if slot.is_cancelling():
                     # A handler cancelled its own task and did not wait for it: here it meets this job alone.
                     await checkpoint()
                 if slot.call is not None:
@@ -773,6 +782,12 @@ class Worker(Generic[T]):
                 return None
             else:
                 await self._sleep(slot)
+
+    def _is_to_deliver(self) -> bool:
+        waiting = len(self._returned) + len(self._outcomes)
+        if not waiting or self._deliveries >= _MOST_DELIVERIES:
+            return False
+        return not self._ready or waiting * 2 >= min(self._machine.concurrency, MOST_JOBS * 2)
 
     def _handled(self, slot: _Slot) -> None:
         slot.job = None
@@ -818,6 +833,10 @@ class Worker(Generic[T]):
                 if self._ready:
                     self._rouse()
                 await checkpoint()
+            if self._returned:
+                action = self._sort(self._feed(()))
+                if action is not None and self._tasks is not None:
+                    self._tasks.start_soon(self._carry, action)
             while self._outcomes and len(calls) < MOST_JOBS:
                 calls.append(self._outcomes.popleft())
             if not calls:
@@ -890,6 +909,9 @@ class Worker(Generic[T]):
         return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type, token=token)
 
     # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _is_told(self, kind: type[Notice]) -> bool:
+        return bool(self._callbacks.get(kind) or self._streams or _log.isEnabledFor(LOWEST_LEVEL[kind]))
 
     def _tell(self, notice: Notice) -> None:
         kind = type(notice)
@@ -1043,15 +1065,24 @@ class Worker(Generic[T]):
 class _Slot:
     """What a task that runs jobs is at: its job, or a call that it makes."""
 
-    __slots__ = ("call", "job", "make_wake", "number", "scope", "task")
+    __slots__ = ("call", "is_cancelling", "job", "make_wake", "number", "scope")
 
     def __init__(self) -> None:
         self.number = -1
         self.job: Job[Any] | None = None
         self.call: Call | None = None
         self.scope = anyio.CancelScope()
-        self.task = anyio.get_current_task()
+        self.is_cancelling = _own_cancelling()
         self.make_wake = wake_maker()
+
+
+def _own_cancelling() -> Callable[[], int]:
+    """Return what tells whether somebody cancels the current task itself, which asyncio alone allows."""
+    try:
+        task = current_task()
+    except RuntimeError:
+        task = None
+    return int if task is None else task.cancelling
 
 
 class _NotAsync(BaseException):

@@ -332,6 +332,30 @@ def pack(value: object, *, field: str = "options") -> bytes:
         raise UsageError(field, type(value).__name__, _RULE_DEPTH) from None
 
 
+def pack_text(text: str) -> bytes:
+    """Do what `pack` does, for a text alone."""
+    try:
+        return _encode_msgpack(text)
+    except UnicodeEncodeError:
+        raise UsageError("options", text, _RULE_UTF8) from None
+
+
+def pack_known(values: list[str | int]) -> bytes:
+    """Do what `pack` does, for texts and small integers that this library made; bytes that were not UTF-8 go as they
+    were."""
+    try:
+        return _encode_msgpack(values)
+    except UnicodeEncodeError:
+        return b"\xdd" + len(values).to_bytes(4) + b"".join(map(_pack_raw, values))
+
+
+def _pack_raw(value: str | int) -> bytes:
+    if isinstance(value, int):
+        return _encode_msgpack(value)
+    raw = value.encode("utf-8", "surrogateescape")
+    return b"\xdb" + len(raw).to_bytes(4) + raw
+
+
 def _check_packable(field: str, value: object) -> None:
     kind = type(value)
     if kind is dict:

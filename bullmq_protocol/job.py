@@ -104,9 +104,10 @@ class JobRecord(Struct, frozen=True, dict=True):
     @classmethod
     def from_fields(cls, job_id: str, fields: Mapping[str, bytes]) -> JobRecord:
         """Take the fields of a job's hash as they were read; `job_id` counts unless the hash has a field `id`."""
-        taken = cast("dict[str, bytes]", fields) if type(fields) is dict else dict(fields)
-        own_id = taken.get("id")
-        return cls(job_id if own_id is None else own_id.decode("utf-8", "surrogateescape"), taken)
+        own_id = fields.get("id")
+        if own_id is not None:
+            job_id = own_id.decode("utf-8", "surrogateescape")
+        return cls(job_id, fields if isinstance(fields, dict) else dict(fields))
 
     @property
     def name(self) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Final, TypeAlias, Union, cast
 
 from bullmq_protocol.errors import UnexpectedReply
@@ -13,8 +12,15 @@ Reply: TypeAlias = Union[bool, int, float, bytes, str, Sequence["Reply"], "dict[
 """What a transport hands over. Error replies are not among them: they are raised, or stand as `ServerError` in a
 batch."""
 
-# Decoding them anew for each job is a tenth of its cost.
-_FIELD_NAMES: Final = MappingProxyType(
+
+class _Names(dict[bytes, str]):
+    """Names of fields as text: decoding them anew for each job is a tenth of its cost."""
+
+    def __missing__(self, name: bytes) -> str:
+        return name.decode("utf-8", "surrogateescape")
+
+
+_name_of: Final = _Names(
     {
         name.encode(): name
         for name in (
@@ -24,9 +30,14 @@ _FIELD_NAMES: Final = MappingProxyType(
             "timestamp",
             "delay",
             "priority",
+            "parentKey",
+            "parent",
+            "rjk",
+            "deid",
             "processedOn",
             "ats",
             "atm",
+            "stc",
             "pb",
             "returnvalue",
             "finishedOn",
@@ -34,7 +45,7 @@ _FIELD_NAMES: Final = MappingProxyType(
             "stacktrace",
         )
     }
-)
+).__getitem__
 
 
 def as_int(reply: Reply) -> int:
@@ -113,13 +124,14 @@ def as_fields(reply: Reply) -> dict[str, bytes]:
     flat = as_list(reply)
     if len(flat) % 2:
         raise UnexpectedReply("an even number of fields and values", reply)
-    names = _FIELD_NAMES
-    fields: dict[str, bytes] = {}
-    items = iter(flat)
-    for field, value in zip(items, items, strict=True):
-        known = names.get(field) if type(field) is bytes else None
-        fields[as_text(field) if known is None else known] = value if type(value) is bytes else _raw(value)
-    return fields
+    raw = cast("Sequence[bytes]", flat)
+    try:
+        # The shortest way to see that they are bytes, all of them.
+        b"".join(raw)
+    except TypeError:
+        return {as_text(field): _raw(value) for field, value in zip(flat[::2], flat[1::2], strict=True)}
+    items = iter(raw)
+    return dict(zip(map(_name_of, items), items))  # noqa: B905
 
 
 def as_text_fields(reply: Reply) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from bullmq_protocol.command import Command
 from bullmq_protocol.errors import UnexpectedReply, script_error
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_text
@@ -44,6 +45,10 @@ class Limiter(msgspec.Struct, frozen=True, kw_only=True):
 
 def as_fetched(reply: Reply) -> Fetched:
     """Return the four-element answer of moveToActive; nil and 0 mean "no job"."""
+    if isinstance(reply, list) and len(reply) == 4:
+        fields, job_id, limit_delay, next_due = reply
+        if limit_delay == 0 == next_due and isinstance(job_id, bytes) and fields:
+            return Fetched(JobRecord.from_fields(job_id.decode("utf-8", "surrogateescape"), as_fields(fields)))
     if reply is None or reply == 0:
         return NOTHING
     parts = as_list(reply)
@@ -52,9 +57,15 @@ def as_fetched(reply: Reply) -> Fetched:
     if len(parts) != 4:
         raise UnexpectedReply("an answer of four elements", reply)
     fields, job_id, limit_delay, next_due = parts
-    if not fields:
-        return Fetched(None, as_int(limit_delay), as_int(next_due))
-    return Fetched(JobRecord.from_fields(as_text(job_id), as_fields(fields)), as_int(limit_delay), as_int(next_due))
+    job = JobRecord.from_fields(as_text(job_id), as_fields(fields)) if fields else None
+    return Fetched(job, as_int(limit_delay), as_int(next_due))
+
+
+class Finish(Command[Fetched], frozen=True, gc=False, kw_only=True):
+    """A moveToFinished that can go together with others. `token` and `rest` are what is in its packed options."""
+
+    token: str
+    rest: bytes
 
 
 class JobCode(msgspec.Struct, frozen=True):

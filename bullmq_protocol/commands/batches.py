@@ -21,9 +21,9 @@ from bullmq_protocol._lua import (
     FETCH_MANY,
     FINISH_MANY,
 )
-from bullmq_protocol.codec import pack
+from bullmq_protocol.codec import pack, pack_known
 from bullmq_protocol.command import Arg, Command, Repeat
-from bullmq_protocol.commands._shared import Fetched, Limiter, as_fetched
+from bullmq_protocol.commands._shared import Fetched, Finish, Limiter, as_fetched
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_list, as_text
@@ -61,7 +61,8 @@ _ADD_KEYS: Final = (
 _SCRIPTS: Final = MappingProxyType(
     {script.name: script for script in (ADD_STANDARD_JOB, ADD_DELAYED_JOB, ADD_PRIORITIZED_JOB)}
 )
-_TOKEN: Final = b"\xa5token"
+# The map of a finish without its token.
+_OPTIONS_HEAD: Final = bytes((0x80 + 10,))
 
 
 def can_merge(command: Command[Any]) -> bool:
@@ -146,12 +147,11 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
     values: list[Arg] = []
     known: dict[bytes, int] = {}
     for finish in _bounded("finishes", finishes):
-        if finish.name != "moveToFinished":
+        if not isinstance(finish, Finish):
             raise UsageError("finishes", finish.name, "must be moveToFinished")
-        job_id, now, _, value, outcome, fetch, _, options, fields = finish.args
-        token, rest = _split(options)
-        number = known.setdefault(rest, len(known) + 1)
-        heads += (str(job_id), token, str(now), int(outcome == "failed"), int(fetch == "1"), number)
+        job_id, now, _, value, outcome, fetch, _, _, fields = finish.args
+        number = known.setdefault(finish.rest, len(known) + 1)
+        heads += (str(job_id), finish.token, str(now), int(outcome == "failed"), int(fetch == "1"), number)
         values += (value, fields)
     return Command(
         "finishMany",
@@ -172,7 +172,12 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
             keys.metrics_failed,
             keys.marker,
         ),
-        (keys.base, b"\xdc" + len(known).to_bytes(2) + b"".join(known), pack(heads), *values),
+        (
+            keys.base,
+            b"\xdc" + len(known).to_bytes(2) + b"".join([_OPTIONS_HEAD + rest for rest in known]),
+            pack_known(heads),
+            *values,
+        ),
         Replies(1, len(finishes)),
         script=FINISH_MANY,
         repeat=Repeat.GUARDED,
@@ -264,16 +269,3 @@ def _bounded(field: str, items: Sequence[Any]) -> Sequence[Any]:
     if not 0 < len(items) <= MOST_JOBS:
         raise UsageError(field, len(items), f"must be 1 to {MOST_JOBS}")
     return items
-
-
-def _split(options: Any) -> tuple[str, bytes]:
-    """Take the token, which is first, out of the packed options of a finish; return it, and the map without it."""
-    packed: bytes = options
-    if packed[1:7] != _TOKEN:
-        raise UsageError("finishes", "options", "must have the token first")
-    # a text has its length in the head's low bits, or in the 1, 2 or 4 bytes after it
-    head = packed[7]
-    wide = 0 if head < 0xD9 else 1 << (head - 0xD9)
-    begin = 8 + wide
-    end = begin + (int.from_bytes(packed[8:begin]) if wide else head & 31)
-    return packed[begin:end].decode(), bytes((packed[0] - 1,)) + packed[end:]

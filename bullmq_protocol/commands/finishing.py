@@ -8,9 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from bullmq_protocol._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_DELAYED, MOVE_TO_FINISHED, RETRY_JOB
-from bullmq_protocol.codec import number_text, pack
+from bullmq_protocol.codec import number_text, pack, pack_text
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._shared import Fetched, FinishedReply, JobCode, Limiter
+from bullmq_protocol.commands._shared import Finish, FinishedReply, JobCode, Limiter
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Millis
 
@@ -69,7 +69,7 @@ class PackedFinish(msgspec.Struct, frozen=True):
 
     def packed(self) -> bytes:
         """Return the msgpack map."""
-        return _FINISH_HEAD + pack(self.token) + self.rest
+        return _FINISH_HEAD + pack_text(self.token) + self.rest
 
 
 _FINISH_HEAD: Final = bytes((0x80 + 11,)) + pack("token")
@@ -95,7 +95,7 @@ def move_to_finished(
     options: FinishOptions | PackedFinish,
     fetch_next: bool,
     fields: Sequence[str] = (),
-) -> Command[Fetched]:
+) -> Finish:
     """End an active job as completed or failed, and take the next one with `fetch_next`.
 
     `value` is the return value as JSON text, or the failure's message.
@@ -110,8 +110,10 @@ def move_to_finished(
     Cost:    O(active), plus jobs removed by retention, plus the fetch
     Source:  specs/02-worker-path.md#move-to-finished
     """
+    if isinstance(options, FinishOptions):
+        options = PackedFinish(options.token, options.packed_rest())
     completed = outcome == "completed"
-    return Command(
+    return Finish(
         "moveToFinished",
         (
             keys.wait,
@@ -125,7 +127,7 @@ def move_to_finished(
             keys.meta,
             keys.pc,
             keys.completed if completed else keys.failed,
-            keys.job(job_id),
+            keys.base + job_id,
             keys.metrics_completed if completed else keys.metrics_failed,
             keys.marker,
         ),
@@ -138,11 +140,14 @@ def move_to_finished(
             "1" if fetch_next else "0",
             keys.base,
             options.packed(),
-            _packed_fields(fields),
+            pack(list(fields)) if fields else "",
         ),
         FinishedReply(job_id),
-        script=MOVE_TO_FINISHED,
-        repeat=Repeat.GUARDED,
+        MOVE_TO_FINISHED,
+        None,
+        Repeat.GUARDED,
+        token=options.token,
+        rest=options.rest,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from bullmq_protocol.command import Command
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply
+from bullmq_protocol.reply import Reply, as_list
 from bullmq_protocol.units import Millis
 
 PRIORITY_STEP = 1 << 32
@@ -59,6 +59,8 @@ class ServerModel:
             case "moveToActive":
                 options = _unpacked(args[2])
                 return self._fetch_next(int(args[1]), options) or [0, 0, 0, 0]
+            case "fetchMany":
+                return self._fetch_many(int(args[1]), _unpacked(args[2]), _unpacked(args[3]))
             case "moveToFinished":
                 return self._move_to_finished(command)
             case "retryJob":
@@ -274,6 +276,15 @@ class ServerModel:
             target.insert(len(target) if options.get("lifo") else 0, job_id)
         self._mark_ready(held)
         return str(job_id).encode()
+
+    def _fetch_many(self, now: Millis, options: Any, tokens: Any) -> Reply:
+        replies: list[Reply] = []
+        for token in tokens:
+            reply = self._fetch_next(now, {**options, "token": token}) or [0, 0, 0, 0]
+            replies.append(reply)
+            if as_list(reply)[1] == 0:
+                break
+        return replies
 
     def _move_to_finished(self, command: Command[Any]) -> Reply:
         job_id, now, field, value, outcome, fetch = (str(arg) for arg in command.args[:6])

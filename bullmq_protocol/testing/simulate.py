@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 
@@ -41,8 +41,16 @@ from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
 from bullmq_protocol.worker.notices import LockLost
 from bullmq_protocol.worker.options import WorkerOptions, WorkerSettings
 
-MakeMachine: TypeAlias = Callable[[QueueKeys, WorkerSettings, str], WorkerMachine]
 
+class MakeMachine(Protocol):
+    """Makes a machine: the class itself, or one with a fault."""
+
+    def __call__(
+        self, keys: QueueKeys, settings: WorkerSettings, worker_id: str, /, *, batches: bool
+    ) -> WorkerMachine: ...
+
+
+_FETCHES = ("moveToActive", "fetchMany")
 EPOCH = 1_700_000_000_000
 TROUBLE_MS = 20_000
 QUIET_MS = 20_000
@@ -118,11 +126,14 @@ class _Held:
 class _Worker:
     """A machine and what its driver holds."""
 
-    def __init__(self, name: str, machine: WorkerMachine, settings: WorkerSettings) -> None:
+    def __init__(self, name: str, machine: WorkerMachine, settings: WorkerSettings, *, batches: bool) -> None:
         self.name = name
         self.machine = machine
         self.settings = settings
         self.skew: Millis = 0
+        self.batches = batches
+        self.returned: list[Event] = []
+        """Handlers that are over, which the machine hears of later, with others."""
         self.calls: dict[int, Command[Any]] = {}
         self.listen: Listen | None = None
         self.waiting = False
@@ -300,7 +311,7 @@ class Life:
         dice = self._dice
         lock_ms = dice.pick(1_000, 2_000)
         settings, _ = WorkerOptions(
-            concurrency=1 + dice.below(3),
+            concurrency=dice.pick(1, 2, 3, 5),
             lock_duration=lock_ms,
             stalled_interval=3_000,
             drain_delay=self._drain_ms / 1000,
@@ -312,17 +323,28 @@ class Life:
         ).checked()
         self._named += 1
         name = f"w{self._named}"
-        worker = _Worker(name, self._make(self._keys, settings, name), settings)
+        batches = dice.chance(500)
+        worker = _Worker(name, self._make(self._keys, settings, name, batches=batches), settings, batches=batches)
         self._workers.append(worker)
         self._done(worker, worker.machine.start(self._at(worker)))
 
     # --- the driver ---------------------------------------------------------------------------------------------------
 
     def _tell(self, worker: _Worker, event: Event) -> None:
-        self.steps += 1
-        at = self._at(worker)
-        self._trace.append(TraceLine(worker.name, at.wall, at.mono, event))
-        self._done(worker, worker.machine.handle(event, at))
+        if worker.batches and isinstance(event, JobReturned) and self._dice.chance(500):
+            worker.returned.append(event)
+            self._in(self._dice.below(3), lambda: self._tell_all(worker))
+        else:
+            self._tell_all(worker, event)
+
+    def _tell_all(self, worker: _Worker, *events: Event) -> None:
+        events = (*worker.returned, *events)
+        worker.returned.clear()
+        if events:
+            self.steps += len(events)
+            at = self._at(worker)
+            self._trace += [TraceLine(worker.name, at.wall, at.mono, event) for event in events]
+            self._done(worker, worker.machine.handle_all(events, at))
 
     def _done(self, worker: _Worker, actions: list[Any]) -> None:
         self._must(not (worker.stopped and actions), "a stopped worker says nothing", f"{worker.name}: {actions}")
@@ -531,8 +553,8 @@ class Life:
     def _check_call(self, worker: _Worker, command: Command[Any]) -> None:
         name = command.name
         may_fetch = not worker.paused and worker.closing_since is None
-        if name == "moveToActive":
-            fetches = sum(1 for call in worker.calls.values() if call.name == name)
+        if name in _FETCHES:
+            fetches = sum(1 for call in worker.calls.values() if call.name in _FETCHES)
             self._must(not fetches, "at most one fetch is in flight", worker.name)
             self._must(may_fetch, "a paused or draining worker fetches nothing", worker.name)
         elif name == "moveToFinished":

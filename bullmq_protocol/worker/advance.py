@@ -58,6 +58,11 @@ def schedule_of(job: JobRecord) -> Schedule | None:
 
     Source: specs/04-schedulers-flows-events.md#sec-4-5
     """
+    fields = job.fields
+    options = fields.get("opts", b"")
+    if not fields.get("rjk") and b"epeat" not in options and b"\\" not in options:
+        # by far the most: nothing to be decoded
+        return None
     key: object = job.repeat_job_key or job.opts.extra.get("repeatJobKey")
     if isinstance(key, str) and key.count(":") < MAX_ID_PARTS:
         return Schedule(key)

@@ -37,12 +37,14 @@ failed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 import msgspec
 
 from bullmq_protocol.command import Command
+from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import (
     NOTHING,
     Fetched,
@@ -170,20 +172,23 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerMachine:
-    """One worker. `worker_id` begins every lock token (`<worker_id>:<n>`) and comes from the driver's random source."""
+    """One worker. `worker_id` begins every lock token (`<worker_id>:<n>`) and comes from the driver's random source.
 
-    def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str) -> None:
+    `batches`: the server's scripts are ours, so that several jobs can be fetched in one call.
+    """
+
+    def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str, *, batches: bool = False) -> None:
         self._keys = keys
         self._settings = settings
         self._finishing = Finishing(settings)
         self._worker_id = worker_id
+        self._batches = batches
         self._concurrency = settings.concurrency
         self._state = WorkerState.NEW
         self._at = Instant(0, 0)
         self._out: list[Action] = []
         self._next_ticket = 0
         self._next_token = 0
-        self._next_run = 0
         self._pending: dict[int, Pending] = {}
         self._runs: dict[int, Run] = {}
         self._retries: dict[int, Millis] = {}
@@ -261,43 +266,55 @@ class WorkerMachine:
 
         Emits: Call, Notify
         """
-        self._begin(at)
+        self._at = at
+        self._out = []
         if self._state is WorkerState.NEW:
             self._state = WorkerState.PAUSED if paused else WorkerState.RUNNING
             if paused:
                 self._notify(Paused())
             if not self._settings.skip_stalled_check:
                 self._check_stalled()
-        return self._end()
+        self._pump()
+        return self._out
 
     def handle(self, event: Event, at: Instant) -> list[Action]:
         """Take one event; return what to do now. Late answers after `Stopped` yield nothing.
 
         Emits: any action
         """
-        self._begin(at)
+        return self.handle_all((event,), at)
+
+    def handle_all(self, events: Sequence[Event], at: Instant) -> list[Action]:
+        """Take several events that happened at one moment, in their order; return what to do after all of them.
+
+        Emits: any action
+        """
+        self._at = at
+        self._out = []
         if self._state is WorkerState.STOPPED:
-            return self._end()
-        match event:
-            case Replied():
-                self._on_reply(event)
-            case JobReturned():
-                self._on_returned(event)
-            case JobRaised():
-                self._on_raised(event)
-            case Tick():
-                self._on_tick(event.roll)
-            case CallFailed():
-                self._on_call_failed(event)
-            case Unlistened():
-                self._drop_listen(event.ticket)
-            case PauseRequested():
-                self._on_pause()
-            case ResumeRequested():
-                self._on_resume()
-            case _:
-                self._on_close(event.force)
-        return self._end()
+            return self._out
+        for event in events:
+            match event:
+                case Replied():
+                    self._on_reply(event)
+                case JobReturned():
+                    self._on_returned(event)
+                case JobRaised():
+                    self._on_raised(event)
+                case Tick():
+                    self._on_tick(event.roll)
+                case CallFailed():
+                    self._on_call_failed(event)
+                case Unlistened():
+                    self._drop_listen(event.ticket)
+                case PauseRequested():
+                    self._on_pause()
+                case ResumeRequested():
+                    self._on_resume()
+                case _:
+                    self._on_close(event.force)
+        self._pump()
+        return self._out
 
     def deadline(self) -> Millis | None:
         """Return the monotonic time of the next `Tick` that is wanted, or None."""
@@ -367,15 +384,6 @@ class WorkerMachine:
 
     # --- plumbing ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, at: Instant) -> None:
-        self._at = at
-        self._out = []
-
-    def _end(self) -> list[Action]:
-        if self._state is not WorkerState.STOPPED:
-            self._pump()
-        return self._out
-
     def _call(self, command: Command[Any], pending: Pending, *, shielded: bool = False) -> None:
         ticket = self._next_ticket
         self._next_ticket += 1
@@ -422,20 +430,36 @@ class WorkerMachine:
         )
 
     def _fetch(self) -> None:
-        token = f"{self._worker_id}:{self._next_token}"
-        self._next_token += 1
+        """Ask for as many jobs as there is room for."""
+        free = self._concurrency - len(self._runs)
+        count = min(free, MOST_JOBS) if self._batches and free > 1 else 1
+        first = self._next_token
+        self._next_token += count
+        tokens = [f"{self._worker_id}:{number}" for number in range(first, first + count)]
         self._fetching = True
         self._marker_taken = False
         self._next_due = None
-        command = move_to_active(
-            self._keys,
-            token=token,
-            lock_ms=self._settings.lock_ms,
-            now=self._at.wall,
-            limiter=self._settings.limiter,
-            worker_name=self._settings.name,
-        )
-        self._call(command, Pending(PendingKind.FETCH, command, token=token))
+        settings = self._settings
+        command: Command[Fetched] | Command[list[Fetched]]
+        if count == 1:
+            command = move_to_active(
+                self._keys,
+                token=tokens[0],
+                lock_ms=settings.lock_ms,
+                now=self._at.wall,
+                limiter=settings.limiter,
+                worker_name=settings.name,
+            )
+        else:
+            command = fetch_many(
+                self._keys,
+                tokens=tokens,
+                lock_ms=settings.lock_ms,
+                now=self._at.wall,
+                limiter=settings.limiter,
+                worker_name=settings.name,
+            )
+        self._call(command, Pending(PendingKind.FETCH, command, tokens=tuple(tokens)))
 
     def _start_listening(self) -> None:
         ticket = self._next_ticket
@@ -469,13 +493,17 @@ class WorkerMachine:
         except BullMQError as error:
             self._on_error(pending, error, str(error), transient=False)
             return
-        match pending.kind:
-            case PendingKind.REPORT:
-                self._on_reported(self._run_of(pending), value)
+        kind = pending.kind
+        if kind is PendingKind.REPORT:
+            self._on_reported(self._runs[pending.run], value)
+            return
+        match kind:
             case PendingKind.FETCH:
                 self._fetching = False
                 self._fetch_failures = 0
-                self._take(value, pending.token)
+                answers: Sequence[Fetched] = (value,) if isinstance(value, Fetched) else value
+                for fetched, token in zip(answers, pending.tokens, strict=False):
+                    self._take(fetched, token)
             case PendingKind.LISTEN:
                 self._unheard = 0
                 self._on_marker(value)
@@ -525,9 +553,9 @@ class WorkerMachine:
 
     def _take(self, fetched: Fetched, token: str) -> None:
         """Note what an answer of a fetch says, and start its job."""
+        job = fetched.job
         delay = fetched.limit_delay_ms
         self._limited_until = self._at.mono + delay if delay > 0 else None
-        job = fetched.job
         if job is None:
             # A marker that came while this fetch was under way may tell of a job that the fetch did not see yet.
             if fetched.next_due_at > 0 and (self._next_due is None or fetched.next_due_at < self._next_due):
@@ -539,10 +567,8 @@ class WorkerMachine:
             return
         self._empty = False
         self._had_job = True
-        run = Run(self._next_run, job, token, self._at.mono)
-        self._next_run += 1
-        self._runs[run.number] = run
-        self._taken += 1
+        self._taken = number = self._taken + 1
+        run = self._runs[number] = Run(number, job, token, self._at.mono, self._at.mono)
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
         schedule = schedule_of(job)
@@ -605,10 +631,9 @@ class WorkerMachine:
 
     def _on_returned(self, event: JobReturned) -> None:
         run = self._handler_ended(event.run)
-        if run is None:
-            return
-        run.report = success_report(event.value)
-        self._send_report(run)
+        if run is not None:
+            run.report = success_report(event.value)
+            self._send_report(run)
 
     def _on_raised(self, event: JobRaised) -> None:
         run = self._handler_ended(event.run)
@@ -682,7 +707,8 @@ class WorkerMachine:
         report = run.report
         assert report is not None  # whoever sends it has set it
         run.phase = Phase.REPORTING
-        self._retries.pop(run.number, None)
+        if self._retries:
+            self._retries.pop(run.number, None)
         if not self._connected:
             return
         report.fetch_next = (
@@ -693,7 +719,7 @@ class WorkerMachine:
         )
         command = report.command(self._keys, run.job, run.token, self._finishing, now=self._at.wall)
         run.sent = True
-        self._call(command, Pending(PendingKind.REPORT, command, run=run.number, token=run.token), shielded=True)
+        self._call(command, Pending(PendingKind.REPORT, command, run.number), shielded=True)
 
     def _on_reported(self, run: Run, value: Any) -> None:
         report = run.report
@@ -701,21 +727,21 @@ class WorkerMachine:
         self._drop_run(run)
         job = run.job
         duration = self._at.mono - run.started_at
-        match report.kind:
-            case ReportKind.COMPLETED:
-                self._completed += 1
-                self._notify(JobCompleted(job, report.value, duration))
-            case ReportKind.RATE_LIMIT:
-                self._limited_until = self._at.mono + value if value > 0 else None
-                self._empty = False
-                self._notify(JobMoved(job, "rate-limited"))
-            case _:
-                if report.kind is ReportKind.FAILED:
-                    self._failed += 1
-                else:
-                    self._retried += 1
-                self._notify(report.notice(job, duration))
-        if report.kind in (ReportKind.RETRY, ReportKind.DELAY):
+        kind = report.kind
+        if kind is ReportKind.COMPLETED:
+            self._completed += 1
+            self._notify(JobCompleted(job, report.value, duration))
+        elif kind is ReportKind.RATE_LIMIT:
+            self._limited_until = self._at.mono + value if value > 0 else None
+            self._empty = False
+            self._notify(JobMoved(job, "rate-limited"))
+        else:
+            if kind is ReportKind.FAILED:
+                self._failed += 1
+            else:
+                self._retried += 1
+            self._notify(report.notice(job, duration))
+        if kind is ReportKind.RETRY or kind is ReportKind.DELAY:
             self._empty = False
         elif isinstance(value, Fetched):
             if report.fetch_next:
@@ -728,7 +754,8 @@ class WorkerMachine:
             self._abandoned.add(run.number)
             self._notify(HandlerAbandoned(run.job))
         self._runs.pop(run.number, None)
-        self._retries.pop(run.number, None)
+        if self._retries:
+            self._retries.pop(run.number, None)
         if not self._runs:
             self._renew_at = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.command import Command
@@ -61,35 +62,23 @@ class Finishing:
         return PackedFinish(token, rest)
 
 
-class Report:
+class Report(msgspec.Struct, eq=False):
     """One outcome to be stored. Its command is built when it is sent, because the time goes with it."""
 
-    __slots__ = ("delay", "exception", "exhausted", "fetch_next", "fields", "kind", "permanent", "value")
-
-    def __init__(
-        self,
-        kind: ReportKind,
-        *,
-        value: str = "",
-        fields: tuple[str, ...] = (),
-        delay: float = 0,
-        exhausted: bool = False,
-        permanent: bool = False,
-        exception: Any = None,
-    ) -> None:
-        self.kind = kind
-        self.value = value
-        self.fields = fields
-        self.delay = delay
-        self.exhausted = exhausted
-        self.permanent = permanent
-        self.exception = exception
-        self.fetch_next = False
+    kind: ReportKind
+    value: str = ""
+    fields: tuple[str, ...] = ()
+    delay: float = 0
+    exhausted: bool = False
+    permanent: bool = False
+    exception: Any = None
+    fetch_next: bool = False
 
     @property
     def may_fetch_next(self) -> bool:
         """Only moveToFinished can bring the next job."""
-        return self.kind in (ReportKind.COMPLETED, ReportKind.FAILED)
+        kind = self.kind
+        return kind is ReportKind.COMPLETED or kind is ReportKind.FAILED
 
     def command(
         self, keys: QueueKeys, job: JobRecord, token: str, finishing: Finishing, *, now: Millis
@@ -98,28 +87,19 @@ class Report:
 
         Source: specs/05-worker-runtime.md#sec-8-3
         """
+        completed = self.kind is ReportKind.COMPLETED
+        if completed or self.kind is ReportKind.FAILED:
+            return move_to_finished(
+                keys,
+                job.id,
+                outcome="completed" if completed else "failed",
+                value=self.value,
+                now=now,
+                options=finishing.options(job, token, completed=completed),
+                fetch_next=self.fetch_next,
+                fields=self.fields,
+            )
         match self.kind:
-            case ReportKind.COMPLETED:
-                return move_to_finished(
-                    keys,
-                    job.id,
-                    outcome="completed",
-                    value=self.value,
-                    now=now,
-                    options=finishing.options(job, token, completed=True),
-                    fetch_next=self.fetch_next,
-                )
-            case ReportKind.FAILED:
-                return move_to_finished(
-                    keys,
-                    job.id,
-                    outcome="failed",
-                    value=self.value,
-                    now=now,
-                    options=finishing.options(job, token, completed=False),
-                    fetch_next=self.fetch_next,
-                    fields=self.fields,
-                )
             case ReportKind.RETRY:
                 lifo = job.opts.lifo is True
                 return retry_job(keys, job.id, token=token, now=now, lifo=lifo, fields=self.fields)
@@ -147,7 +127,7 @@ class Report:
 
 def success_report(value: str) -> Report:
     """Return the report of a returned value (JSON text)."""
-    return Report(ReportKind.COMPLETED, value=value)
+    return Report(ReportKind.COMPLETED, value)
 
 
 def failure_report(

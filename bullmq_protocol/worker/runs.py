@@ -23,44 +23,27 @@ class Phase(Enum):
     GIVING_BACK = "giving-back"
 
 
-class Run:
-    """One started job and its lease."""
+class Run(msgspec.Struct, eq=False):
+    """One started job and its lease.
 
-    __slots__ = (
-        "handler_alive",
-        "job",
-        "lost",
-        "number",
-        "phase",
-        "refusals",
-        "renewed_at",
-        "report",
-        "resend",
-        "schedule",
-        "sent",
-        "started_at",
-        "token",
-        "uncertain",
-    )
+    `lost`: the lock is gone, nothing may be reported. `sent`: the report is under way. `uncertain`: an earlier sending
+    may have been applied.
+    """
 
-    def __init__(self, number: int, job: JobRecord, token: str, now: Millis) -> None:
-        self.number = number
-        self.job = job
-        self.token = token
-        self.started_at = now
-        self.renewed_at = now
-        self.phase = Phase.RUNNING
-        self.schedule: Schedule | None = None
-        self.handler_alive = False
-        self.lost = False
-        """The lock is gone: nothing may be reported."""
-        self.report: Report | None = None
-        self.sent = False
-        """The report is under way."""
-        self.uncertain = False
-        """An earlier sending may have been applied."""
-        self.refusals = 0
-        self.resend: Pending | None = None
+    number: int
+    job: JobRecord
+    token: str
+    started_at: Millis
+    renewed_at: Millis
+    phase: Phase = Phase.RUNNING
+    schedule: Schedule | None = None
+    handler_alive: bool = False
+    lost: bool = False
+    report: Report | None = None
+    sent: bool = False
+    uncertain: bool = False
+    refusals: int = 0
+    resend: Pending | None = None
 
 
 class PendingKind(Enum):
@@ -85,7 +68,7 @@ class Pending(msgspec.Struct, frozen=True):
     kind: PendingKind
     command: Command[Any]
     run: int = -1
-    token: str = ""
+    tokens: tuple[str, ...] = ()
     runs: tuple[int, ...] = ()
     sent_at: Millis = 0
     advance: Advance | None = None

@@ -119,12 +119,12 @@ class _FetchesTwice(WorkerMachine):
 
 
 class _SpeaksAfterTheEnd(WorkerMachine):
-    def handle(self, event: Any, at: Any) -> list[Any]:
+    def handle_all(self, events: Any, at: Any) -> list[Any]:
         if self._state is WorkerState.STOPPED:
-            self._begin(at)
+            self._at, self._out = at, []
             self._check_stalled()
             return self._out
-        return super().handle(event, at)
+        return super().handle_all(events, at)
 
 
 class _ReportsTooEarly(WorkerMachine):

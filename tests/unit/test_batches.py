@@ -110,11 +110,18 @@ def test_equal_options_go_once() -> None:
     assert values == ["null", "", "null", "", "no", msgspec.msgpack.encode(fields)]
 
 
-def test_options_without_the_token_in_front_are_refused() -> None:
-    odd = finish("1", "a")
-    odd = msgspec.structs.replace(odd, args=(*odd.args[:7], b"\x81\xa4nameab", ""))
-    with pytest.raises(UsageError, match="must have the token first"):
-        finish_many(K, [odd])
+def test_an_id_that_is_no_utf_8_goes_as_it_came() -> None:
+    command = finish_many(K, [finish("\udcff", "a"), finish("2", "b")])
+    heads = command.args[2]
+    assert isinstance(heads, bytes)
+    assert heads == b"\xdd\0\0\0\x0c" + b"".join(
+        [
+            *(b"\xdb\0\0\0\1" + each for each in (b"\xff", b"a", b"5")),
+            b"\0\1\1",
+            *(b"\xdb\0\0\0\1" + each for each in (b"2", b"b", b"5")),
+            b"\0\1\1",
+        ]
+    )
 
 
 def test_each_reply_is_read_by_its_single_command() -> None:
