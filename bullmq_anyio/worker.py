@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from types import TracebackType, UnionType
+from types import CoroutineType, TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
@@ -764,7 +764,11 @@ class Worker(Generic[T]):
                 slot.number = number
                 slot.job = job = self._job(action.job, action.token)
                 self._handling[number] = slot.scope
-                text = await self._process(job) if self._tracing is None else await self._traced(self._tracing, job)
+                if self._tracing is None:
+                    value = await self._process(job)
+                    text = "null" if value is None else json_text(value, field="returnvalue")
+                else:
+                    text = await self._traced(self._tracing, job)
                 event = JobReturned(number, text)
                 if slot.scope.cancel_called:
                     return event
@@ -871,11 +875,11 @@ class Worker(Generic[T]):
 
     async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
-            value = await self._process(job)
+            value = json_text(await self._process(job), field="returnvalue")
         tracing.returned(job.record)
         return value
 
-    async def _process(self, job: Job[T]) -> str:
+    def _process(self, job: Job[T]) -> Awaitable[Any]:
         if self._data_type is not Any:
             try:
                 _ = job.data
@@ -883,10 +887,9 @@ class Worker(Generic[T]):
                 raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
         assert self._processor is not None
         awaitable = self._processor(job)
-        if not inspect.isawaitable(awaitable):
+        if type(awaitable) is not CoroutineType and not inspect.isawaitable(awaitable):
             raise _NotAsync
-        value = await awaitable
-        return "null" if value is None else json_text(value, field="returnvalue")
+        return awaitable
 
     async def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         failure = failure_of(error, stack=stack_of(error), now_ms=clock().wall)
@@ -921,7 +924,7 @@ class Worker(Generic[T]):
         for callback in self._callbacks.get(kind, ()):
             try:
                 answer = callback(notice)
-                if inspect.isawaitable(answer) and self._tasks is not None:
+                if answer is not None and inspect.isawaitable(answer) and self._tasks is not None:
                     self._tasks.start_soon(self._await_callback, answer, kind)
             except Exception:
                 self._callback_raised(kind)

@@ -320,23 +320,25 @@ class WorkerMachine:
         """Return the monotonic time of the next `Tick` that is wanted, or None."""
         if self._state in (WorkerState.NEW, WorkerState.STOPPED):
             return None
-        times = [self._shutdown_at]
-        if self._connected:
-            times += [
-                None if self._renewing else self._renew_at,
-                self._stalled_at,
-                *self._retries.values(),
-            ]
-            if self._may_fetch():
-                times += [self._limited_until, self._fetch_pause_until]
-                waits = self._limited_until is not None or self._fetch_pause_until is not None
-                if not waits and self._next_due is not None:
-                    times.append(self._at.mono + max(0, self._next_due - self._at.wall))
+        at = self._at
+        times: list[Millis | None] = [self._shutdown_at]
+        if not self._connected:
+            if not self._probing:
+                times.append(self._probe_at)
         else:
-            times.append(None if self._probing else self._probe_at)
-        earliest = min((time for time in times if time is not None), default=None)
+            times.append(self._stalled_at)
+            if not self._renewing:
+                times.append(self._renew_at)
+            if self._retries:
+                times += self._retries.values()
+            if self._may_fetch():
+                if self._limited_until is not None or self._fetch_pause_until is not None:
+                    times += (self._limited_until, self._fetch_pause_until)
+                elif self._next_due is not None:
+                    times.append(at.mono + max(0, self._next_due - at.wall))
         # A time far off (a job delayed for years) is looked at again once a day: no timer overflows.
-        return None if earliest is None else min(earliest, self._at.mono + LONGEST_SLEEP_MS)
+        known = [time for time in times if time is not None]
+        return min(*known, at.mono + LONGEST_SLEEP_MS) if known else None
 
     def owed(self) -> list[Action]:
         """Return the calls under way that settle a job: a driver whose tasks were cut off may make them again."""
@@ -712,14 +714,17 @@ class WorkerMachine:
         if not self._connected:
             return
         report.fetch_next = (
-            report.may_fetch_next
+            self._limited_until is None
             and self._state is WorkerState.RUNNING
-            and self._limited_until is None
             and len(self._runs) <= self._concurrency
+            and report.may_fetch_next
         )
         command = report.command(self._keys, run.job, run.token, self._finishing, now=self._at.wall)
         run.sent = True
-        self._call(command, Pending(PendingKind.REPORT, command, run.number), shielded=True)
+        ticket = self._next_ticket
+        self._next_ticket = ticket + 1
+        self._pending[ticket] = Pending(PendingKind.REPORT, command, run.number)
+        self._out.append(Call(ticket, command, shielded=True))
 
     def _on_reported(self, run: Run, value: Any) -> None:
         report = run.report

@@ -72,6 +72,24 @@ async def test_outcomes_that_are_ready_together_go_in_one_call(server: Server, q
     assert connection.names.count("moveToFinished") < 60
 
 
+async def test_free_places_are_filled_in_one_call(server: Server, queue_name: str) -> None:
+    full = anyio.Event()
+    began: list[str] = []
+
+    async def gather(job: Job[Any]) -> None:
+        began.append(job.id)
+        if len(began) == 20:
+            full.set()
+        await full.wait()
+
+    connection, ends = await _work_off(server, queue_name, 20, gather, 20)
+    assert len(ends) == 20
+    assert began == [str(number) for number in range(1, 21)]
+    assert connection.names.count("moveToActive") == 0
+    # the second asks whether there is more, when the places are free again
+    assert 1 <= connection.names.count("fetchMany") <= 3
+
+
 async def test_one_job_at_a_time_takes_single_calls(server: Server, queue_name: str) -> None:
     async def nothing(job: Job[Any]) -> None:
         pass

@@ -49,10 +49,10 @@ NO_JOB: list[Any] = [0, 0, 0, 0]
 class Bench:
     """A machine with everything it asked for in view."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, batches: bool = False, **options: Any) -> None:
         settings, self.warnings = WorkerOptions(**options).checked()
         self.settings = settings
-        self.machine = WorkerMachine(KEYS, settings, "w")
+        self.machine = WorkerMachine(KEYS, settings, "w", batches=batches)
         self.wall = START
         self.mono = 50_000
         self.calls: dict[int, Call] = {}
@@ -92,7 +92,7 @@ class Bench:
                     self.notices.append(action.notice)
                 case Stopped():
                     self.stopped = action
-        fetches = [call for call in self.calls.values() if call.command.name == "moveToActive"]
+        fetches = [call for call in self.calls.values() if call.command.name in ("moveToActive", "fetchMany")]
         assert len(fetches) <= 1, "at most one fetch is in flight"
         live = [run for run in self.handlers if run not in self.cancelled or "closed" not in self.cancelled[run]]
         assert len(live) <= self.settings.concurrency, "at most `concurrency` handlers are alive"
@@ -102,8 +102,8 @@ class Bench:
             assert self.machine.deadline() is None
             assert not self.calls and self.listen is None, "a stopped machine holds nothing"
 
-    def tell(self, event: Event) -> None:
-        self.do(self.machine.handle(event, self.at()))
+    def tell(self, *events: Event) -> None:
+        self.do(self.machine.handle_all(events, self.at()))
 
     def call(self, name: str) -> Call:
         """Return the oldest call of that name under way."""

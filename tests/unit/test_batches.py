@@ -185,3 +185,8 @@ def test_fetches_of_several_jobs() -> None:
     assert unpack(plain.args[2])["limiter"] is None  # type: ignore[arg-type]
     with pytest.raises(UnexpectedReply):
         plain.decode([])
+
+
+def test_a_token_that_utf_8_cannot_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="lone surrogates"):
+        finish("1", "\ud800")

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bullmq_protocol.commands import schedulers
+from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import (
     DelayedError,
@@ -24,8 +25,10 @@ from bullmq_protocol.units import Instant
 from bullmq_protocol.worker.actions import Call, Notify
 from bullmq_protocol.worker.events import (
     CallFailed,
+    CloseRequested,
     JobRaised,
     JobReturned,
+    PauseRequested,
     Replied,
     ResumeRequested,
     Tick,
@@ -104,6 +107,84 @@ def test_slots_are_filled_one_fetch_after_the_other() -> None:
         bench.reply("moveToActive", job_reply(str(number)))
     assert not bench.has("moveToActive")
     assert [run.job.id for run in bench.handlers.values()] == ["0", "1", "2"]
+
+
+def test_several_jobs_are_fetched_in_one_call() -> None:
+    bench = Bench(concurrency=4, batches=True, name="w1", limiter=Limiter(max=3, duration=1000))
+    fetch = bench.call("fetchMany").command
+    assert msgspec.msgpack.decode(fetch.args[3]) == ["w:0", "w:1", "w:2", "w:3"]  # type: ignore[arg-type]
+    assert packed(bench.call("fetchMany"), 2) == {
+        "lockDuration": 30_000,
+        "limiter": {"max": 3, "duration": 1000},
+        "name": "w1",
+    }
+    bench.reply("fetchMany", [job_reply("1"), job_reply("2"), NO_JOB])
+    assert [(run.job.id, run.token) for run in bench.handlers.values()] == [("1", "w:0"), ("2", "w:1")]
+    assert not bench.has("fetchMany")
+    assert bench.listen is not None
+    bench.marker([b"q:marker", b"0", b"0"])
+    fetch = bench.call("fetchMany").command
+    assert msgspec.msgpack.decode(fetch.args[3]) == ["w:4", "w:5"]  # type: ignore[arg-type]
+
+
+def test_an_answer_that_ended_early_is_followed_by_another_fetch() -> None:
+    bench = Bench(concurrency=3, batches=True)
+    bench.reply("fetchMany", [job_reply("1"), job_reply("2")])
+    # a single place is left
+    assert packed(bench.call("moveToActive"), 2)["token"] == "w:3"
+    bench.reply("moveToActive", job_reply("3"))
+    assert [run.job.id for run in bench.handlers.values()] == ["1", "2", "3"]
+    assert not bench.has("fetchMany")
+
+
+def test_a_rate_limit_in_an_answer_of_several_suspends_fetching() -> None:
+    bench = Bench(concurrency=3, batches=True)
+    bench.reply("fetchMany", [job_reply("1"), [0, 0, 400, 0]])
+    assert not bench.has("fetchMany")
+    assert bench.machine.snapshot().limited_for_ms == 400
+    bench.advance(400)
+    bench.tell(Tick())
+    assert bench.has("fetchMany")
+
+
+def test_a_lost_or_undecodable_answer_of_several_is_as_one_of_a_single_fetch() -> None:
+    bench = Bench(concurrency=3, batches=True)
+    bench.reply("fetchMany", [])
+    assert bench.said(WorkerProblem)
+    bench.tick()
+    bench.lose("fetchMany")
+    assert "stalled check returns it" in bench.said(WorkerProblem)[-1].message
+    assert bench.machine.word == "disconnected"
+
+
+def test_no_more_jobs_are_asked_for_than_go_into_one_call() -> None:
+    bench = Bench(concurrency=MOST_JOBS + 7, batches=True)
+    assert len(msgspec.msgpack.decode(bench.call("fetchMany").command.args[3])) == MOST_JOBS  # type: ignore[arg-type]
+    bench.reply("fetchMany", [job_reply(str(number)) for number in range(MOST_JOBS)])
+    assert len(msgspec.msgpack.decode(bench.call("fetchMany").command.args[3])) == 7  # type: ignore[arg-type]
+
+
+def test_events_that_happened_together_are_taken_in_their_order() -> None:
+    bench = Bench(concurrency=2, batches=True)
+    bench.reply("fetchMany", [job_reply("1"), job_reply("2")])
+    runs = [bench.run_of("1"), bench.run_of("2")]
+    bench.handlers.clear()
+    bench.sent.clear()
+    bench.tell(JobReturned(runs[1], "2"), JobReturned(runs[0], "1"), PauseRequested())
+    assert bench.sent == ["moveToFinished", "moveToFinished"]
+    reports = [call.command.args for call in bench.calls.values() if call.command.name == "moveToFinished"]
+    assert [(args[0], args[3], args[5]) for args in reports] == [("2", "2", "1"), ("1", "1", "1")]
+    assert bench.machine.state is WorkerState.PAUSED
+
+
+def test_a_close_among_other_events_gives_back_what_still_runs() -> None:
+    bench = Bench(concurrency=2, batches=True)
+    bench.reply("fetchMany", [job_reply("1"), job_reply("2")])
+    run = bench.run_of("1")
+    del bench.handlers[run]
+    bench.sent.clear()
+    bench.tell(JobReturned(run, "1"), CloseRequested(force=True))
+    assert bench.sent == ["moveToFinished", "moveJobFromActiveToWait"]
 
 
 def test_an_empty_answer_leads_to_a_listen() -> None:
