@@ -177,10 +177,11 @@ class QueueBase:
 class JobBase:
     """What a job was read as, and where it came from."""
 
+    _discarded = False
+
     def __init__(
         self,
         record: JobRecord,
-        *,
         keys: QueueKeys,
         transport: AsyncTransport,
         data_type: Any = Any,
@@ -191,7 +192,6 @@ class JobBase:
         self._keys = keys
         self._transport = transport
         self._data_type = data_type
-        self._discarded = False
 
     async def _perform(self, command: Command[R]) -> R:
         return await perform(self._transport, command)

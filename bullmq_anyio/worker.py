@@ -749,20 +749,21 @@ class Worker(Generic[T]):
         """Run jobs and deliver outcomes; return the last event where its job was cancelled, None at the end."""
         ready, returned = self._ready, self._returned
         while True:
-            if self._is_to_deliver():
+            if (returned or self._outcomes) and self._is_to_deliver():
                 await self._deliver(slot)
             elif ready:
                 action = ready.popleft()
                 number = action.run
                 if not self._rousing:
                     self._rouse()
-                if number in self._called_off:
+                if self._called_off and number in self._called_off:
                     self._called_off.discard(number)
                     failure = Failure(kind=FailureKind.CANCELLED, message="cancelled")
                     await self._make(slot, self._react((JobRaised(number, failure, random.random()),)))
                     continue
                 slot.number = number
-                slot.job = job = self._job(action.job, action.token)
+                job: Job[T] = Job(action.job, self._keys, self._transport, self._data_type, action.token)
+                slot.job = job
                 self._handling[number] = slot.scope
                 if self._tracing is None:
                     value = await self._process(job)
@@ -788,9 +789,9 @@ class Worker(Generic[T]):
                 await self._sleep(slot)
 
     def _is_to_deliver(self) -> bool:
-        waiting = len(self._returned) + len(self._outcomes)
-        if not waiting or self._deliveries >= _MOST_DELIVERIES:
+        if self._deliveries >= _MOST_DELIVERIES:
             return False
+        waiting = len(self._returned) + len(self._outcomes)
         return not self._ready or waiting * 2 >= min(self._machine.concurrency, MOST_JOBS * 2)
 
     def _handled(self, slot: _Slot) -> None:
@@ -886,8 +887,9 @@ class Worker(Generic[T]):
             except msgspec.DecodeError as error:
                 raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
         assert self._processor is not None
-        awaitable = self._processor(job)
-        if type(awaitable) is not CoroutineType and not inspect.isawaitable(awaitable):
+        awaitable: Awaitable[Any] = self._processor(job)
+        kind: type[object] = type(awaitable)
+        if kind is not CoroutineType and not inspect.isawaitable(awaitable):
             raise _NotAsync
         return awaitable
 

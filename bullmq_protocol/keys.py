@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from binascii import crc_hqx
 from enum import Enum
+from functools import cached_property
 
 import msgspec
 
@@ -44,7 +45,7 @@ def check_name(field: str, value: object, *, max_length: int | None = MAX_NAME_L
     return value
 
 
-class QueueKeys(msgspec.Struct, frozen=True):
+class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     """All key names of one queue, computed once.
 
     `name` and `prefix` are as they stand in the keys (with their braces); `base` is `<prefix>:<name>:`; `qualified` is
@@ -122,6 +123,23 @@ class QueueKeys(msgspec.Struct, frozen=True):
             repeat=f"{base}repeat",
             metrics_completed=f"{base}metrics:completed",
             metrics_failed=f"{base}metrics:failed",
+        )
+
+    @cached_property
+    def of_fetch(self) -> tuple[str, ...]:
+        """The keys that every script which can take a job has first: wait, active, prioritized, events, stalled,
+        limiter, delayed, paused, meta, pc."""
+        return (
+            self.wait,
+            self.active,
+            self.prioritized,
+            self.events,
+            self.stalled,
+            self.limiter,
+            self.delayed,
+            self.paused,
+            self.meta,
+            self.pc,
         )
 
     def job(self, job_id: str) -> str:

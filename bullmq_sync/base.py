@@ -190,10 +190,11 @@ class Cancellation(threading.Event):
 class JobBase:
     """What a job was read as, and where it came from."""
 
+    _discarded = False
+
     def __init__(
         self,
         record: JobRecord,
-        *,
         keys: QueueKeys,
         transport: Transport,
         data_type: Any = Any,
@@ -206,7 +207,6 @@ class JobBase:
         self._keys = keys
         self._transport = transport
         self._data_type = data_type
-        self._discarded = False
 
     @property
     def cancelled(self) -> Cancellation:

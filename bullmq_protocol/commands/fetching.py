@@ -51,16 +51,7 @@ def move_to_active(
     return Command(
         "moveToActive",
         (
-            keys.wait,
-            keys.active,
-            keys.prioritized,
-            keys.events,
-            keys.stalled,
-            keys.limiter,
-            keys.delayed,
-            keys.paused,
-            keys.meta,
-            keys.pc,
+            *keys.of_fetch,
             keys.marker,
         ),
         (keys.base, now, pack(options)),

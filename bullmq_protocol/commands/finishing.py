@@ -116,16 +116,7 @@ def move_to_finished(
     return Finish(
         "moveToFinished",
         (
-            keys.wait,
-            keys.active,
-            keys.prioritized,
-            keys.events,
-            keys.stalled,
-            keys.limiter,
-            keys.delayed,
-            keys.paused,
-            keys.meta,
-            keys.pc,
+            *keys.of_fetch,
             keys.completed if completed else keys.failed,
             keys.base + job_id,
             keys.metrics_completed if completed else keys.metrics_failed,
