@@ -1088,11 +1088,14 @@ class WorkerMachine:
             if not run.sent:
                 self._drop_undelivered(run)
             return
+        if any(pending.run == run.number for pending in self._pending.values()):
+            # the answer of its call settles it
+            return
         if run.lost:
             self._drop_run(run)
         elif not self._connected:
             self._drop_undelivered(run)
-        elif not any(pending.run == run.number for pending in self._pending.values()):
+        else:
             run.phase = Phase.GIVING_BACK
             run.resend = None
             self._retries.pop(run.number, None)

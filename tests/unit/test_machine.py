@@ -1223,6 +1223,28 @@ def test_a_lost_job_is_not_given_back() -> None:
     assert bench.stopped is not None
 
 
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_call_under_way_at_a_forced_close_is_waited_for(connected: bool) -> None:
+    bench = busy("repeat:s:5", {"rjk": "s", "opts": "{}"}, lock_duration=1000, skip_stalled_check=True, concurrency=2)
+    put_back = bench.call("moveToDelayed")
+    bench.tick()
+    if connected:
+        # its lock is lost while it is put back
+        bench.reply("extendLocks", [b"repeat:s:5"])
+    else:
+        bench.lose("extendLocks")
+    bench.close(force=True)
+    if bench.listen is not None:
+        bench.end_listen()
+    if bench.has("moveToActive"):
+        bench.reply("moveToActive", NO_JOB)
+    assert bench.stopped is None
+    del bench.calls[put_back.ticket]
+    bench.tell(Replied(put_back.ticket, 0))
+    assert bench.stopped is not None
+    assert bench.machine.running_jobs == 0
+
+
 def test_a_schedule_under_way_at_a_forced_close_is_given_back_after_its_answer() -> None:
     bench = scheduled({"every": 1000})
     bench.close(force=True)
