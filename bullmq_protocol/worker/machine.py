@@ -74,6 +74,7 @@ from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Noti
 from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.events import (
     CallFailed,
+    CloseRequested,
     Event,
     JobRaised,
     JobReturned,
@@ -114,6 +115,7 @@ RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
 LONGEST_SLEEP_MS = 24 * 3_600_000
 LOGIN_CODES = ("NOAUTH", "NOPERM", "WRONGPASS")
+_ENDS = frozenset((PauseRequested, CloseRequested))
 START_LIMIT_REASON = "job started more than allowable limit"
 
 
@@ -219,6 +221,7 @@ class WorkerMachine:
         self._probing = False
         # shutdown
         self._shutdown_at: Millis | None = None
+        self._asked_to_end = False
         self._given_back = False
         self._stop_error: str | None = None
         # counters
@@ -287,10 +290,13 @@ class WorkerMachine:
     def handle_all(self, events: Sequence[Event], at: Instant) -> list[Action]:
         """Take several events that happened at one moment, in their order; return what to do after all of them.
 
+        A request to pause or to close among them holds for all: none fetches.
+
         Emits: any action
         """
         self._at = at
         self._out = []
+        self._asked_to_end = len(events) > 1 and not _ENDS.isdisjoint(map(type, events))
         if self._state is WorkerState.STOPPED:
             return self._out
         for event in events:
@@ -716,6 +722,7 @@ class WorkerMachine:
         report.fetch_next = (
             self._limited_until is None
             and self._state is WorkerState.RUNNING
+            and not self._asked_to_end
             and len(self._runs) <= self._concurrency
             and report.may_fetch_next
         )

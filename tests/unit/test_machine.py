@@ -173,7 +173,7 @@ def test_events_that_happened_together_are_taken_in_their_order() -> None:
     bench.tell(JobReturned(runs[1], "2"), JobReturned(runs[0], "1"), PauseRequested())
     assert bench.sent == ["moveToFinished", "moveToFinished"]
     reports = [call.command.args for call in bench.calls.values() if call.command.name == "moveToFinished"]
-    assert [(args[0], args[3], args[5]) for args in reports] == [("2", "2", "1"), ("1", "1", "1")]
+    assert [(args[0], args[3], args[5]) for args in reports] == [("2", "2", "0"), ("1", "1", "0")]
     assert bench.machine.state is WorkerState.PAUSED
 
 
