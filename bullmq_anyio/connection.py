@@ -13,16 +13,15 @@ import logging
 import os
 import socket
 import ssl
-from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import msgspec
-from anyio.lowlevel import cancel_shielded_checkpoint, current_token
+from anyio.lowlevel import cancel_shielded_checkpoint
 
-from bullmq_anyio.link import Link, SocketLink, pack
+from bullmq_anyio.link import Link, SocketLink, link_over, pack
 from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url, refusal_of_login
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.commands.batches import can_merge
@@ -65,8 +64,6 @@ class SharedConnection(ABC):
         self._parent: SharedConnection | None = None
         self._children: set[SharedConnection] = set()
         self._link: Link | None = None
-        self._loop: object = None
-        self._thread = 0
         self._attempt: _Attempt | None = None
         self._closed = False
         self._info: ServerInfo | None = None
@@ -122,8 +119,7 @@ class SharedConnection(ABC):
                 return await self._run_batch(link, step)
             # Here and not in a coroutine of its own: this is the hot path.
             payload = step if can_merge(step) else link.packed(step)
-            replies = await link.exchange(payload, 1, self._limit(step))
-            reply = replies[0]
+            reply = await link.request(payload, self._command_timeout_ms if step.block_ms is None else self._limit(step))
             return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
         except (ConnectionLost, TransportTimeout) as error:
             if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
@@ -131,7 +127,7 @@ class SharedConnection(ABC):
         link = await self._connected()
         if isinstance(step, Batch):
             return await self._run_batch(link, step)
-        (reply,) = await link.exchange(self._packed(link, step), 1, self._limit(step))
+        reply = await link.request(link.packed(step), self._limit(step))
         return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
 
     def _limit(self, command: Command[Any]) -> Millis | None:
@@ -142,15 +138,12 @@ class SharedConnection(ABC):
             raise UsageError("command", command.name, "blocks its connection: perform it on one made by dedicated()")
         return block_ms + _BLOCK_MARGIN_MS if block_ms else None
 
-    def _packed(self, link: Link, command: Command[Any]) -> bytes:
-        return link.packed(command)
-
     async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
         """Send a script again that the server lost; raise any other error."""
         if command.script is None or error.code != "NOSCRIPT":
             raise explained(error)
         # It did not run, so sending it again is safe in every repeat class.
-        (reply,) = await link.exchange(pack(command.wire(full_source=True)), 1, self._limit(command))
+        reply = await link.request(pack(command.wire(full_source=True)), self._limit(command))
         if isinstance(reply, ServerError):
             raise reply
         return reply
@@ -193,9 +186,7 @@ class SharedConnection(ABC):
         link = self._link
         if link is None or link.dead or self._closed:
             return None
-        # While somebody uses it, only another thread could bring another event loop.
-        strange = current_token().native_token is not self._loop if link.idle else get_ident() != self._thread
-        if strange:
+        if link.is_strange():
             raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
         return link
 
@@ -223,8 +214,6 @@ class SharedConnection(ABC):
                 if self._closed:
                     link.die(Closed, "the client is closed")
                     raise Closed
-                self._loop = current_token().native_token
-                self._thread = get_ident()
                 self._link = link
                 return link
             if self._closed:
@@ -359,7 +348,7 @@ async def dial(options: ConnectionOptions, tls: TlsContexts, *, exclusive: bool)
     context = tls.of(options)
     if context is not None:
         sock = await _start_tls(sock, context, options.host)
-    return SocketLink(sock, options.command_timeout_ms, exclusive=exclusive)
+    return link_over(sock, options.command_timeout_ms, exclusive=exclusive)
 
 
 class _Attempt:

@@ -1,16 +1,22 @@
 """One socket: bytes out, replies in, for any number of callers at once. It has no task of its own.
 
-Writing: a caller puts its bytes into the out-buffer; the first one there sends everything the buffer holds in one
-write, after letting the tasks that are ready run once if other replies are outstanding. If many come meanwhile, whoever
-fills the buffer up sends it, so that the server begins while the others still pack. Reading: one of the waiting
-callers holds the read role; it feeds the parser and resolves everybody's replies, and when its own is there it wakes
-another waiter to take the role. Replies are matched by order alone: a cancelled caller's are counted and dropped.
+Writing: who finds no reply outstanding sends at once. Else calls gather in the out-buffer until the tasks that are ready
+have run once, and go in one write. If many come meanwhile, whoever fills the buffer up sends it, so that the server
+begins while the others still pack. Replies are matched by order alone: a cancelled caller's are counted and dropped.
 Adding: jobs that wait for the same write to add themselves to one queue go in one script call, whose reply is shared
 out; who is alone sends what it always did.
 
+Reading on asyncio (`LoopLink`): the event loop watches the socket for as long as the link lives, and gives each reply to
+the future that its caller awaits; one timer, moved when it goes off, looks after the time limits. It holds the link
+weakly: one that nobody uses any more goes as any object does. Elsewhere (`RoleLink`): one of the waiting callers holds
+the read role; it resolves everybody's replies, and when its own is there it wakes another waiter to take the role.
+
+Falling asleep and being woken costs more than a short script takes. So after a write a link that is shared stays awake
+for a moment, as long as replies do come in that time: the first that does not ends it for the next calls.
+
 Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
-link died; (2) while somebody waits, somebody reads, or a waiter is on its way to; (3) bytes taken from the socket are
-parsed before the next await; (4) a dead link stays dead.
+link died; (2) while somebody waits, the loop watches, somebody reads, or a waiter is on its way to; (3) bytes taken from
+the socket are parsed before the next await; (4) a dead link stays dead.
 """
 
 from __future__ import annotations
@@ -18,14 +24,18 @@ from __future__ import annotations
 import math
 import socket
 import ssl
+import sys
+import weakref
+from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from time import monotonic
 from typing import Any, Protocol, cast
 
 import anyio
 import hiredis
+import msgspec
 from anyio.lowlevel import checkpoint, current_token
 
 from bullmq_protocol.command import Arg, Command
@@ -38,6 +48,8 @@ _ENOUGH = 8
 _ENOUGH_ADDS = 32
 """The same if jobs to be added are among them: the more go together, the less each costs the server."""
 _NOTHING = object()
+_YOURS = object()
+"""Wakes a waiter to take the read role."""
 # hiredis declares it for tuples of one item, without a result.
 _pack_command = cast(
     "Callable[[tuple[Arg, ...]], bytes]",
@@ -50,71 +62,92 @@ class Wake(Protocol):
     """What one task awaits and another one sets: the part of an asyncio future that is needed."""
 
     def done(self) -> bool: ...
+    def result(self) -> Any: ...
     def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+    def cancel(self) -> bool: ...
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
-class _EventWake:
-    """An event in the shape of a future, for trio."""
+class _TrioWake:
+    """A future for one task of trio."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_done", "_error", "_result", "_task")
 
     def __init__(self) -> None:
-        self._event = anyio.Event()
+        self._done = False
+        self._task: Any = None
+        self._result: Any = None
+        self._error: BaseException | None = None
 
     def done(self) -> bool:
-        return self._event.is_set()
+        return self._done
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
 
     def set_result(self, result: Any, /) -> None:
-        self._event.set()
+        self._result = result
+        self._done = True
+        if self._task is not None:
+            _trio().reschedule(self._task)
+            self._task = None
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._error = exception
+        self.set_result(None)
+
+    def cancel(self) -> bool:
+        self._done = True
+        return True
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._event.wait().__await__()
+        if not self._done:
+            trio = _trio()
+            self._task = trio.current_task()
+            yield from trio.wait_task_rescheduled(self._aborted).__await__()
+        return self.result()
+
+    def _aborted(self, _: object) -> Any:
+        self._task = None
+        self._done = True
+        return _trio().Abort.SUCCEEDED
+
+
+def _trio() -> Any:
+    """Return `trio.lowlevel`, which is there where trio runs: who has asyncio alone need not have it."""
+    return sys.modules["trio.lowlevel"]
 
 
 def wake_maker() -> Callable[[], Wake]:
-    """Return what makes wakes in this event loop: a bare future of asyncio's costs a third of an event."""
-    maker: Callable[[], Wake] = getattr(current_token().native_token, "create_future", _EventWake)
+    """Return what makes wakes in this event loop: each costs a third of an event of anyio's."""
+    maker: Callable[[], Wake] = getattr(current_token().native_token, "create_future", _TrioWake)
     return maker
 
 
-class Call:
-    """What one caller wrote, and what it waits for."""
+class Call(msgspec.Struct, eq=False):
+    """What one caller wrote, and what it waits for: done is it when its `wake` is, given up if it is cancelled."""
 
-    __slots__ = (
-        "add",
-        "deadline",
-        "done",
-        "dropped",
-        "failure",
-        "members",
-        "merged",
-        "missing",
-        "payload",
-        "replies",
-        "sent",
-        "wake",
-    )
+    wake: Wake
+    payload: bytes
+    missing: int
+    deadline: float
+    add: Command[Any] | None = None
+    """A command that is packed only when it is sent, because it may go together with others."""
+    members: tuple[Call, ...] = ()
+    """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
+    replies: list[Any] = []
+    waiting: bool = False
 
-    def __init__(self, payload: bytes, missing: int, deadline: float, add: Command[Any] | None = None) -> None:
-        self.payload = payload
-        self.add = add
-        """A command that is packed only when it is sent, because it may go together with others."""
-        self.members: tuple[Call, ...] = ()
-        """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
-        self.merged: Call | None = None
-        self.missing = missing
-        self.deadline = deadline
-        self.replies: list[Any] = []
-        self.sent = False
-        self.done = False
-        self.dropped = False
-        self.wake: Wake | None = None
-        self.failure: TransportError | None = None
+    @property
+    def awaited(self) -> bool:
+        return any(not each.wake.done() for each in self.members or (self,))
 
 
 class Link(ABC):
-    """Who writes, who reads, and whose reply it is; a subclass moves the bytes.
+    """Who writes, and whose reply it is; a subclass moves the bytes and lets the callers wait.
 
     `exclusive`: cancelling a call kills the link, which ends a blocking command.
     """
@@ -123,51 +156,50 @@ class Link(ABC):
         self._write_limit_s = math.inf if write_limit_ms is None else write_limit_ms / 1000
         self._exclusive = exclusive
         self._make_wake = wake_maker()
+        self._thread = get_ident()
         self._out: list[Call] = []
         self._pending: deque[Call] = deque()
-        self._rest: tuple[memoryview, list[Call]] | None = None
+        self._unsent: Sequence[Call] = ()
+        """Calls among the pending of which no byte was handed over yet."""
+        self._rest: memoryview | None = None
         self._adds = False
-        self._writing = False
-        self._gathering = False
-        self._reading = False
         self._death: tuple[type[TransportError], str] | None = None
+        self.dead = False
         self.sourced: set[str] = set()
         """SHA-1 of the scripts whose source was sent over this link."""
 
     @property
-    def dead(self) -> bool:
-        return self._death is not None
-
-    @property
-    def idle(self) -> bool:
-        """Nobody writes or reads."""
-        return not self._writing and not self._reading
-
-    @property
     def owing(self) -> bool:
         """Replies are still to come."""
-        return bool(self._pending)
+        return bool(self._pending or self._out)
 
     def has_ended(self) -> bool:
         """Look, without waiting, whether the server has closed an idle link or said something unasked."""
-        if self._death is None and self.idle:
+        if not self.dead and not self.owing:
             self._look()
-        return self._death is not None
+        return self.dead
 
     def die(self, kind: type[TransportError], message: str) -> None:
         """Close the socket and fail every call with `kind`; only the first death counts."""
-        if self._death is not None:
+        if self.dead:
             return
         self._death = (kind, message)
+        self.dead = True
         self._close()
-        pending, self._pending = self._pending, deque()
+        pending = [(each, True) for each in self._pending] + [(each, False) for each in self._out]
+        unsent = self._unsent
+        self._pending.clear()
         self._out.clear()
-        for call in [each for owner in pending for each in (owner, *owner.members)]:
-            # A server that refuses a connection says why before it closes it.
-            why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
-            call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
-            call.done = True
-            _rouse(call)
+        self._unsent = ()
+        self._rest = None
+        for owner, sent in pending:
+            sent = sent and owner not in unsent
+            for call in owner.members or (owner,):
+                if not call.wake.done():
+                    # A server that refuses a connection says why before it closes it.
+                    told = call.replies[0] if call.replies else None
+                    why = f" ({told})" if isinstance(told, ServerError) else ""
+                    call.wake.set_exception(kind(f"{message}{why}", maybe_applied=sent))
 
     def packed(self, command: Command[Any]) -> bytes:
         """Return a command's bytes: a script goes with its source the first time, then by its SHA-1."""
@@ -177,77 +209,208 @@ class Link(ABC):
         self.sourced.add(script.sha1)
         return pack(command.wire(full_source=True))
 
-    async def exchange(self, payload: bytes | Command[Any], count: int, limit_ms: int | None) -> list[Any]:
-        """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
+    @abstractmethod
+    def is_strange(self) -> bool:
+        """Tell whether this runs in another event loop than the link's."""
+
+    @abstractmethod
+    def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Awaitable[Any]:
+        """Write `payload` and wait for the reply to it, or for the list of `count` replies; errors are `ServerError`.
 
         A command is one that `can_merge`: several of one queue that wait for the same write go in one script call.
 
         Raises `TransportError`. Cancelling withdraws what was not sent yet, and drops the replies of what was.
         """
-        if not self._reading and not self._writing and self._death is None:
-            # Between calls nobody watches the socket: see now whether the server has closed it.
+
+    async def exchange(self, payload: bytes | Command[Any], count: int, limit_ms: int | None) -> list[Any]:
+        """Do the same; return a list, of one reply too."""
+        reply = await self.request(payload, limit_ms, count)
+        return [reply] if count == 1 else reply
+
+    def _call(self, payload: bytes | Command[Any], limit_ms: int | None, count: int) -> Call:
+        """Return a new call; it is not in the out-buffer yet. Raises what the link died of."""
+        if not self._pending and not self._out:
+            # Something may have come that the event loop has not seen: the server may have closed it.
             self._look()
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
         deadline = math.inf if limit_ms is None else monotonic() + limit_ms / 1000
         if isinstance(payload, bytes):
-            call = Call(payload, count, deadline)
+            return Call(self._make_wake(), payload, count, deadline)
+        self._adds = True
+        return Call(self._make_wake(), b"", count, deadline, payload)
+
+    def _is_enough(self) -> bool:
+        return len(self._out) >= (_ENOUGH_ADDS if self._adds else _ENOUGH)
+
+    def _send_out(self) -> None:
+        """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
+        calls, self._out = self._out, []
+        if self._adds:
+            self._adds = False
+            calls = self._merge(calls)
+        self._pending += calls
+        self._unsent = calls
+        data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
+        position = self._send_now(data)
+        if position:
+            self._unsent = ()
+        if position < len(data) and not self.dead:
+            self._rest = memoryview(data)[position:]
+
+    def _merge(self, calls: list[Call]) -> list[Call]:
+        """Pack the adds among the calls, those of one queue together."""
+        queues: dict[str, list[Call]] = {}
+        result: list[Call] = []
+        keys: object = None
+        adds: list[Call] = []
+        for call in calls:
+            add = call.add
+            if add is None:
+                result.append(call)
+                continue
+            if add.keys is not keys:
+                keys = add.keys
+                adds = queues.setdefault(queue_of(add), [])
+            adds.append(call)
+        for base, adds in queues.items():
+            at = 0
+            for part in parts([cast("Command[Any]", call.add) for call in adds]):
+                members = adds[at : at + len(part)]
+                at += len(part)
+                if len(part) == 1:
+                    members[0].payload = self.packed(part[0])
+                    result += members
+                else:
+                    first = members[0]
+                    payload = self.packed(merge_adds(base, part))
+                    result.append(Call(first.wake, payload, 1, first.deadline, members=tuple(members)))
+        return result
+
+    def _share(self, members: Sequence[Call], reply: Any) -> None:
+        """Give each member its part of the reply, or the refusal."""
+        shares: list[Any]
+        if isinstance(reply, ServerError):
+            if reply.code == "NOSCRIPT":
+                # Each sends its own command again; the next ones that go together send the source.
+                self.sourced.discard(ADDING_SHA1)
+            shares = [ServerError(str(reply)) for _ in members]
         else:
-            call = Call(b"", count, deadline, payload)
-            self._adds = True
+            shares = as_shares(reply, len(members))
+        for call, share in zip(members, shares, strict=True):
+            wake = call.wake
+            if not wake.done():
+                wake.set_result(share)
+
+    def _resolve(self, reply: Any) -> None:
+        """Give one reply to the call whose turn it is."""
+        pending = self._pending
+        if not pending:
+            # A server that refuses a connection may say so before anything is asked.
+            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
+            self.die(ConnectionLost, why)
+            return
+        call = pending[0]
+        if call.missing != 1:
+            call.replies.append(reply)
+            if len(call.replies) < call.missing:
+                return
+            reply = call.replies
+        pending.popleft()
+        if call.members:
+            self._share(call.members, reply)
+        elif not call.wake.done():
+            # One is done that was cancelled.
+            call.wake.set_result(reply)
+
+    def _deadline(self) -> float:
+        """Return when the oldest call that somebody awaits must have its reply."""
+        for calls in (self._pending, self._out):
+            for call in calls:
+                if call.awaited:
+                    return call.deadline
+        return math.inf
+
+    def _is_pending(self, call: Call) -> bool:
+        return any(call is owner or call in owner.members for owner in self._pending)
+
+    @abstractmethod
+    def _send_now(self, data: bytes) -> int:
+        """Hand over what can be handed over without waiting; return how many bytes that were."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Notice, without waiting, that the server has closed an idle connection."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close the connection at once and wake who waits for it."""
+
+
+class RoleLink(Link):
+    """A link that is read by its callers."""
+
+    def __init__(self, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
+        super().__init__(write_limit_ms, exclusive=exclusive)
+        self._token = current_token().native_token
+        self._writing = False
+        self._gathering = False
+        self._reading = False
+
+    def is_strange(self) -> bool:
+        # While somebody uses it, only another thread could bring another event loop.
+        if self._reading or self._writing:
+            return get_ident() != self._thread
+        return current_token().native_token is not self._token
+
+    async def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Any:
+        call = self._call(payload, limit_ms, count)
         self._out.append(call)
-        self._pending.append(call)
         try:
             if not self._writing:
-                await self._write()
-            elif self._gathering and len(self._out) >= (_ENOUGH_ADDS if self._adds else _ENOUGH):
+                await self._write(call)
+            elif self._gathering and self._rest is None and self._is_enough():
                 self._send_out()
-            while not call.done:
+            while not (wake := call.wake).done():
                 if self._reading:
-                    wake = call.wake = self._make_wake()
+                    call.waiting = True
                     await wake
-                    call.wake = None
+                    call.waiting = False
                 else:
                     await self._read(call)
+            return wake.result()
         except BaseException:
             self._abandon(call)
             raise
         finally:
-            if self._pending and not self._reading:
+            if not self._reading and self.owing:
                 self._pass_on()
-        if call.failure is not None:
-            raise call.failure
-        return call.replies
 
     def _abandon(self, call: Call) -> None:
-        call.wake = None
+        call.waiting = False
+        call.wake.cancel()
         if call in self._out:
             self._out.remove(call)
-            self._pending.remove(call)
-            call.done = True
-        elif not call.done:
-            call.dropped = True
-            if call.merged is not None:
-                call.merged.dropped = all(each.dropped for each in call.merged.members)
-            if self._exclusive:
-                self.die(ConnectionLost, "the call was cancelled")
+        elif self._exclusive and self._is_pending(call):
+            self.die(ConnectionLost, "the call was cancelled")
 
     def _pass_on(self) -> None:
         # The newest waiter reads longest before the role has to change again.
-        for call in reversed(self._pending):
-            for each in call.members or (call,):
-                if each.wake is not None:
-                    _rouse(each)
-                    return
+        for calls in (self._out, self._pending):
+            for owner in reversed(calls):
+                for call in owner.members or (owner,):
+                    if call.waiting and not call.wake.done():
+                        wake, call.wake = call.wake, self._make_wake()
+                        wake.set_result(_YOURS)
+                        return
 
-    async def _write(self) -> None:
+    async def _write(self, mine: Call) -> None:
         self._writing = True
-        mine = self._out[-1]
         try:
-            if len(self._pending) > 1:
+            if self._pending:
                 self._gathering = True
-                await checkpoint()
+                await self._gather()
         except BaseException:
             self._abandon(mine)
             raise
@@ -262,119 +425,34 @@ class Link(ABC):
             finally:
                 self._writing = False
 
-    def _send_out(self) -> None:
-        """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
-        calls, self._out = self._out, []
-        if self._adds:
-            self._adds = False
-            calls = self._merge(calls)
-        data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
-        position = self._send_now(data)
-        if position:
-            mark_sent(calls)
-        if position < len(data) and self._death is None:
-            self._gathering = False
-            self._rest = memoryview(data)[position:], calls
-
-    def _merge(self, calls: list[Call]) -> list[Call]:
-        """Pack the adds among the calls, those of one queue together, and give their places in the order of replies."""
-        queues: dict[str, list[Call]] = {}
-        result: list[Call] = []
-        for call in calls:
-            if call.add is None:
-                result.append(call)
-            else:
-                queues.setdefault(queue_of(call.add), []).append(call)
-        for base, adds in queues.items():
-            for part in parts([call.add for call in adds if call.add is not None]):
-                members, adds = adds[: len(part)], adds[len(part) :]
-                if len(part) == 1:
-                    members[0].payload = self.packed(part[0])
-                    result += members
-                    continue
-                merged = Call(self.packed(merge_adds(base, part)), 1, members[0].deadline)
-                merged.members = tuple(members)
-                for call in members:
-                    call.merged = merged
-                result.append(merged)
-        # What is sent now came last.
-        for _ in calls:
-            self._pending.pop()
-        self._pending += result
-        return result
-
-    def _share(self, merged: Call) -> None:
-        """Give each member its part of the reply, or the refusal."""
-        (reply,) = merged.replies
-        members = merged.members
-        shares: list[Any]
-        if isinstance(reply, ServerError):
-            if reply.code == "NOSCRIPT":
-                # Each sends its own command again; the next ones that go together send the source.
-                self.sourced.discard(ADDING_SHA1)
-            shares = [ServerError(str(reply)) for _ in members]
-        else:
-            shares = as_shares(reply, len(members))
-        for call, share in zip(members, shares, strict=True):
-            call.replies.append(share)
-            call.done = True
-            _rouse(call)
+    async def _gather(self) -> None:
+        """Let the tasks run that are ready."""
+        await checkpoint()
 
     async def _finish(self) -> None:
         rest, self._rest = self._rest, None
-        if rest is None or self._death is not None:
-            return
+        assert rest is not None
         # A half-written command would spoil the stream for everybody, so this is not cancelled.
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._write_limit_s) as scope:
-            await self._send_rest(*rest)
+            await self._send_rest(rest)
         if scope.cancelled_caught:
             self.die(TransportTimeout, "writing took longer than the time limit of a command")
 
     async def _read(self, call: Call) -> None:
         self._reading = True
         try:
-            while not call.done:
-                await self._receive(next(each.deadline for each in self._pending if not each.dropped))
+            while not call.wake.done():
+                await self._receive()
         finally:
             self._reading = False
 
-    def _resolve(self, reply: Any) -> None:
-        """Give one reply to the call whose turn it is."""
-        pending = self._pending
-        if not pending:
-            # A server that refuses a connection may say so before anything is asked.
-            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
-            self.die(ConnectionLost, why)
-            return
-        call = pending[0]
-        call.replies.append(reply)
-        if len(call.replies) == call.missing:
-            pending.popleft()
-            call.done = True
-            if call.members:
-                self._share(call)
-            else:
-                _rouse(call)
+    @abstractmethod
+    async def _send_rest(self, rest: memoryview) -> None:
+        """Hand over the rest; as soon as a byte went, nothing is `_unsent`. It is shielded from cancellation."""
 
     @abstractmethod
-    def _send_now(self, data: bytes) -> int:
-        """Hand over what can be handed over without waiting; return how many bytes that were."""
-
-    @abstractmethod
-    async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
-        """Hand over the rest, marking the calls as sent; shielded from cancellation."""
-
-    @abstractmethod
-    async def _receive(self, deadline: float) -> None:
-        """Wait for bytes and resolve the replies in them, or die at the deadline (`monotonic`). Keeps all it read."""
-
-    @abstractmethod
-    def _look(self) -> None:
-        """Notice, without waiting, that the server has closed an idle connection."""
-
-    @abstractmethod
-    def _close(self) -> None:
-        """Close the connection at once and wake who waits for it."""
+    async def _receive(self) -> None:
+        """Wait for bytes and resolve the replies in them, or die at the `_deadline`. Keeps all it read."""
 
 
 class SocketLink(Link):
@@ -383,13 +461,14 @@ class SocketLink(Link):
     def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         super().__init__(write_limit_ms, exclusive=exclusive)
         self._sock = sock
+        self._tls = isinstance(sock, ssl.SSLSocket)
         self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
 
-    def _close(self) -> None:
-        anyio.notify_closing(self._sock)
-        self._sock.close()
+    @abstractmethod
+    async def ended(self) -> None:
+        """Wait until this link is dead: for one that nobody calls, so that anything the server says is its end."""
 
-    def _send_now(self, data: bytes) -> int:
+    def _send_now(self, data: bytes | memoryview) -> int:
         try:
             return self._sock.send(data)
         except _WOULD_BLOCK:
@@ -398,54 +477,15 @@ class SocketLink(Link):
             self.die(ConnectionLost, f"writing failed: {error}")
         return 0
 
-    async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
-        while rest and not self.dead:
-            try:
-                await anyio.wait_writable(self._sock)
-                position = self._sock.send(rest)
-            except _WOULD_BLOCK:
-                continue
-            except anyio.ClosedResourceError:
-                return
-            except OSError as error:
-                self.die(ConnectionLost, f"writing failed: {error}")
-                return
-            mark_sent(calls)
-            rest = rest[position:]
-
-    async def _receive(self, deadline: float) -> None:
-        timed_out = False
-        try:
-            if deadline == math.inf:
-                await anyio.wait_readable(self._sock)
-            else:
-                with anyio.move_on_after(deadline - monotonic()) as scope:
-                    await anyio.wait_readable(self._sock)
-                timed_out = scope.cancelled_caught
-        except anyio.ClosedResourceError:
-            return
-        # After a time-out too: an event loop that was busy for long finds the reply there.
-        if not self._take() and timed_out:
-            self.die(TransportTimeout, "no reply within the time limit")
-
     def _look(self) -> None:
         self._take()
-
-    async def ended(self) -> None:
-        """Wait until this link is dead: for one that nobody calls, so that anything the server says is its end."""
-        while not self.dead:
-            try:
-                await anyio.wait_readable(self._sock)
-            except anyio.ClosedResourceError:
-                return
-            self._take()
 
     def _take(self) -> bool:
         """Read what is there; return False if nothing is."""
         sock = self._sock
         try:
             data = sock.recv(_READ_SIZE)
-            while isinstance(sock, ssl.SSLSocket) and data and sock.pending():
+            while self._tls and data and cast("ssl.SSLSocket", sock).pending():
                 data += sock.recv(_READ_SIZE)
         except _WOULD_BLOCK:
             return False
@@ -466,19 +506,188 @@ class SocketLink(Link):
         return True
 
 
-def _rouse(call: Call) -> None:
-    wake = call.wake
-    # The future of a task that was cancelled in its wait is done.
-    if wake is not None and not wake.done():
-        wake.set_result(None)
+class LoopLink(SocketLink):
+    """A link whose socket an event loop of asyncio's watches."""
+
+    def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
+        super().__init__(sock, write_limit_ms, exclusive=exclusive)
+        self._loop: Any = current_token().native_token
+        self._gathering = False
+        self._timer: Any = None
+        self._timer_at = math.inf
+        self._write_timer: Any = None
+        self._onlookers: list[Wake] = []
+        self._watched = False
+        self._loop.add_reader(sock, _weakly(self, LoopLink._take))
+        self._watched = True
+
+    def __del__(self) -> None:
+        # Else the event loop would know the number of a socket that is closed.
+        if self._watched and not self.dead and not self._loop.is_closed():
+            self._loop.remove_reader(self._sock)
+
+    def is_strange(self) -> bool:
+        return get_ident() != self._thread or not self._loop.is_running()
+
+    def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Awaitable[Any]:
+        call = self._call(payload, limit_ms, count)
+        self._out.append(call)
+        if call.deadline < self._timer_at:
+            self._set_timer(call.deadline)
+        if self._exclusive:
+            call.wake.add_done_callback(self._called)  # type: ignore[attr-defined]
+        if not self._pending:
+            self._flush()
+        elif not self._gathering:
+            self._gathering = True
+            self._loop.call_soon(self._gathered)
+        elif self._is_enough() and self._rest is None:
+            self._flush()
+        return call.wake
+
+    async def ended(self) -> None:
+        if not self.dead:
+            wake = self._make_wake()
+            self._onlookers.append(wake)
+            await wake
+
+    def _gathered(self) -> None:
+        self._gathering = False
+        if self._rest is None:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send what is in the out-buffer, but for the calls that were cancelled there."""
+        out = self._out = [call for call in self._out if not call.wake.done()]
+        if out:
+            self._send_out()
+            if self._rest is not None:
+                self._loop.add_writer(self._sock, self._go_on)
+                if self._write_limit_s < math.inf:
+                    self._write_timer = self._loop.call_later(self._write_limit_s, self._write_late)
+
+    def _go_on(self) -> None:
+        """Hand over more of the rest; it goes to its end, whoever is cancelled."""
+        assert self._rest is not None
+        position = self._send_now(self._rest)
+        if position:
+            self._unsent = ()
+        if self.dead or position < len(self._rest):
+            if self._rest is not None:
+                self._rest = self._rest[position:]
+            return
+        self._rest = None
+        self._loop.remove_writer(self._sock)
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+        self._flush()
+
+    def _write_late(self) -> None:
+        self.die(TransportTimeout, "writing took longer than the time limit of a command")
+
+    def _called(self, wake: Any) -> None:
+        if wake.cancelled() and any(call.wake is wake for call in self._pending):
+            self.die(ConnectionLost, "the call was cancelled")
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(at - monotonic(), _weakly(self, LoopLink._check_time))
+
+    def _check_time(self) -> None:
+        self._timer = None
+        self._timer_at = math.inf
+        # An event loop that was busy for long finds the reply there.
+        self._take()
+        if self.dead:
+            return
+        deadline = self._deadline()
+        if deadline <= monotonic():
+            self.die(TransportTimeout, "no reply within the time limit")
+        elif deadline < math.inf:
+            self._set_timer(deadline)
+
+    def _close(self) -> None:
+        if self._loop.is_closed():
+            # Nobody is left who could wait.
+            self._pending.clear()
+            self._out.clear()
+        else:
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+        for timer in (self._timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sock.close()
+        for wake in self._onlookers:
+            if not wake.done():
+                wake.set_result(None)
 
 
-def mark_sent(calls: list[Call]) -> None:
-    """Note that bytes of these calls were handed to the operating system."""
-    for call in calls:
-        call.sent = True
-        for each in call.members:
-            each.sent = True
+class WaitLink(SocketLink, RoleLink):
+    """A link whose socket its callers wait for, each in turn."""
+
+    def _close(self) -> None:
+        anyio.notify_closing(self._sock)
+        self._sock.close()
+
+    async def ended(self) -> None:
+        while not self.dead:
+            try:
+                await anyio.wait_readable(self._sock)
+            except anyio.ClosedResourceError:
+                return
+            self._take()
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        while rest and not self.dead:
+            try:
+                await anyio.wait_writable(self._sock)
+            except anyio.ClosedResourceError:
+                return
+            position = self._send_now(rest)
+            if position:
+                self._unsent = ()
+            rest = rest[position:]
+
+    async def _receive(self) -> None:
+        timed_out = False
+        deadline = self._deadline()
+        try:
+            if deadline == math.inf:
+                await anyio.wait_readable(self._sock)
+            else:
+                with anyio.move_on_after(deadline - monotonic()) as scope:
+                    await anyio.wait_readable(self._sock)
+                timed_out = scope.cancelled_caught
+        except anyio.ClosedResourceError:
+            return
+        # After a time-out too: an event loop that was busy for long finds the reply there.
+        if not self._take() and timed_out:
+            self.die(TransportTimeout, "no reply within the time limit")
+
+
+def link_over(sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool) -> SocketLink:
+    """Return a link over a connected, non-blocking socket, for the event loop that runs."""
+    if hasattr(current_token().native_token, "add_reader"):
+        try:
+            return LoopLink(sock, write_limit_ms, exclusive=exclusive)
+        except NotImplementedError:
+            pass  # an event loop of Windows that watches no sockets
+    return WaitLink(sock, write_limit_ms, exclusive=exclusive)
+
+
+def _weakly(link: LoopLink, method: Callable[[LoopLink], object]) -> Callable[[], None]:
+    """Return what calls a link's method, as long as there is the link."""
+    known = weakref.ref(link)
+
+    def call() -> None:
+        found = known()
+        if found is not None:
+            method(found)
+
+    return call
 
 
 def pack(args: Sequence[Arg]) -> bytes:

@@ -257,7 +257,7 @@ class SentinelConnection(SharedConnection):
         if not is_deposed(error):
             return await super()._refused(link, command, error)
         other = await self._after(link)
-        (reply,) = await other.exchange(self._packed(other, command), 1, self._limit(command))
+        reply = await other.request(other.packed(command), self._limit(command))
         return reply if not isinstance(reply, ServerError) else await super()._refused(other, command, reply)
 
     async def _run_batch(self, link: Link, batch: Batch) -> list[Any]:

@@ -37,7 +37,7 @@ from redis.exceptions import (
 )
 
 from bullmq_anyio.connection import LOGIN_CODES, SharedConnection
-from bullmq_anyio.link import Call, Link, mark_sent
+from bullmq_anyio.link import Link, RoleLink
 from bullmq_protocol.address import refusal_of_login
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -186,7 +186,7 @@ class _Pool(Protocol):
     connection_kwargs: dict[str, Any]
 
 
-class _ConnectionLink(Link):
+class _ConnectionLink(RoleLink):
     """A link over one connection of redis.asyncio, connected."""
 
     def __init__(self, connection: _Connection, write_limit_ms: Millis | None, *, exclusive: bool) -> None:
@@ -204,15 +204,16 @@ class _ConnectionLink(Link):
     def _send_now(self, data: bytes) -> int:
         return 0
 
-    async def _send_rest(self, rest: memoryview, calls: list[Call]) -> None:
-        mark_sent(calls)
+    async def _send_rest(self, rest: memoryview) -> None:
+        self._unsent = ()
         try:
             await self._connection.send_packed_command(bytes(rest), check_health=False)
         except (RedisError, OSError) as error:
             self.die(ConnectionLost, f"writing failed: {error}")
 
-    async def _receive(self, deadline: float) -> None:
+    async def _receive(self) -> None:
         reply: Any = None
+        deadline = self._deadline()
         with anyio.move_on_after(None if deadline == math.inf else deadline - monotonic()) as scope:
             try:
                 # Cancelling this loses no bytes: what was read is in the parser.
