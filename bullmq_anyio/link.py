@@ -47,6 +47,10 @@ _ENOUGH = 8
 """So many commands are worth a write of their own."""
 _ENOUGH_ADDS = 32
 """The same if jobs to be added are among them: the more go together, the less each costs the server."""
+_AWAKE_S = 0.0001
+"""So long after a write a link stays awake for the replies."""
+_TIRED = 100
+"""After a reply that did not come in that time, so many writes go by before it is tried again."""
 _NOTHING = object()
 _YOURS = object()
 """Wakes a waiter to take the read role."""
@@ -517,6 +521,9 @@ class LoopLink(SocketLink):
         self._timer_at = math.inf
         self._write_timer: Any = None
         self._onlookers: list[Wake] = []
+        self._awake = False
+        self._awake_until = 0.0
+        self._tired = 0
         self._watched = False
         self._loop.add_reader(sock, _weakly(self, LoopLink._take))
         self._watched = True
@@ -561,10 +568,26 @@ class LoopLink(SocketLink):
         out = self._out = [call for call in self._out if not call.wake.done()]
         if out:
             self._send_out()
+            if self._tired:
+                self._tired -= 1
+            elif not self._exclusive:
+                self._awake_until = monotonic() + _AWAKE_S
+                if not self._awake:
+                    self._awake = True
+                    self._loop.call_soon(self._stay_awake)
             if self._rest is not None:
                 self._loop.add_writer(self._sock, self._go_on)
                 if self._write_limit_s < math.inf:
                     self._write_timer = self._loop.call_later(self._write_limit_s, self._write_late)
+
+    def _stay_awake(self) -> None:
+        """Keep the event loop from sleeping, for a moment, while replies are owed."""
+        if not self._take() and monotonic() > self._awake_until:
+            self._tired = _TIRED
+        elif self._pending and not self.dead:
+            self._loop.call_soon(self._stay_awake)
+            return
+        self._awake = False
 
     def _go_on(self) -> None:
         """Hand over more of the rest; it goes to its end, whoever is cancelled."""
