@@ -1,4 +1,4 @@
-"""BullMQ queues and workers for blocking programs: plain functions, threads, redis-py."""
+"""BullMQ queues and workers for blocking programs: plain functions and threads, on a connection of their own."""
 
 from importlib.util import find_spec
 
@@ -9,6 +9,7 @@ if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None
     )
 
 from bullmq_sync.base import Cancellation, Items, Pages
+from bullmq_sync.connection import Connection
 from bullmq_sync.drive import clock, connect, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
@@ -22,6 +23,7 @@ from bullmq_sync.worker import Worker
 
 __all__ = [
     "Cancellation",
+    "Connection",
     "EventStream",
     "FlowProducer",
     "Items",

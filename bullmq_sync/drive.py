@@ -15,6 +15,7 @@ from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.transport import Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant
+from bullmq_sync.connection import Connection as NativeConnection
 from bullmq_sync.transports.redis_py import RedisPyTransport
 from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
 from bullmq_sync.transports.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
@@ -70,7 +71,7 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transpor
     transport: Transport
     owned = False
     if connection is None:
-        transport, owned = RedisPyTransport(ConnectionOptions()), True
+        transport, owned = NativeConnection(ConnectionOptions()), True
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("Transport", connection)
     else:
@@ -78,7 +79,7 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transpor
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
 
 
-def connect(server: Any) -> RedisPyTransport | RedisPyClusterTransport:
+def connect(server: Any) -> NativeConnection | RedisPyTransport | RedisPyClusterTransport:
     """Return the transport for a URL, options or a client of redis-py, to be shared by queues and workers.
 
     `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
@@ -91,7 +92,7 @@ def connect(server: Any) -> RedisPyTransport | RedisPyClusterTransport:
         return RedisPySentinelTransport(options)
     if isinstance(options, ClusterOptions) or is_cluster_client(options):
         return RedisPyClusterTransport(options)
-    return RedisPyTransport(options)
+    return NativeConnection(options) if isinstance(options, ConnectionOptions) else RedisPyTransport(options)
 
 
 class Scripted:

@@ -8,15 +8,15 @@ from bullmq_protocol import NewJob
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_sync import Job, Queue, Worker
-from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_sync.connection import Connection
 from tests.support.servers import Server
 
 
-class _Counting(RedisPyTransport):
-    """Notes the names of the commands; those of its dedicated connections apart."""
+class _Counting(Connection):
+    """Notes the names of the commands that are not on dedicated connections."""
 
-    def _begin(self, *arguments: Any) -> None:
-        super()._begin(*arguments)
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
         self.names: list[str] = []
 
     def perform(self, step: Any, /) -> Any:

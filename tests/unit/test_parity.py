@@ -10,16 +10,11 @@ import bullmq_anyio
 import bullmq_sync
 from tools import twin
 
-ONLY_ANYIO = {"Connection"}
-BOTH = {
-    name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name))
-    for name in bullmq_anyio.__all__
-    if name not in ONLY_ANYIO
-}
+BOTH = {name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name)) for name in bullmq_anyio.__all__}
 PAIRS = {name: both for name, both in BOTH.items() if isinstance(both[0], type)}
 FUNCTIONS = sorted(BOTH.keys() - PAIRS.keys())
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
-ONLY_SYNC_MEMBERS = {("Job", "cancelled")}
+ONLY_SYNC_MEMBERS = {("Job", "cancelled"), ("Connection", "interrupt")}
 # Where the colours differ by nature.
 _NAMES = {
     "aclose": "close",
@@ -34,6 +29,7 @@ _TYPES = (
     (r"\bAsyncTransport\b", "Transport"),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
     (r"^bool \| None$", "None"),
+    (r"^SharedConnection$", "Connection"),
 )
 
 
@@ -73,7 +69,7 @@ def test_the_blocking_twins_are_not_stale() -> None:
 
 
 def test_both_packages_offer_the_same_names() -> None:
-    assert set(bullmq_anyio.__all__) - ONLY_ANYIO == set(bullmq_sync.__all__) - ONLY_SYNC
+    assert set(bullmq_anyio.__all__) == set(bullmq_sync.__all__) - ONLY_SYNC
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -1,0 +1,578 @@
+"""One socket: bytes out, replies in, for any number of threads at once. It has no thread of its own.
+
+Writing: a caller puts its call into the out-buffer; who finds nobody writing sends everything that is there, in one
+write. Adds gather while `_MOST_ADDS_UNDER_WAY` writes with adds wait for their replies; whoever reads one sends what
+has gathered. Jobs that go together to one queue go in one script call, whose reply is shared out; who is alone sends
+what it always did. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes those whose
+reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
+
+Rules: (1) `_lock` guards the book-keeping and is never held while waiting for the network; (2) a `Call` whose bytes
+were handed to the operating system stays in `_pending` until its replies came or the link died; (3) while somebody
+waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and who has the last role closes the
+socket, whose number could be used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+import ssl
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import chain
+from time import monotonic
+from typing import Any, Protocol, cast
+
+import hiredis
+
+from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
+from bullmq_protocol.errors import Closed, ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
+
+_READ_SIZE = 1 << 16
+_ENOUGH_ADDS = 32
+"""So many adds are worth a write of their own."""
+_MOST_ADDS_UNDER_WAY = 2
+"""The server works on one write with adds while the next gathers."""
+_NOTHING = object()
+_SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
+# hiredis declares it for tuples of one item, without a result.
+_pack_command = cast(
+    "Callable[[tuple[Arg, ...]], bytes]",
+    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+)
+
+
+class Stream(Protocol):
+    """A connected socket, plain or TLS. One thread receives at a time, and one sends."""
+
+    @property
+    def raw(self) -> socket.socket: ...
+
+    def receive(self) -> bytes | None:
+        """Wait for bytes and return them; b"" at the end, None if they were none of the server's words.
+
+        Raises `BlockingIOError` at the time limit, and `OSError`.
+        """
+        ...
+
+    def send(self, data: memoryview, /) -> int:
+        """Hand over some of the bytes and return how many. Raises as `receive`."""
+        ...
+
+
+class PlainStream:
+    """A socket as it is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.raw = sock
+        self.send: Callable[[memoryview], int] = sock.send
+
+    def receive(self) -> bytes | None:
+        return self.raw.recv(_READ_SIZE)
+
+
+class TlsStream:
+    """TLS in memory: OpenSSL must not read and write for one connection at the same time, the socket may."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self.raw = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._lock = threading.Lock()
+
+    def shake_hands(self) -> None:
+        """Begin; raises `OSError`, of which `ssl.SSLError` is one."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self.raw.recv(_READ_SIZE)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection in the handshake of TLS") from None
+                self._incoming.write(data)
+            except ssl.SSLError:
+                # What is wrong with its certificate is for the server too.
+                self._flush()
+                raise
+        self._flush()
+
+    def receive(self) -> bytes | None:
+        data = self.raw.recv(_READ_SIZE)
+        if not data:
+            return data
+        found: list[bytes] = []
+        with self._lock:
+            self._incoming.write(data)
+            while True:
+                try:
+                    piece = self._tls.read(_READ_SIZE)
+                except ssl.SSLWantReadError:
+                    break
+                except ssl.SSLZeroReturnError:
+                    piece = b""
+                if not piece:
+                    return b"".join(found)
+                found.append(piece)
+            self._flush()
+        return b"".join(found) or None
+
+    def send(self, data: memoryview) -> int:
+        with self._lock:
+            self._tls.write(data)
+            self._flush()
+        return len(data)
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self.raw.sendall(self._outgoing.read())
+
+
+class Call:
+    """What one caller wrote, and what it waits for."""
+
+    __slots__ = (
+        "add",
+        "deadline",
+        "done",
+        "dropped",
+        "ends_adds",
+        "failure",
+        "limit_s",
+        "members",
+        "missing",
+        "payload",
+        "replies",
+        "sent",
+        "turn",
+    )
+
+    def __init__(self, payload: bytes, missing: int, limit_s: float, add: Command[Any] | None = None) -> None:
+        self.payload = payload
+        self.add = add
+        """A command that is packed only when it is sent, because it may go together with others."""
+        self.members: tuple[Call, ...] = ()
+        """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
+        self.missing = missing
+        self.limit_s = limit_s
+        self.deadline = monotonic() + limit_s
+        self.replies: list[Any] = []
+        self.sent = False
+        self.done = False
+        self.dropped = False
+        self.ends_adds = False
+        """Whether it is the last of a write with adds."""
+        self.turn: Any = None
+        """A lock that its thread waits for: released when it is done, or has a role."""
+        self.failure: TransportError | None = None
+
+
+class Link:
+    """Who writes, who reads, and whose reply it is.
+
+    `exclusive`: who is interrupted in its wait kills the link, which ends a blocking command.
+    """
+
+    def __init__(self, stream: Stream, limit_s: float, *, exclusive: bool = False) -> None:
+        self._stream = stream
+        self._sock = stream.raw
+        self._write_limit_s = limit_s
+        self._exclusive = exclusive
+        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+        self._poll = select.poll()
+        self._poll.register(self._sock, select.POLLIN)
+        self._lock = threading.Lock()
+        self._out: list[Call] = []
+        self._adds = 0
+        self._adds_under_way = 0
+        self._pending: deque[Call] = deque()
+        self._writing: Call | None = None
+        self._reading: Call | None = None
+        self._sending: list[Call] = []
+        self._receive_limit_s = math.inf
+        self._death: tuple[type[TransportError], str] | None = None
+        self.interrupted = False
+        self.sourced: set[str] = set()
+        """SHA-1 of the scripts whose source was sent over this link."""
+        _limit(self._sock, socket.SO_RCVTIMEO, math.inf)
+        _limit(self._sock, socket.SO_SNDTIMEO, limit_s)
+
+    @property
+    def dead(self) -> bool:
+        return self._death is not None
+
+    def die(self, kind: type[TransportError], message: str) -> None:
+        """Close the socket and fail every call with `kind`; only the first death counts."""
+        with self._lock:
+            self._die(kind, message)
+
+    def interrupt(self) -> None:
+        """End the calls that are under way, if there are any."""
+        with self._lock:
+            if self._pending or self._out:
+                self.interrupted = True
+                self._die(ConnectionLost, "interrupted")
+
+    def abandon(self) -> None:
+        """Close the socket without a word to the server: it belongs to the process that this one was forked from."""
+        self._death = (Closed, "the connection belongs to another process")
+        self._sock.close()
+
+    def packed(self, command: Command[Any]) -> bytes:
+        """Return a command's bytes: a script goes with its source the first time, then by its SHA-1."""
+        script = command.script
+        if script is None or script.sha1 in self.sourced:
+            return pack(command.wire())
+        self.sourced.add(script.sha1)
+        return pack(command.wire(full_source=True))
+
+    def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
+        """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
+
+        A command is one that `can_merge`: several of one queue that wait for the same write go in one script call.
+
+        Raises `TransportError`. What else is raised, by a signal's handler, withdraws what was not sent yet and drops
+        the replies of what was; in a thread that has a role it kills the link.
+        """
+        call = Call(payload, count, limit_s) if isinstance(payload, bytes) else Call(b"", count, limit_s, payload)
+        try:
+            self._carry(call)
+        except BaseException as error:
+            self._withdraw(call, error)
+            raise
+        if call.failure is not None:
+            raise call.failure
+        return call.replies
+
+    def _carry(self, call: Call) -> None:
+        with self._lock:
+            if self._death is None and not self._pending and not self._out:
+                self._look()
+            if self._death is not None:
+                kind, message = self._death
+                call.failure = kind(message, maybe_applied=False)
+                return
+            self._out.append(call)
+            if call.add is not None:
+                self._adds += 1
+            data = self._gathered(call)
+            if not data:
+                self._find_role(call)
+        while True:
+            while data:
+                data = self._write(call, data)
+            turn = call.turn
+            if turn is not None:
+                turn.acquire()
+                call.turn = None
+            if self._reading is call:
+                self._read(call)
+            if call.done:
+                return
+            with self._lock:
+                data = self._gathered(call)
+                if not data:
+                    self._find_role(call)
+
+    def _find_role(self, call: Call) -> None:
+        """Let a caller read, or else wait. The lock is held."""
+        if call.done:
+            return
+        if self._reading is None:
+            self._reading = call
+        elif self._reading is not call:
+            call.turn = threading.Lock()
+            call.turn.acquire()
+
+    def _withdraw(self, call: Call, error: BaseException) -> None:
+        with self._lock:
+            waits, call.turn = call.turn is not None, None
+            if call.done:
+                pass
+            elif call in self._out and self._writing is not call:
+                self._out.remove(call)
+                self._adds -= call.add is not None
+            else:
+                call.dropped = True
+                if self._exclusive:
+                    self._die(ConnectionLost, "the call was interrupted")
+            if self._writing is call or (self._reading is call and not waits):
+                # Bytes may be lost.
+                self._die(ConnectionLost, f"the connection was dropped ({error!r})")
+                self._writing = None if self._writing is call else self._writing
+            if self._reading is call or self._reading is None:
+                self._pass_on()
+            heir = self._heir()
+            if heir is not None and self._writing is None:
+                _rouse(heir)
+            self._close_if_unused()
+
+    def _die(self, kind: type[TransportError], message: str) -> None:
+        if self._death is not None:
+            return
+        self._death = (kind, message)
+        waiting = (*self._pending, *self._sending, *self._out)
+        calls = [each for owner in waiting for each in (*owner.members, owner) if not each.done]
+        for call in calls:
+            # A server that refuses a connection says why before it closes it.
+            why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
+            call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
+            call.done = True
+        self._pending.clear()
+        self._out.clear()
+        self._adds = self._adds_under_way = 0
+        with contextlib.suppress(OSError):
+            # Wakes the threads out of the socket.
+            self._sock.shutdown(socket.SHUT_RDWR)
+        for owner in waiting:
+            # Who is done already too: its waking may have been interrupted.
+            for call in (*owner.members, owner):
+                _rouse(call)
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._death is not None and self._writing is None and self._reading is None:
+            self._sock.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _gathered(self, call: Call) -> bytes:
+        """Take the role of writing and return what is to be sent; nothing, without the role, if that is for others or
+        for later. The lock is held."""
+        out = self._out
+        adds = self._adds
+        if not out or (self._writing is not None and self._writing is not call):
+            return b""
+        if adds == len(out) and adds < _ENOUGH_ADDS and self._adds_under_way >= _MOST_ADDS_UNDER_WAY:
+            return b""
+        self._writing = call
+        self._sending = out
+        self._out = []
+        if adds:
+            self._adds = 0
+            self._adds_under_way += 1
+            out = self._merged(out)
+            out[-1].ends_adds = True
+        self._pending += out
+        mark_sent(out, True)
+        return out[0].payload if len(out) == 1 else b"".join([each.payload for each in out])
+
+    def _merged(self, calls: list[Call]) -> list[Call]:
+        """Pack the adds among the calls, those of one queue together; they come last."""
+        queues: dict[str, list[Call]] = {}
+        result: list[Call] = []
+        for call in calls:
+            if call.add is None:
+                result.append(call)
+            else:
+                queues.setdefault(queue_of(call.add), []).append(call)
+        for base, adds in queues.items():
+            for part in parts([call.add for call in adds if call.add is not None]):
+                members, adds = adds[: len(part)], adds[len(part) :]
+                if len(part) == 1:
+                    members[0].payload = self.packed(part[0])
+                    result += members
+                    continue
+                merged = Call(self.packed(merge_adds(base, part)), 1, members[0].limit_s)
+                merged.members = tuple(members)
+                result.append(merged)
+        return result
+
+    def _write(self, call: Call, data: bytes) -> bytes:
+        """Send it; give the role back and return nothing, or what has come meanwhile."""
+        trouble = self._send(data)
+        with self._lock:
+            self._sending = []
+            if trouble is not None:
+                self._die(*trouble)
+            heir = self._heir() if call.done else None
+            more = b"" if heir is not None else self._gathered(call)
+            if not more:
+                self._writing = None
+                self._close_if_unused()
+                self._find_role(call)
+                if heir is not None:
+                    _rouse(heir)
+        return more
+
+    def _send(self, data: bytes) -> tuple[type[TransportError], str] | None:
+        rest = memoryview(data)
+        begun = monotonic() if len(rest) > _READ_SIZE else math.inf
+        try:
+            while rest and self._death is None:
+                rest = rest[self._stream.send(rest) :]
+                if rest and monotonic() - begun >= self._write_limit_s:
+                    return _SLOW
+        except BlockingIOError:
+            return _SLOW
+        except OSError as error:
+            if len(rest) == len(data) and isinstance(self._stream, PlainStream):
+                with self._lock:
+                    mark_sent(self._sending, False)
+            return ConnectionLost, f"writing failed: {error}"
+        return None
+
+    def _heir(self) -> Call | None:
+        """Return a waiting call that can write what has gathered, in place of one that is done. The lock is held."""
+        return next((each for each in self._out if each.turn is not None and self._reading is not each), None)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, call: Call) -> None:
+        """Read until the call is done, then hand the role on."""
+        if call.limit_s != self._receive_limit_s:
+            self._receive_limit_s = call.limit_s
+            _limit(self._sock, socket.SO_RCVTIMEO, call.limit_s)
+        while not call.done:
+            data = self._receive(call)
+            while data:
+                data = self._write(call, data)
+        with self._lock:
+            if self._reading is call:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Hand the role of reading on. The newest waiter reads longest before it changes again. The lock is held."""
+        self._reading = None
+        if self._death is not None:
+            self._close_if_unused()
+            return
+        for call in chain(reversed(self._pending), reversed(self._out)):
+            for each in call.members or (call,):
+                if each.turn is not None and not each.done:
+                    self._reading = each
+                    _rouse(each)
+                    return
+
+    def _receive(self, call: Call) -> bytes:
+        """Wait for bytes and resolve the replies in them, or die at the deadline; return what there is to write."""
+        trouble: OSError | None = None
+        data: bytes | None = None
+        try:
+            data = self._stream.receive()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            trouble = error
+        with self._lock:
+            if self._death is not None:
+                return b""
+            if trouble is not None:
+                self._die(ConnectionLost, f"reading failed: {trouble}")
+                return b""
+            self._take(data)
+            # Threads that had to wait for long find the reply there.
+            if self._is_late() and not self._poll.poll(0):
+                self._die(TransportTimeout, "no reply within the time limit")
+            return self._gathered(call)
+
+    def _is_late(self) -> bool:
+        head = next((each for each in self._pending if not each.dropped), None)
+        return head is not None and monotonic() >= head.deadline
+
+    def _look(self) -> None:
+        """Notice that the server has closed the connection, or said something unasked. The lock is held."""
+        while self._death is None and self._poll.poll(0):
+            try:
+                data = self._stream.receive()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._die(ConnectionLost, f"reading failed: {error}")
+                return
+            self._take(data)
+
+    def _take(self, data: bytes | None) -> None:
+        """Resolve the replies in what was received. The lock is held."""
+        if data is None:
+            return
+        if not data:
+            self._die(ConnectionLost, "the server closed the connection")
+            return
+        reader = self._reader
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not _NOTHING:
+                self._resolve(reply)
+        except (hiredis.ProtocolError, TypeError, MemoryError) as error:
+            # hiredis raises TypeError for a map with a list as a key.
+            self._die(ConnectionLost, f"the server sent no RESP: {error}")
+
+    def _resolve(self, reply: Any) -> None:
+        """Give one reply to the call whose turn it is."""
+        pending = self._pending
+        if not pending:
+            # A server that refuses a connection may say so before anything is asked.
+            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
+            self._die(ConnectionLost, why)
+            return
+        call = pending[0]
+        call.replies.append(reply)
+        if len(call.replies) < call.missing:
+            return
+        if call.ends_adds:
+            self._adds_under_way -= 1
+        if call.members:
+            self._share(call)
+        call.done = True
+        _rouse(call)
+        # Last, so that an interrupt in between leaves nobody behind.
+        pending.popleft()
+
+    def _share(self, merged: Call) -> None:
+        """Give each member its part of the reply, or the refusal."""
+        (reply,) = merged.replies
+        members = merged.members
+        shares: list[Any]
+        if isinstance(reply, ServerError):
+            if reply.code == "NOSCRIPT":
+                # Each sends its own command again; the next ones that go together send the source.
+                self.sourced.discard(ADDING_SHA1)
+            shares = [ServerError(str(reply)) for _ in members]
+        else:
+            shares = as_shares(reply, len(members))
+        for call, share in zip(members, shares, strict=True):
+            call.replies.append(share)
+            call.done = True
+            _rouse(call)
+
+
+def _rouse(call: Call) -> None:
+    turn = call.turn
+    if turn is not None and turn.locked():
+        turn.release()
+
+
+def mark_sent(calls: list[Call], sent: bool) -> None:
+    """Note whether bytes of these calls were handed to the operating system."""
+    for call in calls:
+        call.sent = sent
+        for each in call.members:
+            each.sent = sent
+
+
+def _limit(sock: socket.socket, option: int, limit_s: float) -> None:
+    """Let the system end a wait: one call less than to wait for the socket first."""
+    seconds = 0.0 if limit_s == math.inf else max(limit_s, 0.001)
+    sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000)))
+
+
+def pack(args: Sequence[Arg]) -> bytes:
+    """Return the bytes of one command."""
+    try:
+        return _pack_command(tuple(args))
+    except UnicodeEncodeError:
+        pass
+    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
+    try:
+        return _pack_command(
+            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
+        )
+    except UnicodeEncodeError as error:
+        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None

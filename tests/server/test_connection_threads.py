@@ -1,0 +1,349 @@
+"""The native connection of threads: what it does that the one over redis-py does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bullmq_protocol import JobOptions, ParentRef
+from bullmq_protocol.address import ConnectionOptions
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    Closed,
+    ConnectionLost,
+    ParentNotFound,
+    TransportTimeout,
+    UsageError,
+)
+from bullmq_protocol.reply import as_none
+from bullmq_sync import Connection, Queue, RedisPyTransport, connect
+from tests.support import servers
+from tests.support.cut_proxy import CutProxy
+from tests.support.servers import Server
+
+GONE = JobOptions(parent=ParentRef("gone", "bull:nowhere"))
+
+
+def command(*wire: bytes | str | int, repeat: Repeat = Repeat.UNSAFE, block_ms: int | None = None) -> Command[None]:
+    name, *args = wire
+    return Command(str(name), (), tuple(args), as_none, repeat=repeat, block_ms=block_ms)
+
+
+def _calls(reply: Any) -> int:
+    lines = [line for line in reply.decode().splitlines() if line.startswith(("cmdstat_evalsha:", "cmdstat_eval:"))]
+    return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines)
+
+
+SCRIPT_CALLS = Command("INFO", (), ("commandstats",), _calls, repeat=Repeat.SAFE)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(64) as made:
+        yield made
+
+
+@pytest.fixture
+def transport(server: Server) -> Iterator[Connection]:
+    made = Connection(server.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def queue(transport: Connection, name: str) -> Iterator[Queue[Any]]:
+    with Queue[Any](name, transport) as made:
+        made.add("first", {})
+        yield made
+        made.obliterate(force=True)
+
+
+class _Signalled(Exception):
+    pass
+
+
+@pytest.fixture
+def signalling() -> Iterator[Callable[[], None]]:
+    """Give a function that makes the main thread raise `_Signalled`."""
+
+    def handle(*_: Any) -> None:
+        raise _Signalled
+
+    main = threading.main_thread().ident
+    assert main is not None
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+
+
+class _Paused:
+    """The server runs no script until the end of the block."""
+
+    def __init__(self, server: Server) -> None:
+        self._admin = Connection(server.url)
+
+    def __enter__(self) -> None:
+        self._admin.perform(command("CLIENT", "PAUSE", 20_000, "WRITE"))
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.perform(command("CLIENT", "UNPAUSE"))
+        self._admin.close()
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for something that no event tells of."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def under_way(transport: Connection) -> int:
+    """Count the calls that were made and not answered."""
+    link = transport._link
+    assert link is not None
+    with link._lock:
+        return len(link._out) + sum(len(call.members) or 1 for call in link._pending)
+
+
+def add_at_once(
+    pool: ThreadPoolExecutor, server: Server, queue: Queue[Any], transport: Connection, options: list[Any]
+) -> list[Any]:
+    """Add jobs in as many threads; return their ids, or what was raised."""
+
+    def add(number: int) -> Any:
+        try:
+            return queue.add("n", {"n": number}, options[number]).id
+        except Exception as error:
+            return error
+
+    with _Paused(server):
+        adding = [pool.submit(add, number) for number in range(len(options))]
+        until(lambda: under_way(transport) == len(options))
+    return [each.result(30) for each in adding]
+
+
+def test_adds_at_once_take_few_calls(
+    pool: ThreadPoolExecutor, server: Server, queue: Queue[Any], transport: Connection
+) -> None:
+    before = queue.call(SCRIPT_CALLS)
+    added = add_at_once(pool, server, queue, transport, [None] * 50)
+    assert sorted(map(int, added)) == list(range(2, 52))
+    assert queue.call(SCRIPT_CALLS) - before <= 8
+    for number, job_id in enumerate(added):
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert job.data == {"n": number}
+
+
+def test_each_gets_its_own_answer(
+    pool: ThreadPoolExecutor, server: Server, queue: Queue[Any], transport: Connection
+) -> None:
+    kinds = [None, GONE, JobOptions(delay=5000), JobOptions(priority=3), JobOptions(job_id="mine")]
+    added = add_at_once(pool, server, queue, transport, kinds * 8)
+    assert all(isinstance(each, ParentNotFound) for each in added[1::5])
+    assert set(added[4::5]) == {"mine"}
+    assert queue.get_job_counts("waiting", "delayed", "prioritized") == {
+        "waiting": 10,
+        "paused": 0,
+        "delayed": 8,
+        "prioritized": 8,
+    }
+
+
+def test_scripts_that_the_server_forgot_are_sent_again(
+    pool: ThreadPoolExecutor, server: Server, queue: Queue[Any], transport: Connection
+) -> None:
+    add_at_once(pool, server, queue, transport, [None] * 20)
+    for _ in range(2):
+        transport.perform(command("SCRIPT", "FLUSH"))
+        added = add_at_once(pool, server, queue, transport, [None] * 20)
+        assert len(set(added)) == 20
+    assert queue.get_job_counts("waiting")["waiting"] == 61
+
+
+def test_an_interrupted_add_does_not_touch_the_others(
+    pool: ThreadPoolExecutor,
+    server: Server,
+    queue: Queue[Any],
+    transport: Connection,
+    signalling: Callable[[], None],
+) -> None:
+    def interrupt() -> None:
+        until(lambda: under_way(transport) == 3)
+        signalling()
+
+    with _Paused(server):
+        others = []
+        for number in (1, 2):
+            others.append(pool.submit(queue.add, "other", {}))
+            until(lambda number=number: under_way(transport) == number)  # type: ignore[misc]
+        aside = pool.submit(interrupt)
+        with pytest.raises(_Signalled):
+            queue.add("mine", {})
+        aside.result(30)
+        assert under_way(transport) == 2
+    assert {each.result(30).id for each in others} == {"2", "3"}
+    assert queue.get_job_counts("waiting")["waiting"] == 3
+
+
+# A socket that was just made, and is not noted yet, is closed by Python.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_may_come_at_any_moment(pool: ThreadPoolExecutor, transport: Connection) -> None:
+    over = threading.Event()
+    armed = False
+
+    def handle(*_: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise _Signalled
+
+    def ask(number: int) -> int:
+        right = lost = 0
+        while not over.is_set():
+            text = f"{number}-{right}"
+            try:
+                assert transport.perform(command("ECHO", text)) == text.encode()
+                right += 1
+            except ConnectionLost:
+                lost += 1
+        return right
+
+    def disturb(main: int) -> None:
+        while not over.wait(0.0005):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, handle)
+    aside = [pool.submit(ask, number) for number in range(4)]
+    disturbing = pool.submit(disturb, main)
+    interrupted = 0
+    try:
+        while interrupted < 100:
+            try:
+                armed = True
+                transport.perform(command("PING"))
+                armed = False
+            except _Signalled:
+                interrupted += 1
+    finally:
+        armed = False
+        over.set()
+        disturbing.result(30)
+        signal.signal(signal.SIGUSR1, before)
+    assert all(each.result(30) > 0 for each in aside)
+    assert transport.perform(command("PING")) == b"PONG"
+
+
+def test_many_threads_over_tls(pool: ThreadPoolExecutor) -> None:
+    with servers.start(tls=True) as server:
+        context = ssl.create_default_context(cafile=str(server.ca_file))
+        transport = Connection(ConnectionOptions(host=server.host, port=server.port, tls=context))
+
+        def work(number: int) -> bool:
+            text = f"{number}-".encode() * 40_000
+            return all(transport.perform(command("ECHO", text)) == text for _ in range(5))
+
+        assert all(pool.map(work, range(16)))
+        transport.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_fork_while_another_thread_reads(
+    pool: ThreadPoolExecutor, server: Server, transport: Connection, name: str
+) -> None:
+    identity = transport.perform(command("CLIENT", "ID"))
+    waiting = pool.submit(transport.perform, command("BLPOP", name, 0))
+    until(lambda: under_way(transport) == 1)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, str(transport.perform(command("CLIENT", "ID"))).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(read, 100)) != identity
+    os.close(read)
+    os.close(write)
+    with Queue[Any](name, server.url) as other:
+        other.call(command("RPUSH", name, "x"))
+    assert waiting.result(30) == [name.encode(), b"x"]
+    assert transport.perform(command("CLIENT", "ID")) == identity
+
+
+def test_threads_share_one_attempt_to_connect(pool: ThreadPoolExecutor, server: Server) -> None:
+    with CutProxy(server.host, server.port) as proxy:
+        transport = Connection(proxy.url)
+        assert list(pool.map(lambda _: transport.perform(command("PING")), range(32))) == [b"PONG"] * 32
+        assert len(proxy.upstream_ports()) == 1
+        transport.close()
+
+
+@pytest.mark.parametrize(("end", "kind"), [(Connection.close, Closed), (Connection.interrupt, ConnectionLost)])
+def test_ended_while_it_connects(
+    pool: ThreadPoolExecutor, end: Callable[[Connection], None], kind: type[Exception]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        transport = Connection(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        calls = [pool.submit(transport.perform, command("PING")) for _ in range(2)]
+        accepted, _ = silent.accept()
+        assert accepted.recv(4)
+        end(transport)
+        for call in calls:
+            with pytest.raises(kind):
+                call.result(30)
+        accepted.close()
+        transport.close()
+
+
+def test_a_server_that_takes_no_bytes(pool: ThreadPoolExecutor) -> None:
+    with servers.start() as server:
+        options = ConnectionOptions(host=server.host, port=server.port, command_timeout_ms=200)
+        transport = Connection(options)
+        assert transport.perform(command("PING")) == b"PONG"
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(TransportTimeout, match="writing") as caught:
+                transport.perform(command("SET", "a", b"x" * (30 << 20)))
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert caught.value.maybe_applied is True
+        until(lambda: transport.perform(command("PING", repeat=Repeat.SAFE)) == b"PONG")
+        transport.close()
+
+
+def test_credentials_must_not_be_a_coroutine(server: Server) -> None:
+    async def login() -> tuple[str | None, str | None]:
+        return None, None
+
+    transport = Connection(ConnectionOptions(host=server.host, port=server.port, credentials=login))
+    with pytest.raises(AuthenticationFailed, match="credentials must return"):
+        transport.perform(command("PING"))
+    transport.close()
+
+
+def test_what_is_no_server_is_refused() -> None:
+    for wrong in (6379, redis.Redis()):
+        with pytest.raises(UsageError, match="URL or ConnectionOptions"):
+            Connection(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"ssl\.SSLContext"):
+        Connection(ConnectionOptions(tls="yes"))
+
+
+def test_which_transport_is_used_when() -> None:
+    plain = redis.Redis(retry=Retry(NoBackoff(), 0))
+    kinds = [type(connect(server)) for server in ("redis://h", "rediss://h", "unix:///s", ConnectionOptions(), plain)]
+    assert kinds == [Connection] * 4 + [RedisPyTransport]

@@ -1,0 +1,68 @@
+"""What a connection says first, and what the answers mean."""
+
+from typing import Any
+
+import pytest
+
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, ServerTooOld, UsageError
+from bullmq_protocol.greeting import greeting
+
+INFO = (b"redis_version:7.2.4", b"maxmemory_policy:noeviction", b"cluster_enabled:0", b"role:master")
+ASKED = (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "replication"))
+
+
+@pytest.mark.parametrize(
+    ("login", "options", "first"),
+    [
+        ((None, None), {}, ()),
+        ((None, "secret"), {}, (("AUTH", "secret"),)),
+        (("ada", None), {}, (("AUTH", "ada", ""),)),
+        (
+            ("ada", "secret"),
+            {"db": 3, "client_name": "me"},
+            (("AUTH", "ada", "secret"), ("SELECT", 3), ("CLIENT", "SETNAME", "me")),
+        ),
+    ],
+)
+def test_what_is_said(login: Any, options: Any, first: Any) -> None:
+    assert greeting("redis://h", login, **options).commands == (*first, *ASKED)
+
+
+def test_what_the_server_says() -> None:
+    said = greeting("redis://h", (None, None), client_name="me")
+    greeted = said.read(["OK", *INFO])
+    assert (greeted.info.version, greeted.info.role) == ((7, 2, 4), "master")
+    assert (greeted.unnamed, greeted.uninformed) == (None, None)
+
+
+def test_what_may_be_refused() -> None:
+    said = greeting("redis://h", (None, None), client_name="a b")
+    greeted = said.read([ServerError("ERR no spaces"), *[ServerError("NOPERM no INFO")] * 4])
+    assert [str(greeted.unnamed), str(greeted.uninformed)] == ["ERR no spaces", "NOPERM no INFO"]
+    assert greeted.info.version_text == ""
+
+
+@pytest.mark.parametrize(
+    ("replies", "kind", "text"),
+    [
+        (
+            [ServerError("WRONGPASS invalid"), b"OK", *INFO],
+            AuthenticationFailed,
+            "WRONGPASS invalid .user 'ada' at redi",
+        ),
+        ([ServerError("ERR AUTH secret?"), b"OK", *INFO], AuthenticationFailed, r"ERR AUTH \*\*\*\?"),
+        ([b"OK", ServerError("ERR DB index"), *INFO], UsageError, "refuses this database: ERR DB index"),
+        ([b"OK", ServerError("NOPERM select"), *INFO], AuthenticationFailed, "NOPERM select"),
+        ([b"OK", b"OK", *[ServerError("LOADING it")] * 4], ConnectionLost, "redis://h is not ready: LOADING it"),
+        ([b"OK", b"OK", ServerError("NOAUTH first"), *INFO[1:]], AuthenticationFailed, "NOAUTH first"),
+        ([b"OK", b"OK", b"redis_version:5.0.1", *INFO[1:]], ServerTooOld, "6.2"),
+    ],
+)
+def test_what_ends_it(replies: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        greeting("redis://h", ("ada", "secret"), db=1).read(replies)
+
+
+def test_the_default_user_is_named() -> None:
+    with pytest.raises(AuthenticationFailed, match="user 'default'"):
+        greeting("redis://h", (None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])
