@@ -45,8 +45,9 @@ from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, 
 _READ_SIZE = 1 << 16
 _ENOUGH = 8
 """So many commands are worth a write of their own."""
-_ENOUGH_ADDS = 32
-"""The same if jobs to be added are among them: the more go together, the less each costs the server."""
+_MOST = 32
+"""Each next write of jobs to be added waits for twice as many, up to this: the more go together, the less each costs the
+server, which begins early with the first."""
 _AWAKE_S = 0.0001
 """So long after a write a link stays awake for the replies."""
 _TIRED = 100
@@ -167,6 +168,7 @@ class Link(ABC):
         """Calls among the pending of which no byte was handed over yet."""
         self._rest: memoryview | None = None
         self._adds = False
+        self._enough = _ENOUGH
         self._death: tuple[type[TransportError], str] | None = None
         self.dead = False
         self.sourced: set[str] = set()
@@ -236,6 +238,7 @@ class Link(ABC):
         if not self._pending and not self._out:
             # Something may have come that the event loop has not seen: the server may have closed it.
             self._look()
+            self._enough = _ENOUGH
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
@@ -245,15 +248,13 @@ class Link(ABC):
         self._adds = True
         return Call(self._make_wake(), b"", count, deadline, payload)
 
-    def _is_enough(self) -> bool:
-        return len(self._out) >= (_ENOUGH_ADDS if self._adds else _ENOUGH)
-
     def _send_out(self) -> None:
         """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
         calls, self._out = self._out, []
         if self._adds:
             self._adds = False
             calls = self._merge(calls)
+            self._enough = min(2 * self._enough, _MOST)
         self._pending += calls
         self._unsent = calls
         data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
@@ -374,7 +375,7 @@ class RoleLink(Link):
         try:
             if not self._writing:
                 await self._write(call)
-            elif self._gathering and self._rest is None and self._is_enough():
+            elif self._gathering and self._rest is None and len(self._out) >= self._enough:
                 self._send_out()
             while not (wake := call.wake).done():
                 if self._reading:
@@ -534,7 +535,8 @@ class LoopLink(SocketLink):
             self._loop.remove_reader(self._sock)
 
     def is_strange(self) -> bool:
-        return get_ident() != self._thread or not self._loop.is_running()
+        # While somebody uses it, only another thread could bring another event loop.
+        return get_ident() != self._thread or (not self._pending and not self._loop.is_running())
 
     def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Awaitable[Any]:
         call = self._call(payload, limit_ms, count)
@@ -548,7 +550,7 @@ class LoopLink(SocketLink):
         elif not self._gathering:
             self._gathering = True
             self._loop.call_soon(self._gathered)
-        elif self._is_enough() and self._rest is None:
+        elif len(self._out) >= self._enough and self._rest is None:
             self._flush()
         return call.wake
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import time_ns
 from types import UnionType
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,7 +24,7 @@ from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError
-from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
+from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
@@ -53,6 +54,10 @@ from bullmq_protocol.waiters import check_reader
 T = TypeVar("T")
 
 _log = logging.getLogger("bullmq_anyio")
+
+_NO_OPTIONS = JobOptions()
+_MOST_MOULDS = 64
+"""So many pairs of name and options a queue remembers."""
 
 
 class Queue(QueueBase, Generic[T]):
@@ -105,6 +110,7 @@ class Queue(QueueBase, Generic[T]):
         self._defaults = default_job_options
         self._limits = limits
         self._data_type: Any = Any if data_type is None else data_type
+        self._moulds: dict[tuple[str, int] | None, tuple[Mould, JobOptions]] = {}
 
     # --- adding -------------------------------------------------------------------------------------------------------
 
@@ -114,21 +120,25 @@ class Queue(QueueBase, Generic[T]):
         Raises `UsageError` before anything is sent, `ParentNotFound`, `ParentNotReplaceable`. After a lost connection
         (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
         """
+        if options is None:
+            options = _NO_OPTIONS
         if self._tracing is not None:
-            return await self._add_traced(self._tracing, NewJob(name, data, options or JobOptions()))
-        return await self._add(NewJob(name, data, JobOptions() if options is None else options))
+            return await self._add_traced(self._tracing, name, data, options)
+        return await self._add(self._prepared(name, data, options))
 
-    async def _add(self, job: NewJob) -> Job[T]:
-        prepared = self._prepare(job)
-        if prepared.parent_key is not None:
-            await check_parents(self._transport, self._keys, [prepared])
-        return self._job(added_record(prepared, await self.call(add_job(self._keys, prepared))))
+    async def _add(self, job: PreparedJob) -> Job[T]:
+        if job.parent_key is not None:
+            await check_parents(self._transport, self._keys, [job])
+        if not (self._checked and self._described):
+            await self._open()
+        command = add_job(self._keys, job)
+        return self._job(added_record(job, command.decode(await self._transport.perform(command))))
 
-    async def _add_traced(self, tracing: Tracing, job: NewJob) -> Job[T]:
-        with tracing.span("add", "producer", destination=f"{self.name}.{job.name}") as span:
-            options = with_context(job.options, span.metadata(), replacing=True)
-            added = await self._add(NewJob(job.name, job.data, options))
-            span.set_attributes({"bullmq.job.name": job.name, "bullmq.job.id": added.id})
+    async def _add_traced(self, tracing: Tracing, name: str, data: Any, options: JobOptions) -> Job[T]:
+        with tracing.span("add", "producer", destination=f"{self.name}.{name}") as span:
+            own = with_context(options, span.metadata(), replacing=True)
+            added = await self._add(self._prepared(name, data, own))
+            span.set_attributes({"bullmq.job.name": name, "bullmq.job.id": added.id})
             return added
 
     async def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
@@ -633,22 +643,36 @@ class Queue(QueueBase, Generic[T]):
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _prepare(self, job: NewJob) -> PreparedJob:
-        prepared = prepare(
-            self._keys,
-            job,
-            defaults=self._defaults,
-            limits=self._limits,
-            now_ms=clock().wall,
-            data_type=self._data_type,
-        )
-        if prepared.options.repeat is not UNSET:
-            raise UsageError("repeat", prepared.options.repeat, "is for schedulers: use upsert_job_scheduler")
-        for warning in prepared.warnings:
-            _log.warning("queue %s, job %s: %s", self.name, prepared.name, warning)
-        return prepared
+        if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("job", job, "must be a NewJob(name, data, options)")
+        return self._prepared(job.name, job.data, job.options)
+
+    def _prepared(self, name: str, data: Any, options: JobOptions) -> PreparedJob:
+        key = (name, id(options)) if type(name) is str else None
+        known = self._moulds.get(key)
+        if known is None:
+            mould = self._mould(name, options)
+            if mould.lasting and key is not None:
+                if len(self._moulds) >= _MOST_MOULDS:
+                    self._moulds.clear()
+                # With the options, so that no others get their identity.
+                self._moulds[key] = mould, options
+        else:
+            mould = known[0]
+        for warning in mould.model.warnings:
+            _log.warning("queue %s, job %s: %s", self.name, name, warning)
+        return mould.prepare(data, time_ns() // 1_000_000)
+
+    def _mould(self, name: str, options: JobOptions) -> Mould:
+        if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
+        checked = check_options(self._defaults, options, limits=self._limits)
+        if checked.options.repeat is not UNSET:
+            raise UsageError("repeat", checked.options.repeat, "is for schedulers: use upsert_job_scheduler")
+        return mould_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
 
     def _job(self, record: JobRecord) -> Job[T]:
-        return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type)
+        return Job(record, self._keys, self._transport, self._data_type)
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]

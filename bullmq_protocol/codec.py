@@ -142,7 +142,11 @@ def _is_plain(value: object) -> bool:
         for key, item in cast("dict[Any, Any]", value).items():
             if type(key) is not str or "0" <= key < ":":
                 return False
-            if type(item) not in _EASY and not _is_plain(item):
+            sort = type(item)
+            if sort is int:
+                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                    return False
+            elif sort not in _EASY and not _is_plain(item):
                 return False
         return True
     if kind is list or kind is tuple:

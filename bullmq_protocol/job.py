@@ -5,10 +5,11 @@ Source: specs/01-data-model-and-adding.md#sec-3-1
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -39,6 +40,10 @@ _PLAIN: Final = JobOptions(attempts=0)
 NO_OPTIONS_PACKED: Final = pack(stored_of({}))
 """What is stored for a job without options."""
 
+# MessagePack for an array of nine.
+_HEAD_OF_NINE: Final = b"\x99"
+_pack_moment: Final = msgspec.msgpack.Encoder().encode
+_replace: Final = msgspec.structs.replace
 _JS_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)")
 _KNOWN_FIELDS: Final = frozenset(
     (
@@ -348,7 +353,8 @@ class NewJob(Struct, frozen=True, gc=False):
 class PreparedJob(Struct, frozen=True, kw_only=True, gc=False):
     """A checked and serialised job: what the add commands put on the wire.
 
-    `job_id` is the id argument, empty for one from the counter. `head` is ARGV[1], `packed_options` ARGV[3].
+    `job_id` is the id argument, empty for one from the counter. `head` is ARGV[1], `packed_options` ARGV[3]. `shown`
+    are the fields of its record that all jobs of its name and options share.
 
     Source: specs/01-data-model-and-adding.md#sec-7-1
     """
@@ -367,6 +373,7 @@ class PreparedJob(Struct, frozen=True, kw_only=True, gc=False):
     repeat_job_key: str | None = None
     deduplication_key: str | None = None
     warnings: tuple[str, ...] = ()
+    shown: dict[str, bytes] = {}
 
 
 def prepare(
@@ -439,6 +446,99 @@ def check_options(
     return CheckedOptions(found, made, packed, tuple(warnings), parent_key, dependencies_key, parent_map)
 
 
+class Mould(Struct, frozen=True, gc=False):
+    """What jobs of one name with the same options have in common: all of `prepare` that is not about the data."""
+
+    model: PreparedJob
+    before: bytes
+    after: bytes
+    timestamp: Millis | None
+    """The moment that the options say. The head has it between `before` and `after`."""
+    size_limit: float | None
+    most_bytes: float
+    """So many bytes of data may there be, by the queue's limits and by the options'."""
+    data_type: Any
+    lasting: bool
+    """Whether it holds for later jobs too: the options hold nothing that can be changed."""
+
+    def prepare(self, data: Any, now_ms: Millis) -> PreparedJob:
+        """Do the rest of `prepare`. Raises `UsageError`."""
+        if isinstance(data, JobOptions):
+            raise UsageError("data", data, "is a JobOptions: options come after the data")
+        data_text = "{}" if data is UNSET else json_text(data)
+        if self.data_type is not Any:
+            _check_data_type(data, data_text, self.data_type)
+        size = len(data_text) if data_text.isascii() else len(data_text.encode())
+        if size > self.most_bytes:
+            self._refuse(size)
+        timestamp = self.timestamp or now_ms
+        head = self.before + _pack_moment(timestamp) + self.after
+        return _replace(self.model, timestamp=timestamp, data_text=data_text, head=head)
+
+    def _refuse(self, size: int) -> NoReturn:
+        name, limit = self.model.name, self.size_limit
+        if limit is not None and size > limit:
+            raise UsageError("data", name, f"the size of job {name} exceeds the limit {limit} bytes, has {size}")
+        options = len(self.model.packed_options)
+        most = self.most_bytes + options
+        raise UsageError("data", name, f"data and options exceed the limit {most} bytes, have {size + options}")
+
+
+def mould_of(
+    keys: QueueKeys,
+    name: str,
+    checked: CheckedOptions,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    data_type: Any = Any,
+    generated_id: str | None = None,
+    has_children: bool = False,
+) -> Mould:
+    """Return what prepares jobs of one name. Raises `UsageError` for the name."""
+    name = check_name("name", name, max_length=limits.max_name_length)
+    found = checked.found
+    job_id = found.get("job_id") or generated_id or ""
+    deduplication_key = keys.deduplication(found["deduplication"].id) if "deduplication" in found else None
+    repeat_job_key = found.get("repeat_job_key")
+    after = (
+        checked.parent_key,
+        checked.parent_dependencies_key,
+        checked.parent,
+        repeat_job_key,
+        deduplication_key,
+    )
+    most = math.inf if limits.max_payload_bytes is None else limits.max_payload_bytes - len(checked.packed)
+    size_limit = found.get("size_limit")
+    model = PreparedJob(
+        command=_choose(found, has_children),
+        name=name,
+        job_id=job_id,
+        timestamp=0,
+        options=checked.options,
+        data_text="",
+        head=b"",
+        packed_options=checked.packed,
+        parent_key=checked.parent_key,
+        parent_dependencies_key=checked.parent_dependencies_key,
+        parent=checked.parent,
+        repeat_job_key=repeat_job_key,
+        deduplication_key=deduplication_key,
+        warnings=checked.warnings,
+        shown=_shown(name, checked, repeat_job_key),
+    )
+    return Mould(
+        model,
+        # Short arrays have one byte before their items.
+        _HEAD_OF_NINE + pack((keys.base, job_id, name))[1:],
+        pack(after)[1:],
+        found.get("timestamp"),
+        size_limit,
+        most if size_limit is None else min(most, size_limit),
+        data_type,
+        not found or all(map(_is_fixed, found.values())),
+    )
+
+
 def prepare_checked(
     keys: QueueKeys,
     new_job: NewJob,
@@ -451,48 +551,36 @@ def prepare_checked(
     has_children: bool = False,
 ) -> PreparedJob:
     """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
-    if isinstance(new_job.data, JobOptions):
-        raise UsageError("data", new_job.data, "is a JobOptions: options come after the data")
-    name = check_name("name", new_job.name, max_length=limits.max_name_length)
-    found = checked.found
-    data_text = "{}" if new_job.data is UNSET else json_text(new_job.data)
-    if data_type is not Any:
-        _check_data_type(new_job.data, data_text, data_type)
-    size = len(data_text) if data_text.isascii() else len(data_text.encode())
-    _check_size(name, size, len(checked.packed), found, limits)
-    job_id = found.get("job_id") or generated_id or ""
-    timestamp = found.get("timestamp") or now_ms
-    deduplication_key = keys.deduplication(found["deduplication"].id) if "deduplication" in found else None
-    repeat_job_key = found.get("repeat_job_key")
-    head = pack(
-        (
-            keys.base,
-            job_id,
-            name,
-            timestamp,
-            checked.parent_key,
-            checked.parent_dependencies_key,
-            checked.parent,
-            repeat_job_key,
-            deduplication_key,
-        )
+    mould = mould_of(
+        keys,
+        new_job.name,
+        checked,
+        limits=limits,
+        data_type=data_type,
+        generated_id=generated_id,
+        has_children=has_children,
     )
-    return PreparedJob(
-        command=_choose(found, has_children),
-        name=name,
-        job_id=job_id,
-        timestamp=timestamp,
-        options=checked.options,
-        data_text=data_text,
-        head=head,
-        packed_options=checked.packed,
-        parent_key=checked.parent_key,
-        parent_dependencies_key=checked.parent_dependencies_key,
-        parent=checked.parent,
-        repeat_job_key=repeat_job_key,
-        deduplication_key=deduplication_key,
-        warnings=checked.warnings,
-    )
+    return mould.prepare(new_job.data, now_ms)
+
+
+def _shown(name: str, checked: CheckedOptions, repeat_job_key: str | None) -> dict[str, bytes]:
+    packed = checked.packed
+    # A job without options is the common case, and the fast one.
+    options = _PLAIN_TEXT if packed == NO_OPTIONS_PACKED else json_text(msgspec.msgpack.decode(packed)).encode()
+    shown = {"name": name.encode(), "opts": options}
+    if not checked.found:
+        return shown
+    for field, value in (("delay", checked.options.delay), ("priority", checked.options.priority)):
+        if isinstance(value, (int, float)):
+            shown[field] = b"%d" % value
+    for field, text in (("parentKey", checked.parent_key), ("rjk", repeat_job_key)):
+        if text is not None:
+            shown[field] = text.encode()
+    return shown
+
+
+def _is_fixed(value: object) -> bool:
+    return not isinstance(value, Mapping) and not getattr(value, "extra", None)
 
 
 def _choose(found: Mapping[str, Any], has_children: bool) -> AddCommand:
@@ -510,14 +598,3 @@ def _check_data_type(data: object, data_text: str, data_type: Any) -> None:
         parse_json(data_text, data_type)
     except msgspec.ValidationError as error:
         raise UsageError("data", data, f"does not fit the queue's data type: {error}") from None
-
-
-def _check_size(name: str, data_bytes: int, option_bytes: int, found: Mapping[str, Any], limits: Limits) -> None:
-    size_limit = found.get("size_limit")
-    if size_limit is not None and data_bytes > size_limit:
-        raise UsageError("data", name, f"the size of job {name} exceeds the limit {size_limit} bytes, has {data_bytes}")
-    most = limits.max_payload_bytes
-    if most is not None and data_bytes + option_bytes > most:
-        raise UsageError(
-            "data", name, f"data and options exceed the limit {most} bytes, have {data_bytes + option_bytes}"
-        )

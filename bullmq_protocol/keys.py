@@ -142,6 +142,41 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
             self.pc,
         )
 
+    @cached_property
+    def of_standard_add(self) -> tuple[str, ...]:
+        """The keys of addStandardJob: wait, paused, meta, id, completed, delayed, active, events, marker."""
+        return (
+            self.wait,
+            self.paused,
+            self.meta,
+            self.id,
+            self.completed,
+            self.delayed,
+            self.active,
+            self.events,
+            self.marker,
+        )
+
+    @cached_property
+    def of_delayed_add(self) -> tuple[str, ...]:
+        """The keys of addDelayedJob: marker, meta, id, delayed, completed, events."""
+        return (self.marker, self.meta, self.id, self.delayed, self.completed, self.events)
+
+    @cached_property
+    def of_prioritized_add(self) -> tuple[str, ...]:
+        """The keys of addPrioritizedJob: marker, meta, id, prioritized, delayed, completed, active, events, pc."""
+        return (
+            self.marker,
+            self.meta,
+            self.id,
+            self.prioritized,
+            self.delayed,
+            self.completed,
+            self.active,
+            self.events,
+            self.pc,
+        )
+
     def job(self, job_id: str) -> str:
         """Return the key of a job's hash."""
         return f"{self.base}{job_id}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bullmq_protocol._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import AddedId
 from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
+
+_ADDED: Final = AddedId(None)
 
 
 def add_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
@@ -41,19 +45,9 @@ def add_standard_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
     """
     return Command(
         "addStandardJob",
-        (
-            keys.wait,
-            keys.paused,
-            keys.meta,
-            keys.id,
-            keys.completed,
-            keys.delayed,
-            keys.active,
-            keys.events,
-            keys.marker,
-        ),
+        keys.of_standard_add,
         (job.head, job.data_text, job.packed_options),
-        AddedId(job.parent_key),
+        _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_STANDARD_JOB,
         repeat=_repeat(job),
     )
@@ -72,9 +66,9 @@ def add_delayed_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
     """
     return Command(
         "addDelayedJob",
-        (keys.marker, keys.meta, keys.id, keys.delayed, keys.completed, keys.events),
+        keys.of_delayed_add,
         (job.head, job.data_text, job.packed_options),
-        AddedId(job.parent_key),
+        _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_DELAYED_JOB,
         repeat=_repeat(job),
     )
@@ -93,19 +87,9 @@ def add_prioritized_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
     """
     return Command(
         "addPrioritizedJob",
-        (
-            keys.marker,
-            keys.meta,
-            keys.id,
-            keys.prioritized,
-            keys.delayed,
-            keys.completed,
-            keys.active,
-            keys.events,
-            keys.pc,
-        ),
+        keys.of_prioritized_add,
         (job.head, job.data_text, job.packed_options),
-        AddedId(job.parent_key),
+        _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PRIORITIZED_JOB,
         repeat=_repeat(job),
     )
@@ -126,7 +110,7 @@ def add_parent_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         "addParentJob",
         (keys.meta, keys.id, keys.delayed, keys.waiting_children, keys.completed, keys.events),
         (job.head, job.data_text, job.packed_options),
-        AddedId(job.parent_key),
+        _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PARENT_JOB,
         repeat=_repeat(job),
     )

@@ -75,15 +75,18 @@ def parts(adds: Sequence[Command[str]]) -> Iterator[Sequence[Command[str]]]:
 
     Source: specs/08-batches.md#bounds
     """
+    sizes = [len(str(add.args[1])) if can_merge(add) else MOST_BYTES for add in adds]
+    if len(sizes) <= MOST_JOBS and sum(sizes) <= MOST_BYTES:
+        if adds:
+            yield adds
+        return
     begin = size = 0
-    for at, add in enumerate(adds):
-        own = len(str(add.args[1])) if can_merge(add) else MOST_BYTES
+    for at, own in enumerate(sizes):
         if at > begin and (size + own > MOST_BYTES or at - begin == MOST_JOBS):
             yield adds[begin:at]
             begin, size = at, 0
         size += own
-    if begin < len(adds):
-        yield adds[begin:]
+    yield adds[begin:]
 
 
 def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:
@@ -112,18 +115,22 @@ def merge_adds(base: str, adds: Sequence[Command[str]]) -> Command[list[Reply | 
     Source:  specs/08-batches.md#add-many
     """
     args: list[Arg] = []
+    guarded = True
     for add in _bounded("adds", adds):
         kind = _KINDS.get(add.name)
         if kind is None:
             raise UsageError("adds", add.name, "must be addStandardJob, addDelayedJob or addPrioritizedJob")
-        args += (kind, *add.args)
+        args.append(kind)
+        args += add.args
+        if add.repeat is not Repeat.GUARDED:
+            guarded = False
     return Command(
         "addMany",
         tuple([base + name for name in _ADD_KEYS]),
         tuple(args),
         Replies(len(adds), len(adds)),
         script=ADD_MANY,
-        repeat=Repeat.GUARDED if all(add.repeat is Repeat.GUARDED for add in adds) else Repeat.UNSAFE,
+        repeat=Repeat.GUARDED if guarded else Repeat.UNSAFE,
     )
 
 
@@ -229,7 +236,7 @@ class Replies(msgspec.Struct, frozen=True):
 def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:
     """Return one raw reply per job of `add_many`; of a reply that is no such list, itself for each to refuse."""
     if isinstance(reply, list) and len(reply) == count:
-        return [_one(each) for each in reply]
+        return [each if type(each) is bytes else _one(each) for each in reply]
     return [reply] * count
 
 

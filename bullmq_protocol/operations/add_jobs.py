@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.batches import add_many as merge
 from bullmq_protocol.commands.batches import parts
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import NO_OPTIONS_PACKED, JobRecord, PreparedJob
+from bullmq_protocol.job import JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions, stored
-
-_NO_OPTIONS: Final = json_text(stored(JobOptions())).encode()
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
@@ -81,21 +75,4 @@ def added_record(job: PreparedJob, job_id: str) -> JobRecord:
 
     Source: specs/01-data-model-and-adding.md#sec-3-11
     """
-    fields = {
-        "name": job.name.encode(),
-        "data": job.data_text.encode(),
-        # A job without options is the common case, and the fast one.
-        "opts": _NO_OPTIONS if job.packed_options == NO_OPTIONS_PACKED else _options_text(job.packed_options),
-        "timestamp": b"%d" % job.timestamp,
-    }
-    for name, value in (("delay", job.options.delay), ("priority", job.options.priority)):
-        if isinstance(value, (int, float)):
-            fields[name] = b"%d" % value
-    for name, text in (("parentKey", job.parent_key), ("rjk", job.repeat_job_key)):
-        if text is not None:
-            fields[name] = text.encode()
-    return JobRecord.from_fields(job_id, fields)
-
-
-def _options_text(packed: bytes) -> bytes:
-    return json_text(msgspec.msgpack.decode(packed)).encode()
+    return JobRecord(job_id, {**job.shown, "data": job.data_text.encode(), "timestamp": b"%d" % job.timestamp})
