@@ -119,7 +119,9 @@ class SharedConnection(ABC):
                 return await self._run_batch(link, step)
             # Here and not in a coroutine of its own: this is the hot path.
             payload = step if can_merge(step) else link.packed(step)
-            reply = await link.request(payload, self._command_timeout_ms if step.block_ms is None else self._limit(step))
+            reply = await link.request(
+                payload, self._command_timeout_ms if step.block_ms is None else self._limit(step)
+            )
             return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
         except (ConnectionLost, TransportTimeout) as error:
             if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):

@@ -1,22 +1,22 @@
 """One socket: bytes out, replies in, for any number of callers at once. It has no task of its own.
 
-Writing: who finds no reply outstanding sends at once. Else calls gather in the out-buffer until the tasks that are ready
-have run once, and go in one write. If many come meanwhile, whoever fills the buffer up sends it, so that the server
-begins while the others still pack. Replies are matched by order alone: a cancelled caller's are counted and dropped.
-Adding: jobs that wait for the same write to add themselves to one queue go in one script call, whose reply is shared
-out; who is alone sends what it always did.
+Writing: who finds no reply outstanding sends at once. Else calls gather in the out-buffer until the tasks that are
+ready have run once, and go in one write. If many come meanwhile, whoever fills the buffer up sends it, so that the
+server begins while the others still pack. Replies are matched by order alone: a cancelled caller's are counted and
+dropped. Adding: jobs that wait for the same write to add themselves to one queue go in one script call, whose reply is
+shared out; who is alone sends what it always did.
 
-Reading on asyncio (`LoopLink`): the event loop watches the socket for as long as the link lives, and gives each reply to
-the future that its caller awaits; one timer, moved when it goes off, looks after the time limits. It holds the link
+Reading on asyncio (`LoopLink`): the event loop watches the socket for as long as the link lives, and gives each reply
+to the future that its caller awaits; one timer, moved when it goes off, looks after the time limits. It holds the link
 weakly: one that nobody uses any more goes as any object does. Elsewhere (`RoleLink`): one of the waiting callers holds
 the read role; it resolves everybody's replies, and when its own is there it wakes another waiter to take the role.
 
 Falling asleep and being woken costs more than a short script takes. So after a write a link that is shared stays awake
-for a moment, as long as replies do come in that time: the first that does not ends it for the next calls.
+for a moment, as long as replies do come in that time: the first that does not ends it for the next writes.
 
 Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
-link died; (2) while somebody waits, the loop watches, somebody reads, or a waiter is on its way to; (3) bytes taken from
-the socket are parsed before the next await; (4) a dead link stays dead.
+link died; (2) while somebody waits, the loop watches, somebody reads, or a waiter is on its way to; (3) bytes taken
+from the socket are parsed before the next await; (4) a dead link stays dead.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _READ_SIZE = 1 << 16
 _ENOUGH = 8
 """So many commands are worth a write of their own."""
 _MOST = 32
-"""Each next write of jobs to be added waits for twice as many, up to this: the more go together, the less each costs the
-server, which begins early with the first."""
+"""Each next write of jobs to be added waits for twice as many, up to this: the more go together, the less each costs
+the server, which begins early with the first."""
 _AWAKE_S = 0.0001
 """So long after a write a link stays awake for the replies."""
 _TIRED = 100
@@ -212,8 +212,9 @@ class Link(ABC):
         script = command.script
         if script is None or script.sha1 in self.sourced:
             return pack(command.wire())
+        payload = pack(command.wire(full_source=True))
         self.sourced.add(script.sha1)
-        return pack(command.wire(full_source=True))
+        return payload
 
     @abstractmethod
     def is_strange(self) -> bool:
@@ -255,6 +256,8 @@ class Link(ABC):
             self._adds = False
             calls = self._merge(calls)
             self._enough = min(2 * self._enough, _MOST)
+            if not calls:
+                return
         self._pending += calls
         self._unsent = calls
         data = calls[0].payload if len(calls) == 1 else b"".join([call.payload for call in calls])
@@ -284,13 +287,21 @@ class Link(ABC):
             for part in parts([cast("Command[Any]", call.add) for call in adds]):
                 members = adds[at : at + len(part)]
                 at += len(part)
-                if len(part) == 1:
-                    members[0].payload = self.packed(part[0])
-                    result += members
-                else:
-                    first = members[0]
-                    payload = self.packed(merge_adds(base, part))
-                    result.append(Call(first.wake, payload, 1, first.deadline, members=tuple(members)))
+                if len(part) > 1:
+                    try:
+                        payload = self.packed(merge_adds(base, part))
+                    except UsageError:
+                        pass  # The one that has no form on the wire is found below.
+                    else:
+                        first = members[0]
+                        result.append(Call(first.wake, payload, 1, first.deadline, members=tuple(members)))
+                        continue
+                for call, add in zip(members, part, strict=True):
+                    try:
+                        call.payload = self.packed(add)
+                        result.append(call)
+                    except UsageError as error:
+                        call.wake.set_exception(error)
         return result
 
     def _share(self, members: Sequence[Call], reply: Any) -> None:
@@ -516,7 +527,7 @@ class LoopLink(SocketLink):
 
     def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         super().__init__(sock, write_limit_ms, exclusive=exclusive)
-        self._loop: Any = current_token().native_token
+        self._loop = cast("Any", current_token().native_token)
         self._gathering = False
         self._timer: Any = None
         self._timer_at = math.inf
@@ -544,7 +555,7 @@ class LoopLink(SocketLink):
         if call.deadline < self._timer_at:
             self._set_timer(call.deadline)
         if self._exclusive:
-            call.wake.add_done_callback(self._called)  # type: ignore[attr-defined]
+            cast("Any", call.wake).add_done_callback(self._called)
         if not self._pending:
             self._flush()
         elif not self._gathering:
@@ -593,13 +604,15 @@ class LoopLink(SocketLink):
 
     def _go_on(self) -> None:
         """Hand over more of the rest; it goes to its end, whoever is cancelled."""
-        assert self._rest is not None
-        position = self._send_now(self._rest)
+        rest = self._rest
+        assert rest is not None
+        position = self._send_now(rest)
         if position:
             self._unsent = ()
-        if self.dead or position < len(self._rest):
-            if self._rest is not None:
-                self._rest = self._rest[position:]
+        if self.dead:
+            return
+        if position < len(rest):
+            self._rest = rest[position:]
             return
         self._rest = None
         self._loop.remove_writer(self._sock)

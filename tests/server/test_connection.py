@@ -1,11 +1,13 @@
 """The native connection on asyncio and trio: addresses, logins, losses, sharing, cancellation, close."""
 
+import gc
 import logging
 import os
 import random
 import socketserver
 import ssl
 import threading
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -294,6 +296,46 @@ async def test_it_is_made_before_an_event_loop_runs_and_serves_only_one(server: 
         await other.aclose()
 
     await anyio.to_thread.run_sync(partial(anyio.run, use, backend=backend))
+
+
+async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
+    """Without being closed, while its event loop runs; its number may then be that of another socket."""
+    before = _sockets()
+    for _ in range(3):
+        connection = Connection(server.url)
+        assert await connection.perform(command("INCR", key)) is not None
+        assert len(_sockets() - before) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del connection
+            gc.collect()
+        assert _sockets() <= before
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_it_may_outlive_its_event_loop(server: Server, backend: str) -> None:
+    before = _sockets()
+    connection = Connection(server.url)
+
+    async def use() -> None:
+        assert await connection.perform(PING) == b"PONG"
+
+    await anyio.to_thread.run_sync(partial(anyio.run, use, backend=backend))
+    with pytest.raises(UsageError, match="event loop"):
+        await connection.perform(PING)
+    await connection.aclose()
+    assert _sockets() <= before
+    forgotten = Connection(server.url)
+
+    async def forget() -> None:
+        assert await forgotten.perform(PING) == b"PONG"
+
+    await anyio.to_thread.run_sync(partial(anyio.run, forget, backend=backend))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del forgotten, forget
+        gc.collect()
+    assert _sockets() <= before
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from bullmq_anyio import Queue
-from bullmq_protocol import JobOptions, NewJob, ParentRef, ServerError
+from bullmq_protocol import JobOptions, NewJob, ParentRef, ServerError, UsageError, prepare
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.errors import BulkAddError, ParentNotFound
 from tests.server.conftest import originals
 from tests.support.colours import Colour
@@ -100,6 +102,26 @@ async def test_a_cancelled_add_does_not_touch_the_others(queue: Queue[Any]) -> N
     assert len(set(added)) == len(added) >= 30
     counts = await queue.get_job_counts("waiting")
     assert len(added) + 1 <= counts["waiting"] <= 61
+
+
+async def test_what_has_no_form_on_the_wire_does_not_touch_the_others(queue: Queue[Any]) -> None:
+    good = add_job(queue.keys, prepare(queue.keys, NewJob("n"), now_ms=1))
+    bad = msgspec.structs.replace(good, args=(good.args[0], '"\ud800"', good.args[2]))
+    added: list[str] = []
+    errors: list[UsageError] = []
+
+    async def add(command: Command[str]) -> None:
+        try:
+            added.append(await queue.call(command))
+        except UsageError as error:
+            errors.append(error)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for number in range(60):
+                tasks.start_soon(add, bad if number % 20 == 7 else good)
+    assert (len(set(added)), len(errors)) == (57, 3)
+    assert await queue.get_job_counts("waiting") == {"waiting": 58, "paused": 0}
 
 
 async def test_scripts_that_the_server_forgot_are_sent_again(queue: Queue[Any]) -> None:

@@ -160,6 +160,7 @@ def cyclic_struct() -> Any:
         (MAX_SAFE_INTEGER + 1, "2**53"),
         (-MAX_SAFE_INTEGER - 1, "2**53"),
         ({"a": [2**70]}, "2**53"),
+        ({"a": -(2**53)}, "2**53"),
         ({1: 2}, "keys of objects must be strings"),
         ({None: 2}, "keys of objects must be strings"),
         (datetime(2023, 11, 14), "time zone"),
