@@ -142,7 +142,7 @@ def _is_plain(value: object) -> bool:
         for key, item in cast("dict[Any, Any]", value).items():
             if type(key) is not str or "0" <= key < ":":
                 return False
-            sort: type[Any] = type(item)
+            sort: object = type(item)  # pyright: ignore[reportUnknownVariableType]
             if sort is int:
                 if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
                     return False
