@@ -190,6 +190,7 @@ class Cancellation(threading.Event):
 class JobBase:
     """What a job was read as, and where it came from."""
 
+    _cancelled: Cancellation | None = None
     _discarded = False
 
     def __init__(
@@ -199,11 +200,9 @@ class JobBase:
         transport: Transport,
         data_type: Any = Any,
         token: str | None = None,
-        cancelled: Cancellation | None = None,
     ) -> None:
         self.record = record
         self.token = token
-        self._cancelled = cancelled
         self._keys = keys
         self._transport = transport
         self._data_type = data_type
@@ -211,10 +210,11 @@ class JobBase:
     @property
     def cancelled(self) -> Cancellation:
         """Set when the worker wants the handler to end; see its `reason`."""
-        if self._cancelled is None:
-            # Made when it is looked at: only a job in a handler is ever cancelled.
-            self._cancelled = Cancellation()
-        return self._cancelled
+        if self._cancelled is not None:
+            return self._cancelled
+        # Made when it is looked at, by the handler or the worker: only a job in a handler is ever cancelled.
+        made: Cancellation = self.__dict__.setdefault("_cancelled", Cancellation())
+        return made
 
     def _perform(self, command: Command[R]) -> R:
         return perform(self._transport, command)

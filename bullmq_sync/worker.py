@@ -79,7 +79,6 @@ from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, 
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
-from bullmq_sync.base import Cancellation
 from bullmq_sync.crew import Crew
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
 from bullmq_sync.job import Job
@@ -158,10 +157,12 @@ class Worker(Generic[T]):
         self._armed: Millis | None = None
         self._crew = Crew(self._carry, f"bullmq {name}")
         self._listener: InterruptibleTransport | None = None
-        self._cancellations: dict[int, Cancellation] = {}
+        self._handling: dict[int, Job[T]] = {}
+        self._called_off: dict[int, str] = {}
         # Spans are made for each call, so that they need single ones.
         self._merges = scripts.batches and telemetry is None
         self._ready: deque[RunJob] = deque()
+        self._returned: list[Event] = []
         self._outcomes: deque[Call] = deque()
         self._deliveries = 0
         self._rousing = False
@@ -467,7 +468,7 @@ class Worker(Generic[T]):
             with self._lock:
                 self._publish([Notify(problem)])
             self._tell(problem)
-        return None if taken.job is None else self._job(taken.job, taken.token, Cancellation())
+        return None if taken.job is None else self._job(taken.job, taken.token)
 
     # --- driving ------------------------------------------------------------------------------------------------------
 
@@ -475,18 +476,24 @@ class Worker(Generic[T]):
         """Give the machine an event that is no answer."""
         self._start(self._feed((event,)))
 
-    def _feed(self, events: Sequence[Event]) -> list[Action]:
-        actions: list[Action] = []
+    def _feed(self, events: Sequence[Event], *, delivered: bool = False) -> list[Action]:
+        """Tell the machine, and of the jobs that have returned before; `delivered`: it was a call with outcomes."""
         with self._lock:
-            at = clock()
-            for event in events:
-                actions += self._machine.handle(event, at)
-            self._publish(actions)
+            if self._returned:
+                events = [*self._returned, *events]
+                self._returned.clear()
+            if delivered:
+                self._deliveries -= 1
+            actions = self._machine.handle_all(events, clock())
+            if self._streams:
+                self._publish(actions)
             due = self._machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
                 self._due.notify_all()
             if self._watched:
                 self._changed.notify_all()
+            if self._called_off and not self._machine.running_jobs:
+                self._called_off.clear()
         return actions
 
     def _start(self, actions: list[Action]) -> None:
@@ -519,58 +526,97 @@ class Worker(Generic[T]):
             action = self._sort(self._feed((event,)))
 
     def _work_off(self) -> None:
+        event: Event | None = None
+        number = 0
         while True:
-            calls: list[Call] = []
-            job: RunJob | None = None
+            job: Job[T] | None = None
+            called_off: str | None = None
             with self._lock:
-                if (
-                    self._outcomes
-                    and self._deliveries < _MOST_DELIVERIES
-                    and (not self._ready or len(self._outcomes) * 2 >= min(self._machine.concurrency, MOST_JOBS * 2))
-                ):
+                if event is not None:
+                    del self._handling[number]
+                    self._returned.append(event)
+                    event = None
+                delivers = self._is_to_deliver()
+                if delivers:
                     self._deliveries += 1
-                    while self._outcomes and len(calls) < MOST_JOBS:
-                        calls.append(self._outcomes.popleft())
                 elif self._ready:
-                    job = self._ready.popleft()
+                    action = self._ready.popleft()
+                    number = action.run
+                    job = self._handling[number] = self._job(action.job, action.token)
+                    if self._called_off:
+                        called_off = self._called_off.pop(number, None)
                 else:
                     return
-            self._rouse()
-            events = self._deliver(calls) if job is None else [self._run_job(job.run, job.job, job.token)]
-            self._make(self._sort(self._feed(events)))
+                # Who delivers rouses when it has taken its outcomes.
+                rouses = not delivers and self._is_to_rouse()
+            if rouses:
+                self._crew.submit(None)
+            if job is None:
+                self._deliver()
+                continue
+            event = self._run_job(number, job, called_off)
+            if type(event) is not JobReturned or not self._merges:
+                with self._lock:
+                    del self._handling[number]
+                events, event = (event,), None
+                self._make(self._sort(self._feed(events)))
 
-    def _deliver(self, calls: list[Call]) -> list[Event]:
-        """Take outcomes to the server; those that it left for later go back to the others."""
-        try:
-            if len(calls) == 1:
-                return [self._call(calls[0].ticket, calls[0].command)]
-            merged = finish_many(self._keys, [call.command for call in calls])
-            try:
-                replies = merged.decode(self._transport.perform(merged))
-                if not 0 < len(replies) <= len(calls):
-                    raise UnexpectedReply("an answer for each outcome", len(replies))
-            except BullMQError as error:
-                return [self._call_failed(call.ticket, error) for call in calls]
-            self._contacted = True
-            self._outcomes.extendleft(reversed(calls[len(replies) :]))
-            return [
-                self._call_failed(call.ticket, reply) if isinstance(reply, ServerError) else Replied(call.ticket, reply)
-                for call, reply in zip(calls, replies, strict=False)
-            ]
-        finally:
-            with self._lock:
+    def _is_to_deliver(self) -> bool:
+        """Whether to take outcomes to the server now. The lock is held."""
+        waiting = len(self._returned) + len(self._outcomes)
+        if not waiting or self._deliveries >= _MOST_DELIVERIES:
+            return False
+        return not self._ready or waiting * 2 >= min(self._machine.concurrency, MOST_JOBS * 2)
+
+    def _deliver(self) -> None:
+        """Take the outcomes that are there to the server."""
+        first = self._sort(self._feed(())) if self._returned else None
+        if first is not None:
+            self._crew.submit(first)
+        calls: list[Call] = []
+        with self._lock:
+            while self._outcomes and len(calls) < MOST_JOBS:
+                calls.append(self._outcomes.popleft())
+            if not calls:
                 self._deliveries -= 1
+        if not calls:
+            return
+        self._rouse()
+        events = self._call_many(calls) if len(calls) > 1 else [self._call(calls[0].ticket, calls[0].command)]
+        self._make(self._sort(self._feed(events, delivered=True)))
+
+    def _call_many(self, calls: list[Call]) -> list[Event]:
+        """Deliver several outcomes in one call; those that the server left for later go back to the others."""
+        merged = finish_many(self._keys, [call.command for call in calls])
+        try:
+            replies = merged.decode(self._transport.perform(merged))
+            if not 0 < len(replies) <= len(calls):
+                raise UnexpectedReply("an answer for each outcome", len(replies))
+        except BullMQError as error:
+            return [self._call_failed(call.ticket, error) for call in calls]
+        self._contacted = True
+        self._outcomes.extendleft(reversed(calls[len(replies) :]))
+        return [
+            self._call_failed(call.ticket, reply) if isinstance(reply, ServerError) else Replied(call.ticket, reply)
+            for call, reply in zip(calls, replies, strict=False)
+        ]
 
     def _rouse(self) -> None:
         """Let a thread look for work, if there is some and none is on its way."""
-        if not self._ready and not self._outcomes:
+        if not (self._ready or self._returned or self._outcomes):
             return
         with self._lock:
-            deliverable = self._outcomes and self._deliveries < _MOST_DELIVERIES
-            if self._rousing or not (self._ready or deliverable):
-                return
-            self._rousing = True
-        self._crew.submit(None)
+            rouses = self._is_to_rouse()
+        if rouses:
+            self._crew.submit(None)
+
+    def _is_to_rouse(self) -> bool:
+        """Whether to let a thread look for work; then it counts as on its way. The lock is held."""
+        deliverable = (self._returned or self._outcomes) and self._deliveries < _MOST_DELIVERIES
+        if self._rousing or not (self._ready or deliverable):
+            return False
+        self._rousing = True
+        return True
 
     def _sort(self, actions: list[Action]) -> Call | Listen | None:
         """Do at once what has no answer, put jobs and outcomes where the threads find them, return the first of the
@@ -581,8 +627,7 @@ class Worker(Generic[T]):
                 case Notify(notice):
                     self._tell(notice)
                     continue
-                case RunJob(number):
-                    self._cancellations[number] = Cancellation()
+                case RunJob():
                     self._ready.append(action)
                     continue
                 case Call(_, command):
@@ -593,9 +638,13 @@ class Worker(Generic[T]):
                     self._unlisten(ticket)
                     continue
                 case CancelJob(number, reason):
-                    cancellation = self._cancellations.get(number)
-                    if cancellation is not None:
-                        cancellation.cancel(reason)
+                    with self._lock:
+                        job = self._handling.get(number)
+                        if job is None:
+                            # Its handler has not begun, or is over.
+                            self._called_off[number] = reason
+                    if job is not None:
+                        job.cancelled.cancel(reason)
                     continue
                 case Stopped(error):
                     if error is not None and self._error is None:
@@ -665,20 +714,15 @@ class Worker(Generic[T]):
         if listener is not None:
             listener.close()
 
-    def _run_job(self, number: int, record: JobRecord, token: str) -> Event:
-        cancellation = self._cancellations[number]
-        job = self._job(record, token, cancellation)
+    def _run_job(self, number: int, job: Job[T], called_off: str | None) -> Event:
         try:
-            if cancellation.is_set():
-                reason = cancellation.reason
-                return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message=reason), random.random())
+            if called_off is not None:
+                return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message=called_off), random.random())
             return JobReturned(
                 number, self._process(job) if self._tracing is None else self._traced(self._tracing, job)
             )
         except BaseException as error:
             return self._raised(number, job, error)
-        finally:
-            del self._cancellations[number]
 
     def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
@@ -715,15 +759,8 @@ class Worker(Generic[T]):
         raised = JobRaised(number, failure, random.random(), delay, strategy_error, error)
         return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
-    def _job(self, record: JobRecord, token: str, cancellation: Cancellation) -> Job[T]:
-        return Job(
-            record,
-            keys=self._keys,
-            transport=self._transport,
-            data_type=self._data_type,
-            token=token,
-            cancelled=cancellation,
-        )
+    def _job(self, record: JobRecord, token: str) -> Job[T]:
+        return Job(record, self._keys, self._transport, self._data_type, token)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

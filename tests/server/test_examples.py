@@ -22,6 +22,7 @@ PRINTED = {
     r"3: failed, no picture is so narrow\n",
     "flow_app": r"words: 8\n",
     "process_pool": r"1: 25 primes\n2: 168 primes\n3: 1229 primes\n4: 2262 primes\n",
+    "process_pool_threads": r"1: 25 primes\n2: 168 primes\n3: 1229 primes\n4: 2262 primes\n",
     "child_processes": r"20 jobs done by 2 children, which ended in good order\n",
     "custom_worker": r"added 1\nadded 2\nadded 3\nshout 1: \"HELLO\"\nshout 2: \"GRÖSSE\"\n"
     r"shout 3 failed: 'NoneType' object has no attribute 'upper'\n",

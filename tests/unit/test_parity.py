@@ -52,7 +52,6 @@ def shape(member: Any) -> Any:
     parameters = [
         (parameter.name, parameter.kind, plain(parameter.annotation), repr(parameter.default))
         for parameter in signature.parameters.values()
-        if parameter.name != "cancelled"
     ]
     return parameters, plain(signature.return_annotation)
 
