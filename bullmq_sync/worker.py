@@ -148,8 +148,9 @@ class Worker(Generic[T]):
         self._strategy = backoff_strategy
         self._data_type: Any = Any if data_type is None else data_type
         self._transport, self._owned = transport_of(connection, scripts)
-        token = str(uuid.uuid4())
-        self._machine = WorkerMachine(self._keys, self._settings, token)
+        # Spans are made for each call, so that they need single ones.
+        self._merges = scripts.batches and telemetry is None
+        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()), batches=self._merges)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._watched = 0
@@ -159,8 +160,6 @@ class Worker(Generic[T]):
         self._listener: InterruptibleTransport | None = None
         self._handling: dict[int, Job[T]] = {}
         self._called_off: dict[int, str] = {}
-        # Spans are made for each call, so that they need single ones.
-        self._merges = scripts.batches and telemetry is None
         self._ready: deque[RunJob] = deque()
         self._returned: list[Event] = []
         self._outcomes: deque[Call] = deque()
@@ -622,13 +621,18 @@ class Worker(Generic[T]):
         """Do at once what has no answer, put jobs and outcomes where the threads find them, return the first of the
         other calls, and find threads for the rest."""
         first: Call | Listen | None = None
+        told: dict[type[Notice], bool] = {}
         for action in actions:
             match action:
-                case Notify(notice):
-                    self._tell(notice)
-                    continue
                 case RunJob():
                     self._ready.append(action)
+                    continue
+                case Notify(notice):
+                    kind = type(notice)
+                    if kind not in told:
+                        told[kind] = self._is_told(kind)
+                    if told[kind]:
+                        self._tell(notice)
                     continue
                 case Call(_, command):
                     if self._merges and command.name == "moveToFinished":
@@ -763,6 +767,9 @@ class Worker(Generic[T]):
         return Job(record, self._keys, self._transport, self._data_type, token)
 
     # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _is_told(self, kind: type[Notice]) -> bool:
+        return bool(self._callbacks.get(kind)) or _log.isEnabledFor(LOWEST_LEVEL[kind])
 
     def _tell(self, notice: Notice) -> None:
         kind = type(notice)

@@ -42,7 +42,10 @@ from bullmq_protocol.topology import (
     slots_of,
 )
 from bullmq_protocol.units import Millis
+from bullmq_sync.connection import Connection
 from bullmq_sync.transports.redis_py import RedisPyTransport
+
+_Node = Connection | RedisPyTransport
 
 _DEFAULT_LIMIT_MS: Millis = 3000
 
@@ -50,12 +53,13 @@ _DEFAULT_LIMIT_MS: Millis = 3000
 class RedisPyClusterTransport:
     """A `Transport` to a cluster, as `RedisPyTransport` is one to a server. Nothing is opened before the first call.
 
-    `server` is `ClusterOptions` or a `redis.RedisCluster`, which stays yours and is not closed.
+    `server` is `ClusterOptions`, for native connections to the nodes, or a `redis.RedisCluster`, which stays yours and
+    is not closed.
     Raises `UsageError` for a server that is no cluster, and for a transaction over several slots.
     """
 
     def __init__(self, server: ClusterOptions | redis.RedisCluster) -> None:
-        make: Callable[[Place], RedisPyTransport]
+        make: Callable[[Place], _Node]
         if isinstance(server, ClusterOptions):
             seeds, make, limit_ms = server.nodes, _from_options(server), server.server.command_timeout_ms
         elif isinstance(server, redis.RedisCluster):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -68,7 +72,7 @@ class RedisPyClusterTransport:
     def _begin(
         self,
         seeds: tuple[Place, ...],
-        make: Callable[[Place], RedisPyTransport],
+        make: Callable[[Place], _Node],
         limit_ms: Millis | None,
         client_name: str | None,
         parent: RedisPyClusterTransport | None,
@@ -81,7 +85,7 @@ class RedisPyClusterTransport:
         self._children: set[RedisPyClusterTransport] = set()
         self._lock = threading.Lock()
         self._loading = threading.Lock()
-        self._nodes: dict[Place, RedisPyTransport] = {}
+        self._nodes: dict[Place, _Node] = {}
         self._map = SlotMap()
         self._owners: dict[int | None, Place] = {}
         self._suspect: Place | None = None
@@ -206,7 +210,7 @@ class RedisPyClusterTransport:
                 self._pausing.wait(delay_ms / 1000)
         return None
 
-    def _node(self, place: Place) -> RedisPyTransport:
+    def _node(self, place: Place) -> _Node:
         """Return the transport to a node."""
         node = self._nodes.get(place)
         if node is not None:
@@ -264,21 +268,21 @@ def is_cluster_client(client: object) -> bool:
     return isinstance(client, redis.RedisCluster)
 
 
-def _from_options(options: ClusterOptions) -> Callable[[Place], RedisPyTransport]:
-    def make(place: Place) -> RedisPyTransport:
+def _from_options(options: ClusterOptions) -> Callable[[Place], _Node]:
+    def make(place: Place) -> _Node:
         host, port = place
-        return RedisPyTransport(msgspec.structs.replace(options.server, host=host, port=port))
+        return Connection(msgspec.structs.replace(options.server, host=host, port=port))
 
     # What is wrong with the options shows at once.
     make(options.nodes[0])
     return make
 
 
-def _from_client(client: redis.RedisCluster) -> tuple[tuple[Place, ...], Callable[[Place], RedisPyTransport]]:
+def _from_client(client: redis.RedisCluster) -> tuple[tuple[Place, ...], Callable[[Place], _Node]]:
     manager: Any = client.nodes_manager
     seeds = tuple((str(node.host), int(node.port)) for node in manager.startup_nodes.values())
 
-    def make(place: Place) -> RedisPyTransport:
+    def make(place: Place) -> _Node:
         host, port = manager.remap_host_port(*place)
         return RedisPyTransport(cast("redis.Redis", manager.create_redis_node(host, port, **manager.connection_kwargs)))
 
