@@ -48,10 +48,11 @@ _ENOUGH = 8
 _MOST = 32
 """Each next write of jobs to be added waits for twice as many, up to this: the more go together, the less each costs
 the server, which begins early with the first."""
-_AWAKE_S = 0.0001
-"""So long after a write a link stays awake for the replies."""
-_TIRED = 100
-"""After a reply that did not come in that time, so many writes go by before it is tried again."""
+_AWAKE_S = 0.0002
+"""So long after a write a link stays awake for a reply."""
+_FIRST_PAUSE = 8
+_LONGEST_PAUSE = 1024
+"""So many writes go by, twice as many each time, after one whose reply did not come while the link was awake."""
 _NOTHING = object()
 _YOURS = object()
 """Wakes a waiter to take the read role."""
@@ -479,6 +480,16 @@ class SocketLink(Link):
         self._sock = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
         self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+        self._tired = 0
+        self._pause = _FIRST_PAUSE
+
+    def _learn(self, heard: bool) -> None:
+        """Note whether it was worth to stay awake."""
+        if heard:
+            self._pause = _FIRST_PAUSE
+        else:
+            self._tired = self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     @abstractmethod
     async def ended(self) -> None:
@@ -535,9 +546,9 @@ class LoopLink(SocketLink):
         self._onlookers: list[Wake] = []
         self._awake = False
         self._awake_until = 0.0
-        self._tired = 0
+        self._heard = False
         self._watched = False
-        self._loop.add_reader(sock, _weakly(self, LoopLink._take))
+        self._loop.add_reader(sock, _weakly(self, LoopLink._on_readable))
         self._watched = True
 
     def __del__(self) -> None:
@@ -585,6 +596,7 @@ class LoopLink(SocketLink):
                 self._tired -= 1
             elif not self._exclusive:
                 self._awake_until = monotonic() + _AWAKE_S
+                self._heard = False
                 if not self._awake:
                     self._awake = True
                     self._loop.call_soon(self._stay_awake)
@@ -593,14 +605,17 @@ class LoopLink(SocketLink):
                 if self._write_limit_s < math.inf:
                     self._write_timer = self._loop.call_later(self._write_limit_s, self._write_late)
 
+    def _on_readable(self) -> None:
+        self._heard = True
+        self._take()
+
     def _stay_awake(self) -> None:
         """Keep the event loop from sleeping, for a moment, while replies are owed."""
-        if not self._take() and monotonic() > self._awake_until:
-            self._tired = _TIRED
-        elif self._pending and not self.dead:
+        if self._pending and monotonic() < self._awake_until:
             self._loop.call_soon(self._stay_awake)
-            return
-        self._awake = False
+        else:
+            self._awake = False
+            self._learn(self._heard)
 
     def _go_on(self) -> None:
         """Hand over more of the rest; it goes to its end, whoever is cancelled."""
@@ -712,7 +727,6 @@ class TrioLink(WaitLink):
     def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         super().__init__(sock, write_limit_ms, exclusive=exclusive)
         self._trio = _TrioWake.trio
-        self._tired = 0
 
     def is_strange(self) -> bool:
         if self._reading or self._writing:
@@ -733,8 +747,9 @@ class TrioLink(WaitLink):
             while monotonic() < until:
                 await self._trio.checkpoint()
                 if self.dead or self._take():
+                    self._learn(True)
                     return
-            self._tired = _TIRED
+            self._learn(False)
         await super()._receive()
 
 
