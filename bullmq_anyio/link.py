@@ -45,13 +45,13 @@ from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, 
 _READ_SIZE = 1 << 16
 _ENOUGH = 8
 """So many commands are worth a write of their own."""
-_MOST = 32
-"""Each next write of jobs to be added waits for twice as many, up to this: the more go together, the less each costs
-the server, which begins early with the first."""
+_FIRST_ADDS, _MOST_ADDS = 4, 32
+"""The same for jobs to be added. The more go together, the less each costs the server; but it shall begin early, so the
+first writes have few, and each next one twice as many."""
 _AWAKE_S = 0.0002
 """So long after a write a link stays awake for a reply."""
 _FIRST_PAUSE = 8
-_LONGEST_PAUSE = 1024
+_LONGEST_PAUSE = 128
 """So many writes go by, twice as many each time, after one whose reply did not come while the link was awake."""
 _NOTHING = object()
 _YOURS = object()
@@ -169,7 +169,7 @@ class Link(ABC):
         """Calls among the pending of which no byte was handed over yet."""
         self._rest: memoryview | None = None
         self._adds = False
-        self._enough = _ENOUGH
+        self._enough_adds = _FIRST_ADDS
         self._death: tuple[type[TransportError], str] | None = None
         self.dead = False
         self.sourced: set[str] = set()
@@ -240,7 +240,7 @@ class Link(ABC):
         if not self._pending and not self._out:
             # Something may have come that the event loop has not seen: the server may have closed it.
             self._look()
-            self._enough = _ENOUGH
+            self._enough_adds = _FIRST_ADDS
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
@@ -250,13 +250,16 @@ class Link(ABC):
         self._adds = True
         return Call(self._make_wake(), b"", count, deadline, payload)
 
+    def _is_enough(self) -> bool:
+        return len(self._out) >= (self._enough_adds if self._adds else _ENOUGH)
+
     def _send_out(self) -> None:
         """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
         calls, self._out = self._out, []
         if self._adds:
             self._adds = False
             calls = self._merge(calls)
-            self._enough = min(2 * self._enough, _MOST)
+            self._enough_adds = min(2 * self._enough_adds, _MOST_ADDS)
             if not calls:
                 return
         self._pending += calls
@@ -387,7 +390,7 @@ class RoleLink(Link):
         try:
             if not self._writing:
                 await self._write(call)
-            elif self._gathering and self._rest is None and len(self._out) >= self._enough:
+            elif self._gathering and self._rest is None and self._is_enough():
                 self._send_out()
             while not (wake := call.wake).done():
                 if self._reading:
@@ -572,7 +575,7 @@ class LoopLink(SocketLink):
         elif not self._gathering:
             self._gathering = True
             self._loop.call_soon(self._gathered)
-        elif len(self._out) >= self._enough and self._rest is None:
+        elif self._is_enough() and self._rest is None:
             self._flush()
         return call.wake
 
