@@ -38,6 +38,10 @@ _ENOUGH_ADDS = 32
 """So many adds are worth a write of their own."""
 _MOST_ADDS_UNDER_WAY = 2
 """The server works on one write with adds while the next gathers."""
+_LINGER_S = 0.0001
+"""So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
+_MOST_PASSED_OVER = 64
+"""Where replies take longer, the reader sleeps at once, but for one time in so many."""
 _NOTHING = object()
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 # hiredis declares it for tuples of one item, without a result.
@@ -187,6 +191,10 @@ class Link:
         self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
         self._poll = select.poll()
         self._poll.register(self._sock, select.POLLIN)
+        self._ear = select.poll()
+        self._ear.register(self._sock, select.POLLIN)
+        self._passes_over = 0
+        self._misses = 0
         self._lock = threading.Lock()
         self._out: list[Call] = []
         self._adds = 0
@@ -454,6 +462,10 @@ class Link:
         """Wait for bytes and resolve the replies in them, or die at the deadline; return what there is to write."""
         trouble: OSError | None = None
         data: bytes | None = None
+        if self._passes_over:
+            self._passes_over -= 1
+        elif len(self._pending) == 1 and not self._exclusive:
+            self._linger()
         try:
             data = self._stream.receive()
         except BlockingIOError:
@@ -471,6 +483,18 @@ class Link:
             if self._is_late() and not self._poll.poll(0):
                 self._die(TransportTimeout, "no reply within the time limit")
             return self._gathered(call)
+
+    def _linger(self) -> None:
+        """Look for bytes for a moment, as long as nobody else calls."""
+        end = monotonic() + _LINGER_S
+        while monotonic() < end:
+            if self._ear.poll(0):
+                self._misses = 0
+                return
+            if len(self._pending) > 1 or self._out:
+                return
+        self._misses = min(2 * self._misses or 1, _MOST_PASSED_OVER)
+        self._passes_over = self._misses
 
     def _is_late(self) -> bool:
         head = next((each for each in self._pending if not each.dropped), None)
