@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import anyio
+import trio
 
 import bullmq_anyio
 import bullmq_sync
@@ -246,9 +247,9 @@ async def _nursed(waiting: list[Awaitable[Any]]) -> None:
     async def one(each: Awaitable[Any]) -> None:
         await each
 
-    async with anyio.create_task_group() as tasks:
+    async with trio.open_nursery() as nursery:
         for each in waiting:
-            tasks.start_soon(one, each)
+            nursery.start_soon(one, each)
 
 
 async def _main(colour: str, url: str) -> None:

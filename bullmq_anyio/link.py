@@ -377,6 +377,8 @@ class RoleLink(Link):
         self._writing = False
         self._gathering = False
         self._reading = False
+        self._heir: Call | None = None
+        """Who was woken to take the read role."""
 
     def is_strange(self) -> bool:
         # While somebody uses it, only another thread could bring another event loop.
@@ -397,6 +399,8 @@ class RoleLink(Link):
                     call.waiting = True
                     await wake
                     call.waiting = False
+                    if self._heir is call:
+                        self._heir = None
                 else:
                     await self._read(call)
             return wake.result()
@@ -404,11 +408,13 @@ class RoleLink(Link):
             self._abandon(call)
             raise
         finally:
-            if not self._reading and self.owing:
+            if not self._reading and self._heir is None:
                 self._pass_on()
 
     def _abandon(self, call: Call) -> None:
         call.waiting = False
+        if self._heir is call:
+            self._heir = None
         call.wake.cancel()
         if call in self._out:
             self._out.remove(call)
@@ -421,6 +427,7 @@ class RoleLink(Link):
             for owner in reversed(calls):
                 for call in owner.members or (owner,):
                     if call.waiting and not call.wake.done():
+                        self._heir = call
                         wake, call.wake = call.wake, self._make_wake()
                         wake.set_result(_YOURS)
                         return
