@@ -567,8 +567,7 @@ class LoopLink(SocketLink):
             self._loop.remove_reader(self._sock)
 
     def is_strange(self) -> bool:
-        # While somebody uses it, only another thread could bring another event loop.
-        return get_ident() != self._thread or (not self._pending and not self._loop.is_running())
+        return get_ident() != self._thread or not self._loop.is_running()
 
     def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Awaitable[Any]:
         call = self._call(payload, limit_ms, count)

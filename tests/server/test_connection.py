@@ -313,16 +313,30 @@ async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-async def test_it_may_outlive_its_event_loop(server: Server, backend: str) -> None:
+async def test_it_may_outlive_its_event_loop(server: Server, admin: redis.Redis, key: str, backend: str) -> None:
+    """Even with a reply to come."""
+    admin.ping()
     before = _sockets()
     connection = Connection(server.url)
 
-    async def use() -> None:
+    async def leave() -> None:
         assert await connection.perform(PING) == b"PONG"
+        call = Aside(partial(connection.perform, command("BLPOP", key, 0)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await _until(lambda: _blocked(admin))
+            call.scope.cancel()
 
-    await anyio.to_thread.run_sync(partial(anyio.run, use, backend=backend))
-    with pytest.raises(UsageError, match="event loop"):
-        await connection.perform(PING)
+    async def use() -> None:
+        with pytest.raises(UsageError, match="event loop"):
+            await connection.perform(PING)
+
+    def run() -> None:
+        anyio.run(leave, backend=backend)
+        anyio.run(use, backend=backend)
+
+    await anyio.to_thread.run_sync(run)
+    await use()
     await connection.aclose()
     assert _sockets() <= before
 
