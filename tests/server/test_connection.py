@@ -554,7 +554,7 @@ async def test_no_time_limit(server: Server, admin: redis.Redis, key: str) -> No
 async def test_time_limit_of_connecting(server: Server) -> None:
     with CutProxy(server.host, server.port) as proxy:
         proxy.arm(Fault.SWALLOW, "INFO", times=100)
-        connection = Connection(msgspec.structs.replace(parse_url(proxy.url), connect_timeout_ms=80))
+        connection = Connection(msgspec.structs.replace(parse_url(proxy.url), connect_timeout_ms=250))
         for _ in range(2):
             with pytest.raises(TransportTimeout, match="connection") as caught:
                 await connection.perform(PING)
