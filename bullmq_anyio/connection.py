@@ -22,7 +22,7 @@ import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from bullmq_anyio.link import Link, SocketLink, link_over, pack
-from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url, refusal_of_login
+from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.commands.batches import can_merge
 from bullmq_protocol.errors import (
@@ -35,15 +35,14 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.reply import as_text
-from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
+from bullmq_protocol.greeting import ASKING, Greeting, opening
+from bullmq_protocol.server_info import ServerInfo
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
 
 _log = logging.getLogger("bullmq_anyio")
 
 _BLOCK_MARGIN_MS: Millis = 2000
-LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
 
 
 class SharedConnection(ABC):
@@ -233,27 +232,18 @@ class SharedConnection(ABC):
 
     async def _greet(self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None) -> None:
         """Send the first commands of a connection and INFO after them; check what the server says."""
-        commands = (*greeting, *(("INFO", section) for section in INFO_SECTIONS))
+        saying = Greeting(self._address, user, (*greeting, *ASKING))
+        commands = saying.commands
         try:
             replies = await link.exchange(b"".join(map(pack, commands)), len(commands), None)
         except TransportError as error:
             raise ConnectionLost(f"{self._address}: {error.reason}", maybe_applied=False) from error
-        texts: list[str] = []
-        for (name, *args), reply in zip(commands, replies, strict=True):
-            if not isinstance(reply, ServerError):
-                if name == "INFO":
-                    texts.append(as_text(reply))
-            elif name == "CLIENT":
-                _log.debug("the server refused the connection name %r: %s", self._client_name, reply)
-            elif name == "AUTH" or reply.code in LOGIN_CODES:
-                told = refusal_of_login(str(reply), str(args[-1])) if name == "AUTH" else reply
-                raise AuthenticationFailed(f"{told} (user {user or 'default'!r} at {self._address})")
-            elif name == "SELECT" and reply.code == "ERR":
-                raise UsageError("db", args[0], f"the server refuses this database: {reply}")
-            else:
-                raise ConnectionLost(f"{self._address} is not ready: {reply}", maybe_applied=False)
-        info = read_server_info("\n".join(texts))
-        info.require_supported()
+        greeted = saying.read(replies)
+        if greeted.unnamed is not None:
+            _log.debug("the server refused the connection name %r: %s", self._client_name, greeted.unnamed)
+        if greeted.uninformed is not None:
+            raise AuthenticationFailed(f"{greeted.uninformed} (user {user or 'default'!r} at {self._address})")
+        info = greeted.info
         if info.eviction_warning is not None and not self._warned:
             self._warned = True
             _log.warning("%s: %s", self._address, info.eviction_warning)
@@ -331,17 +321,7 @@ async def greeting_of(
             raise
         except Exception as error:
             raise login_failed(error) from error
-    user, password = login
-    greeting: list[tuple[Arg, ...]] = []
-    if user is not None:
-        greeting.append(("AUTH", user, password or ""))
-    elif password is not None:
-        greeting.append(("AUTH", password))
-    if options.db:
-        greeting.append(("SELECT", options.db))
-    if client_name is not None:
-        greeting.append(("CLIENT", "SETNAME", client_name))
-    return greeting, user
+    return opening(login, db=options.db, client_name=client_name), login[0]
 
 
 async def dial(options: ConnectionOptions, tls: TlsContexts, *, exclusive: bool) -> SocketLink:

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from bullmq_anyio.connection import LOGIN_CODES, SharedConnection, TlsContexts, check_tls, dial, greeting_of
+from bullmq_anyio.connection import SharedConnection, TlsContexts, check_tls, dial, greeting_of
 from bullmq_anyio.link import Link, SocketLink, pack
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
@@ -29,6 +29,7 @@ from bullmq_protocol.errors import (
     TransportError,
     UsageError,
 )
+from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.topology import Place, SentinelOptions, is_deposed, read_master
 
 _LOOK_S = 0.05

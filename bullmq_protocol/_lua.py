@@ -1380,10 +1380,11 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="a9d3046c5885a8adae58b8c78b7d386e2f17399e",
+    sha1="a2b9467e722e54980820a080c335f7570a6e02fa",
     keys=9,
     source="""\
 local call = redis.call
+local function load_add_standard()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -1701,9 +1702,51 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
   emit_capped(events, cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
-open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
-local options = cmsgpack.unpack(ARGV[3])
-return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+return open_job, add_standard
+end
+local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
+local base, id = head[1], head[2]
+if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de
+  or (id ~= '' and (call('EXISTS', base .. id) == 1 or base .. id == KEYS[3] or base .. id == KEYS[4])) then
+  local open_job, add_standard = load_add_standard()
+  open_job(head, ARGV[2])
+  return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+end
+local events, sequence = KEYS[8], call('INCR', KEYS[4])
+local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings[1]
+if not cap then
+  cap = '10000'
+  call('HSET', KEYS[3], 'opts.maxLenEvents', cap)
+end
+local job
+if id == '' then
+  id = sequence
+  job = base .. id
+  if math.abs(id) < 100000000000000 then
+    id = id .. ''
+  end
+else
+  job = base .. id
+end
+call('HMSET', job, 'name', head[3], 'data', ARGV[2], 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
+  options.delay or '0', 'priority', options.priority or '0')
+call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
+local held = settings[2]
+if settings[3] and not held then
+  held = call('LLEN', KEYS[7]) >= tonumber(settings[3])
+end
+local target = settings[2] and KEYS[2] or KEYS[1]
+if options.lifo then
+  call('RPUSH', target, id)
+else
+  call('LPUSH', target, id)
+end
+if not held then
+  call('ZADD', KEYS[9], '0', '0')
+end
+call('XADD', events, 'MAXLEN', '~', cap, '*', 'event', 'waiting', 'jobId', id)
+return id .. ''
 """,
 )
 
@@ -2168,26 +2211,44 @@ return renew_lock(KEYS[1], ARGV[1], ARGV[2], KEYS[2], ARGV[3]) and 1 or 0
 
 EXTEND_LOCKS = Script(
     name="extendLocks",
-    sha1="5f36623998cf6b2f7a0613e008c9a066acfc6140",
+    sha1="6d3175f06e8d2b543c28b4840e0513ad6019c8fc",
     keys=1,
     source="""\
 local call = redis.call
-local function renew_lock(lock, token, duration, stalled, id)
-  local owner = call('GET', lock)
-  if not owner or owner ~= token then
-    return false
-  end
-  call('SET', lock, token, 'PX', duration)
-  call('SREM', stalled, id)
-  return true
-end
+local base, duration = ARGV[1], ARGV[4]
 local tokens, ids = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
-local lost = {}
-for index = 1, #ids do
-  local id = ids[index]
-  if not renew_lock(ARGV[1] .. id .. ':lock', tokens[index], ARGV[4], KEYS[1], id) then
-    lost[#lost + 1] = id
+local lost, renewed = {}, {}
+local function leave_stalled()
+  if renewed[1] then
+    call('SREM', KEYS[1], unpack(renewed))
+    renewed = {}
   end
+end
+for from = 1, #ids, 1000 do
+  local last = math.min(from + 999, #ids)
+  local locks = {}
+  for index = from, last do
+    local id = ids[index]
+    locks[index - from + 1] = base .. (type(id) == 'string' and id or '') .. ':lock'
+  end
+  local owners = call('MGET', unpack(locks))
+  for index = from, last do
+    local id, token, owner = ids[index], tokens[index], owners[index - from + 1]
+    if not owner or type(id) ~= 'string' then
+      leave_stalled()
+      owner = call('GET', base .. id .. ':lock')
+    end
+    if owner and owner == token then
+      call('SET', base .. id .. ':lock', token, 'PX', duration)
+      renewed[#renewed + 1] = id
+      if index == 1 then
+        leave_stalled()
+      end
+    else
+      lost[#lost + 1] = id
+    end
+  end
+  leave_stalled()
 end
 return lost
 """,
@@ -2825,10 +2886,76 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="676399f0f697c5be8cd0c20a417df77e251d819d",
+    sha1="be6d02d2bbd7877bd16d67b3daf467792251f465",
     keys=11,
     source="""\
 local call = redis.call
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local spent = 0
+local function start_attempt(job, now, worker, known_fields)
+  local fields = known_fields or call('HGETALL', job)
+  local count = #fields
+  local text, at_started, at_processed, at_worker = '1', nil, nil, nil
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      local _, counted = plain_count(fields[at_started])
+      text = counted
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  if not text or (worker and type(worker) ~= 'string') then
+    if known_fields then
+      return nil
+    end
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function load_take_first()
 local later = nil
 local emitted = 0
 local function emit(stream, ...)
@@ -2844,16 +2971,6 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
 local settings = nil
 local function queue_settings(meta)
   if not settings then
@@ -2861,7 +2978,6 @@ local function queue_settings(meta)
   end
   return settings
 end
-local spent = 0
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
@@ -2900,9 +3016,6 @@ local function priority_of(job)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
     local id = due[index]
@@ -2945,57 +3058,6 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local count = #fields
-  local started, at_started, at_processed, at_worker
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
-      at_started = index + 1
-      started = fields[at_started]
-    elseif name == 'processedOn' then
-      at_processed = index + 1
-    elseif name == 'pb' then
-      at_worker = index + 1
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  if at_processed then
-    fields[at_processed] = now
-  else
-    fields[count + 1], fields[count + 2] = 'processedOn', now
-    count = count + 2
-  end
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    if at_worker then
-      fields[at_worker] = worker
-    else
-      fields[count + 1], fields[count + 2] = 'pb', worker
-      count = count + 2
-    end
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  if at_started then
-    fields[at_started] = text
-  else
-    fields[count + 1], fields[count + 2] = 'ats', text
-  end
-  return fields
-end
 local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
   token = token or options.token
@@ -3065,7 +3127,31 @@ local function take_first()
   end
   return take_prioritized()
 end
+return fetch_next, take_first
+end
 local options = cmsgpack.unpack(ARGV[3])
+local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
+if type(options) == 'table' and not (known.err or known[1] or known[2] or known[3] or options.limiter) then
+  local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (ARGV[2] + 1) * 4096 - 1, 'LIMIT', '0', '1')
+  if not (due.err or due[1]) then
+    local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+    if id and string.sub(id, 1, 2) == '0:' then
+      call('LREM', KEYS[2], '1', id)
+      id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+    end
+    if id then
+      local job = ARGV[1] .. id
+      if options.token ~= '0' then
+        call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+      end
+      call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+      local fields = start_attempt(job, ARGV[2], options.name)
+      call('ZADD', KEYS[11], '0', '0')
+      return { fields, id, 0, 0 }
+    end
+  end
+end
+local fetch_next, take_first = load_take_first()
 return fetch_next(ARGV[1], ARGV[2], options, nil, KEYS[11], take_first) or { 0, 0, 0, 0 }
 """,
 )
@@ -3176,10 +3262,92 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="dfa637cbce3d15cf8a61dde53446a43ad1deb9f5",
+    sha1="7e0e24004f0e5060a5753db90c8fb917d84e2d0f",
     keys=14,
     source="""\
 local call = redis.call
+local function failure_fields(packed)
+  local readable, fields = pcall(cmsgpack.unpack, packed)
+  if not readable or type(fields) ~= 'table' or not fields[1] or #fields % 2 == 1 then
+    return nil
+  end
+  for index = 1, #fields, 2 do
+    local name = fields[index]
+    if (name ~= 'failedReason' and name ~= 'stacktrace' and name ~= 'tm') or type(fields[index + 1]) ~= 'string' then
+      return nil
+    end
+  end
+  return fields
+end
+local function is_plain_ms(number)
+  return type(number) == 'number' and number >= 1 and number < 100000000000000 and number % 1 == 0
+end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local spent = 0
+local function start_attempt(job, now, worker, known_fields)
+  local fields = known_fields or call('HGETALL', job)
+  local count = #fields
+  local text, at_started, at_processed, at_worker = '1', nil, nil, nil
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      local _, counted = plain_count(fields[at_started])
+      text = counted
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  if not text or (worker and type(worker) ~= 'string') then
+    if known_fields then
+      return nil
+    end
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function load_finish_job()
 local later = nil
 local emitted = 0
 local function emit(stream, ...)
@@ -3228,16 +3396,6 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
 local settings = nil
 local function queue_settings(meta)
   if not settings then
@@ -3254,7 +3412,6 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local spent = 0
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
@@ -3293,9 +3450,6 @@ local function priority_of(job)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
     local id = due[index]
@@ -3338,57 +3492,6 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local count = #fields
-  local started, at_started, at_processed, at_worker
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
-      at_started = index + 1
-      started = fields[at_started]
-    elseif name == 'processedOn' then
-      at_processed = index + 1
-    elseif name == 'pb' then
-      at_worker = index + 1
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  if at_processed then
-    fields[at_processed] = now
-  else
-    fields[count + 1], fields[count + 2] = 'processedOn', now
-    count = count + 2
-  end
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    if at_worker then
-      fields[at_worker] = worker
-    else
-      fields[count + 1], fields[count + 2] = 'pb', worker
-      count = count + 2
-    end
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  if at_started then
-    fields[at_started] = text
-  else
-    fields[count + 1], fields[count + 2] = 'ats', text
-  end
-  return fields
-end
 local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
   token = token or options.token
@@ -3877,8 +3980,108 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
   return 0
 end
-return finish_job(ARGV[7], ARGV[1], KEYS[12], ARGV[2], ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13], nil, nil, ARGV[9],
-  ARGV[6] == '1', KEYS[14])
+return finish_job
+end
+local job, id, now, events = KEYS[12], ARGV[1], ARGV[2], KEYS[4]
+local lock = job .. ':lock'
+local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
+local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
+local readable, options = pcall(cmsgpack.unpack, ARGV[8])
+local attempts, attempts_text = plain_count(stored[5])
+local cap = known[1] and plain_count(known[1])
+local keep, token, plain, may_delay = nil, nil, false, false
+if readable and type(options) == 'table' and type(options.keepJobs) == 'table' then
+  keep, token = options.keepJobs, options.token
+  plain = stored[1] and not (stored[2] or stored[3] or stored[4]) and attempts and cap
+    and not (known[2] or known[3] or known[4]) and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
+    and tonumber(options.attempts) and token ~= '0' and redis.pcall('GET', lock) == token
+    and (ARGV[9] == '' or failure_fields(ARGV[9]))
+end
+if plain then
+  local children, unsuccessful, delayed = job .. ':dependencies', job .. ':unsuccessful', KEYS[7]
+  if call('EXISTS', delayed, children, unsuccessful) ~= 0 then
+    local due = redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
+    may_delay = true
+    plain = not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
+  end
+end
+if not plain then
+  return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13], nil, nil, ARGV[9],
+    ARGV[6] == '1', KEYS[14])
+end
+local active, field, result, outcome = KEYS[2], ARGV[3], ARGV[4], ARGV[5]
+call('DEL', lock)
+call('SREM', KEYS[5], id)
+if ARGV[9] ~= '' then
+  call('HMSET', job, unpack(cmsgpack.unpack(ARGV[9])))
+end
+if call('LREM', active, '-1', id) == 0 then
+  return -3
+end
+if keep.count == 0 then
+  call('XTRIM', events, 'MAXLEN', '~', known[1])
+  call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful')
+  call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
+else
+  local finished = KEYS[11]
+  local added = redis.pcall('ZADD', finished, 'NX', now, id) == 1
+  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap .. '', '*', 'event', outcome, 'jobId', id, field,
+    result, 'prev', 'active')) == 'table' then
+    call('ZREM', finished, id)
+    added = false
+  end
+  if added then
+    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+  else
+    call('XTRIM', events, 'MAXLEN', '~', known[1])
+    if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
+      call('HSET', job, 'atm', attempts_text)
+      call('ZADD', finished, now, id)
+    end
+    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
+  end
+  if stored[6] and outcome == 'failed' then
+    call('HDEL', job, 'defa')
+  end
+end
+if outcome == 'failed' and attempts >= tonumber(options.attempts) then
+  call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_text)
+end
+if ARGV[6] == '1' then
+  local next_id = call('RPOPLPUSH', KEYS[1], active)
+  local old = next_id and string.sub(next_id, 1, 2) == '0:' and next_id
+  if old then
+    call('LREM', active, '1', old)
+    next_id = nil
+  end
+  if not next_id and (not old or old == '0:0') then
+    next_id = call('ZPOPMIN', KEYS[3])[1]
+    if next_id then
+      call('LPUSH', active, next_id)
+    else
+      call('DEL', KEYS[10])
+      assert(not old, 'no prioritized job after the marker 0:0')
+    end
+  end
+  if next_id then
+    local next_job = ARGV[7] .. next_id
+    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration)
+    call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
+    local fields = start_attempt(next_job, now, options.name)
+    call('ZADD', KEYS[14], '0', '0')
+    return { fields, next_id, 0, 0 }
+  end
+  local score = may_delay and call('ZRANGE', KEYS[7], '0', '0', 'WITHSCORES')[2]
+  if score then
+    return { 0, 0, 0, score / 4096 }
+  end
+end
+if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
+  call('XADD', events, '*', 'event', 'drained')
+end
+return 0
 """,
 )
 
@@ -4898,7 +5101,7 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="dcc2385731c3702219726c21dfd5c64e85d7e481",
+    sha1="c6a19077ef0e84e6cfeb1209373ab8acb2cfffa5",
     keys=11,
     source="""\
 local call = redis.call
@@ -4941,31 +5144,6 @@ local function priority_of(job)
 end
 local later = nil
 local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
-  call('ZREM', delayed, unpack(due))
-  for index = 1, #due do
-    local id = due[index]
-    local job = base .. id
-    local priority = priority_of(job)
-    if priority == 0 then
-      call('LPUSH', target, id)
-    else
-      place_by_priority(prioritized, counter, priority, id)
-    end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
-    call('HSET', job, 'delay', '0')
-  end
-  mark_ready(marker, held)
-  return #due
-end
 local function surrender_lock(job, stalled, token, id)
   if token == '0' then
     return nil
@@ -4997,11 +5175,39 @@ local function write_fields(job, packed)
     call('HMSET', job, unpack(items))
   end
 end
+local function load_promote_due()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
+end
+local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
+  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', delayed, unpack(due))
+  for index = 1, #due do
+    local id = due[index]
+    local job = base .. id
+    local priority = priority_of(job)
+    if priority == 0 then
+      call('LPUSH', target, id)
+    else
+      place_by_priority(prioritized, counter, priority, id)
+    end
+    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', job, 'delay', '0')
+  end
+  mark_ready(marker, held)
+  return #due
+end
+return promote_due
+end
 local active, job, meta, events, marker, id = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[10], ARGV[4]
 local known = queue_settings(meta)
 local target = known[1] and KEYS[3] or KEYS[2]
 local held = is_held(known[1], known[2], active)
-promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+local now = tonumber(ARGV[2])
+if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+  load_promote_due()(ARGV[1], now, target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+end
 if call('EXISTS', job) == 0 then
   return -1
 end
@@ -5299,9 +5505,10 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="8f33579d23aa4fc5d3312b29ac0eb83a79dffbe0",
+    sha1="ca4684bcb35ceb23c207450b1b7d21bb72f545e1",
     keys=11,
     source="""\
+local call = redis.call
 local function alone_or_error(job_function, ...)
   local passed, reply = pcall(job_function, ...)
   if passed then
@@ -5310,7 +5517,20 @@ local function alone_or_error(job_function, ...)
   local text = type(reply) == 'table' and reply.err or tostring(reply)
   return { string.match(text, ': %-(%u+ .*)$') or text }
 end
-local call = redis.call
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local function is_plain_ms(number)
+  return type(number) == 'number' and number >= 1 and number < 100000000000000 and number % 1 == 0
+end
+local function load_add_rest()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -5704,59 +5924,161 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
   emit_capped(events, cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
-local count = #ARGV / 4
-many = {
-  settings = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {}, options = {},
-  reserved = 0, last = 0, run = 1,
-}
-local heads, runs = {}, { [count + 1] = 0 }
-for number = count, 1, -1 do
-  local at = 4 * number
-  local readable, head = pcall(cmsgpack.unpack, ARGV[at - 2])
-  heads[number] = readable and head
-  local text = ARGV[at]
-  if many.options[text] == nil then
-    local known, options = pcall(cmsgpack.unpack, text)
-    if known and type(options) == 'table' then
-      many.options[text] = options
+local function add_rest(from, count, replies)
+  many = {
+    settings = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {}, options = {},
+    reserved = 0, last = 0, run = 1,
+  }
+  local heads, runs = {}, { [count + 1] = 0 }
+  for number = count, from, -1 do
+    local at = 4 * number
+    local readable, head = pcall(cmsgpack.unpack, ARGV[at - 2])
+    heads[number] = readable and head
+    local text = ARGV[at]
+    if many.options[text] == nil then
+      local known, options = pcall(cmsgpack.unpack, text)
+      if known and type(options) == 'table' then
+        many.options[text] = options
+      end
+    end
+    local sure = readable and type(head) == 'table' and head[5] == nil and many.options[text]
+    runs[number] = sure and runs[number + 1] + 1 or 0
+  end
+  function many.flush()
+    local waiting = many.waiting
+    if waiting[1] then
+      call('LPUSH', many.target, unpack(waiting))
+      many.waiting = {}
+    end
+    if many.due_key then
+      mark_later(many.marker, many.due_key)
+      many.due_key = nil
     end
   end
-  local sure = readable and type(head) == 'table' and head[5] == nil and many.options[text]
-  runs[number] = sure and runs[number + 1] + 1 or 0
-end
-function many.flush()
-  local waiting = many.waiting
-  if waiting[1] then
-    call('LPUSH', many.target, unpack(waiting))
-    many.waiting = {}
-  end
-  if many.due_key then
-    mark_later(many.marker, many.due_key)
-    many.due_key = nil
-  end
-end
-local function add(number)
-  local at = 4 * number
-  local kind, options = ARGV[at - 3], ARGV[at]
-  open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
-  many.run = math.max(1, runs[number])
-  if kind == '0' then
+  local function add(number)
+    local at = 4 * number
+    local kind, options = ARGV[at - 3], ARGV[at]
+    open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
+    many.run = math.max(1, runs[number])
+    if kind == '0' then
+      options = many.options[options] or cmsgpack.unpack(options)
+      return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+    end
+    if kind == '1' then
+      return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
+    end
     options = many.options[options] or cmsgpack.unpack(options)
-    return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+    return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
   end
-  if kind == '1' then
-    return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
+  for number = from, count do
+    replies[number] = alone_or_error(add, number)
   end
-  options = many.options[options] or cmsgpack.unpack(options)
-  return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
+  many.flush()
+  if many.ready then
+    call('ZADD', KEYS[9], '0', '0')
+  end
+end
+return add_rest
+end
+local count = #ARGV / 4
+local function read_options(packed)
+  local options = cmsgpack.unpack(packed)
+  local delay, priority = options.delay or '0', options.priority or '0'
+  return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
+end
+local heads, kinds, taken, plain, readable = {}, {}, {}, 0, false
+local unpack_packed = cmsgpack.unpack
+for number = 1, count do
+  local at = 4 * number
+  local packed = ARGV[at]
+  local kind, head = kinds[packed], nil
+  if kind == nil then
+    readable, kind = pcall(read_options, packed)
+    kind = readable and kind
+    kinds[packed] = kind
+  end
+  readable, head = pcall(unpack_packed, ARGV[at - 2])
+  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[1]) == 'string'
+    and type(head[2]) == 'string' and type(head[3]) == 'string' and is_plain_ms(head[4]))
+    or head[5] ~= nil or head[6] ~= nil or head[8] then
+    break
+  end
+  local id = head[2]
+  if id ~= '' then
+    id = head[1] .. id
+    if taken[id] or #taken < plain then
+      break
+    end
+    taken[number], taken[id] = id, true
+  elseif taken[1] then
+    break
+  end
+  heads[number], plain = head, number
+end
+if taken[1] then
+  for number = 1, #KEYS do
+    local name = KEYS[number]
+    if taken[name] then
+      plain = 0
+    end
+  end
+  if call('EXISTS', unpack(taken)) > 0 then
+    plain = 0
+  end
+end
+local settings = redis.pcall('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings[1]
+if not (cap and plain_count(cap)) then
+  plain = 0
 end
 local replies = {}
-for number = 1, count do
-  replies[number] = alone_or_error(add, number)
+if plain > 0 then
+  local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
+  local first = call('INCRBY', KEYS[4], plain) - plain
+  local fifo, lifo = {}, {}
+  for number = 1, plain do
+    local at = 4 * number
+    local head, packed = heads[number], ARGV[at]
+    local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
+    local job = head[1] .. id
+    if not own and math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
+    if head[4] ~= last_stamp then
+      last_stamp = head[4]
+      stamp = last_stamp .. ''
+    end
+    local stored = redis.pcall('HMSET', job, 'name', name, 'data', ARGV[at - 1], 'opts', kind[1],
+      'timestamp', stamp, 'delay', kind[2], 'priority', kind[3])
+    if stored.err then
+      replies[number] = alone_or_error(error, stored)
+    else
+      call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
+      call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+      local ends = kind[4] and lifo or fifo
+      ends[#ends + 1] = id
+      replies[number] = id .. ''
+    end
+  end
+  local target, pushed = settings[2] and KEYS[2] or KEYS[1], #fifo + #lifo
+  local held = settings[2] or (settings[3] and call('LLEN', KEYS[7]) >= tonumber(settings[3]))
+  if fifo[1] then
+    call('LPUSH', target, unpack(fifo))
+  end
+  if lifo[1] then
+    call('RPUSH', target, unpack(lifo))
+  end
+  if pushed > 0 and not held then
+    call('ZADD', KEYS[9], '0', '0')
+  end
+  for _ = 1, pushed do
+    if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
+      break
+    end
+  end
 end
-many.flush()
-if many.ready then
-  call('ZADD', KEYS[9], '0', '0')
+if plain < count then
+  load_add_rest()(plain + 1, count, replies)
 end
 return replies
 """,
@@ -5764,10 +6086,79 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="daafe1bfd9a28b6fc859495e1b9916713f8ce7a5",
+    sha1="ffe8d6935af47037b5c53332c71a3bb8a966851a",
     keys=11,
     source="""\
 local call = redis.call
+local function is_plain_ms(number)
+  return type(number) == 'number' and number >= 1 and number < 100000000000000 and number % 1 == 0
+end
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local spent = 0
+local function start_attempt(job, now, worker, known_fields)
+  local fields = known_fields or call('HGETALL', job)
+  local count = #fields
+  local text, at_started, at_processed, at_worker = '1', nil, nil, nil
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      local _, counted = plain_count(fields[at_started])
+      text = counted
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  if not text or (worker and type(worker) ~= 'string') then
+    if known_fields then
+      return nil
+    end
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function load_take_first()
 local later = nil
 local emitted = 0
 local function emit(stream, ...)
@@ -5783,16 +6174,6 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
 local settings = nil
 local function queue_settings(meta)
   if not settings then
@@ -5800,7 +6181,6 @@ local function queue_settings(meta)
   end
   return settings
 end
-local spent = 0
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
@@ -5839,9 +6219,6 @@ local function priority_of(job)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
     local id = due[index]
@@ -5884,57 +6261,6 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local count = #fields
-  local started, at_started, at_processed, at_worker
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
-      at_started = index + 1
-      started = fields[at_started]
-    elseif name == 'processedOn' then
-      at_processed = index + 1
-    elseif name == 'pb' then
-      at_worker = index + 1
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  if at_processed then
-    fields[at_processed] = now
-  else
-    fields[count + 1], fields[count + 2] = 'processedOn', now
-    count = count + 2
-  end
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    if at_worker then
-      fields[at_worker] = worker
-    else
-      fields[count + 1], fields[count + 2] = 'pb', worker
-      count = count + 2
-    end
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  if at_started then
-    fields[at_started] = text
-  else
-    fields[count + 1], fields[count + 2] = 'ats', text
-  end
-  return fields
-end
 local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
   token = token or options.token
@@ -6004,14 +6330,58 @@ local function take_first()
   end
   return take_prioritized()
 end
+return fetch_next, take_first
+end
 local MOST_SPENT = 1000000
-local options, tokens = cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
-local replies = {}
-for number = 1, #tokens do
-  local reply = fetch_next(ARGV[1], ARGV[2], options, tokens[number], KEYS[11], take_first) or { 0, 0, 0, 0 }
-  replies[number] = reply
-  if reply[2] == 0 or spent > MOST_SPENT then
-    break
+local base, now, options, tokens = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
+local count = #tokens
+local replies, done, over = {}, 0, false
+local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
+local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
+local coming = redis.pcall('LRANGE', KEYS[1], -count, '-1')
+if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or due.err or options.limiter)
+  and is_plain_ms(options.lockDuration) and call('LLEN', KEYS[2]) then
+  local lock_ms, worker, taken = options.lockDuration .. '', options.name, {}
+  local left, events, sub = #coming, KEYS[4], string.sub
+  for number = 1, math.min(count, left) do
+    local id, token = coming[left + 1 - number], tokens[number]
+    if sub(id, 1, 2) == '0:' or token == '0' then
+      break
+    end
+    local job = base .. id
+    local found = redis.pcall('HGETALL', job)
+    local fields = not found.err and start_attempt(job, now, worker, found)
+    if not fields then
+      over = done > 0
+      break
+    end
+    call('SET', job .. ':lock', token, 'PX', lock_ms)
+    call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    taken[number] = id
+    replies[number] = { fields, id, 0, 0 }
+    done = number
+    if spent > MOST_SPENT then
+      over = true
+      break
+    end
+  end
+  if done > 0 then
+    call('LTRIM', KEYS[1], '0', -1 - done)
+    call('LPUSH', KEYS[2], unpack(taken))
+    call('ZADD', KEYS[11], '0', '0')
+  end
+end
+if done < count and not over then
+  local fetch_next, take_first = load_take_first()
+  for number = done + 1, count do
+    local passed, reply = pcall(fetch_next, base, now, options, tokens[number], KEYS[11], take_first)
+    if not passed then
+      return number > 1 and replies or error(reply, 0)
+    end
+    replies[number] = reply or { 0, 0, 0, 0 }
+    if replies[number][2] == 0 or spent > MOST_SPENT then
+      break
+    end
   end
 end
 return replies
@@ -6020,7 +6390,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="8f41e33ca8aadac7dc0496c380be690490619d65",
+    sha1="f04b14dc00f9af6f41d9962c874fdcaed2d2a89a",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6031,7 +6401,89 @@ local function alone_or_error(job_function, ...)
   local text = type(reply) == 'table' and reply.err or tostring(reply)
   return { string.match(text, ': %-(%u+ .*)$') or text }
 end
+local function failure_fields(packed)
+  local readable, fields = pcall(cmsgpack.unpack, packed)
+  if not readable or type(fields) ~= 'table' or not fields[1] or #fields % 2 == 1 then
+    return nil
+  end
+  for index = 1, #fields, 2 do
+    local name = fields[index]
+    if (name ~= 'failedReason' and name ~= 'stacktrace' and name ~= 'tm') or type(fields[index + 1]) ~= 'string' then
+      return nil
+    end
+  end
+  return fields
+end
+local function is_plain_ms(number)
+  return type(number) == 'number' and number >= 1 and number < 100000000000000 and number % 1 == 0
+end
 local call = redis.call
+local function plain_count(stored)
+  if not stored then
+    return 1, '1'
+  end
+  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+    local count = stored + 1
+    return count, count .. ''
+  end
+  return nil
+end
+local spent = 0
+local function start_attempt(job, now, worker, known_fields)
+  local fields = known_fields or call('HGETALL', job)
+  local count = #fields
+  local text, at_started, at_processed, at_worker = '1', nil, nil, nil
+  for index = 1, count, 2 do
+    local name = fields[index]
+    if name == 'data' then
+      spent = spent + #fields[index + 1]
+    elseif name == 'ats' then
+      at_started = index + 1
+      local _, counted = plain_count(fields[at_started])
+      text = counted
+    elseif name == 'processedOn' then
+      at_processed = index + 1
+    elseif name == 'pb' then
+      at_worker = index + 1
+    end
+  end
+  if not text or (worker and type(worker) ~= 'string') then
+    if known_fields then
+      return nil
+    end
+    if worker then
+      call('HMSET', job, 'processedOn', now, 'pb', worker)
+    else
+      call('HMSET', job, 'processedOn', now)
+    end
+    call('HINCRBY', job, 'ats', '1')
+    return call('HGETALL', job)
+  end
+  if at_processed then
+    fields[at_processed] = now
+  else
+    fields[count + 1], fields[count + 2] = 'processedOn', now
+    count = count + 2
+  end
+  if worker then
+    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
+    if at_worker then
+      fields[at_worker] = worker
+    else
+      fields[count + 1], fields[count + 2] = 'pb', worker
+      count = count + 2
+    end
+  else
+    call('HMSET', job, 'processedOn', now, 'ats', text)
+  end
+  if at_started then
+    fields[at_started] = text
+  else
+    fields[count + 1], fields[count + 2] = 'ats', text
+  end
+  return fields
+end
+local function load_finish_rest()
 local later = nil
 local emitted = 0
 local function emit(stream, ...)
@@ -6080,16 +6532,6 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local function plain_count(stored)
-  if not stored then
-    return 1, '1'
-  end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
-    local count = stored + 1
-    return count, count .. ''
-  end
-  return nil
-end
 local settings = nil
 local function queue_settings(meta)
   if not settings then
@@ -6106,7 +6548,6 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local spent = 0
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
@@ -6145,9 +6586,6 @@ local function priority_of(job)
 end
 local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
   local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  if not due[1] then
-    return 0
-  end
   call('ZREM', delayed, unpack(due))
   for index = 1, #due do
     local id = due[index]
@@ -6190,57 +6628,6 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function start_attempt(job, now, worker)
-  local fields = call('HGETALL', job)
-  local count = #fields
-  local started, at_started, at_processed, at_worker
-  for index = 1, count, 2 do
-    local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
-      at_started = index + 1
-      started = fields[at_started]
-    elseif name == 'processedOn' then
-      at_processed = index + 1
-    elseif name == 'pb' then
-      at_worker = index + 1
-    end
-  end
-  local _, text = plain_count(started)
-  if not text or (worker and type(worker) ~= 'string') then
-    if worker then
-      call('HMSET', job, 'processedOn', now, 'pb', worker)
-    else
-      call('HMSET', job, 'processedOn', now)
-    end
-    call('HINCRBY', job, 'ats', '1')
-    return call('HGETALL', job)
-  end
-  if at_processed then
-    fields[at_processed] = now
-  else
-    fields[count + 1], fields[count + 2] = 'processedOn', now
-    count = count + 2
-  end
-  if worker then
-    call('HMSET', job, 'processedOn', now, 'pb', worker, 'ats', text)
-    if at_worker then
-      fields[at_worker] = worker
-    else
-      fields[count + 1], fields[count + 2] = 'pb', worker
-      count = count + 2
-    end
-  else
-    call('HMSET', job, 'processedOn', now, 'ats', text)
-  end
-  if at_started then
-    fields[at_started] = text
-  else
-    fields[count + 1], fields[count + 2] = 'ats', text
-  end
-  return fields
-end
 local function activate(base, id, now, maximum, duration, options, token, marker)
   local job = base .. id
   token = token or options.token
@@ -6729,78 +7116,250 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
   return 0
 end
+local function finish_rest(base, all_options, heads, from, count, most_spent, replies)
+  local locks, names, pending = {}, {}, {}
+  for number = from, count do
+    local at = 6 * number
+    local job = base .. heads[at - 5]
+    if heads[at - 4] ~= '0' then
+      names[#names + 1] = job .. ':lock'
+    end
+    if heads[at - 2] == 0 then
+      pending[#pending + 1] = job .. ':dependencies'
+      pending[#pending + 1] = job .. ':unsuccessful'
+    end
+  end
+  if names[1] then
+    local owners = call('MGET', unpack(names))
+    for number = 1, #names do
+      local name = names[number]
+      locks[name] = owners[number]
+    end
+  end
+  later = {
+    locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
+    events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
+  }
+  function later.flush_released()
+    local released, stalled = later.released, later.stalled
+    if released[1] then
+      call('DEL', unpack(released))
+      later.released = {}
+    end
+    if stalled[1] then
+      call('SREM', later.stalled_key, unpack(stalled))
+      later.stalled = {}
+    end
+  end
+  function later.flush_finished()
+    if later.trims > 0 then
+      local cap = (later.cap + emitted - later.emitted) .. ''
+      for _ = 1, later.trims do
+        if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+          break
+        end
+      end
+      later.trims = 0
+    end
+    for key, members in pairs(later.finished) do
+      call('ZADD', key, unpack(members))
+      later.finished[key] = nil
+    end
+    for key, count in pairs(later.counted) do
+      call('HINCRBY', key, 'count', count)
+      later.counted[key] = nil
+    end
+    later.metric_at = {}
+  end
+  for number = from, count do
+    local at = 6 * number
+    local id, token = heads[at - 5], heads[at - 4]
+    local failed, place = heads[at - 2] == 1, heads[at]
+    replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
+      failed and 'failedReason' or 'returnvalue', ARGV[2 + 2 * number], failed and 'failed' or 'completed',
+      failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
+      ARGV[3 + 2 * number], heads[at - 1] == 1, KEYS[15])
+    if spent > most_spent then
+      break
+    end
+  end
+  later.flush_released()
+  later.flush_finished()
+end
+return finish_rest
+end
 local MOST_SPENT = 1000000
 local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local count = #heads / 6
-local locks, names, pending = {}, {}, {}
+local replies, done = {}, 0
+local jobs, ending, locks, children, fetches, latest = {}, {}, {}, {}, 0, 0
 for number = 1, count do
   local at = 6 * number
-  local job = base .. heads[at - 5]
-  if heads[at - 4] ~= '0' then
-    names[#names + 1] = job .. ':lock'
+  local id, now = heads[at - 5], tonumber(heads[at - 3])
+  local job = base .. id
+  jobs[number], ending[id], locks[number] = job, true, job .. ':lock'
+  fetches = fetches + heads[at - 1]
+  if now > latest then
+    latest = now
   end
   if heads[at - 2] == 0 then
-    pending[#pending + 1] = job .. ':dependencies'
-    pending[#pending + 1] = job .. ':unsuccessful'
+    children[#children + 1] = job .. ':dependencies'
+    children[#children + 1] = job .. ':unsuccessful'
   end
 end
-if names[1] then
-  local owners = call('MGET', unpack(names))
-  for number = 1, #names do
-    local name = names[number]
-    locks[name] = owners[number]
+local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max', 'opts.maxLenEvents')
+local coming = redis.pcall('LRANGE', KEYS[1], -1 - fetches, '-1')
+local window = redis.pcall('LRANGE', KEYS[2], -2 * count, '-1')
+local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (latest + 1) * 4096 - 1, 'LIMIT', '0', '1')
+local left, size, cap = #coming, #window, known[4]
+if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] or due.err or window.err)
+  and (left > 0 or size > count) and not (children[1] and call('EXISTS', unpack(children)) > 0) then
+  local kinds, places = {}, {}
+  for number = 1, #all_options do
+    local options = all_options[number]
+    local keep, lock_ms = options.keepJobs, options.lockDuration
+    local attempts = tonumber(options.attempts)
+    if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+      and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
+      kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
+    end
   end
-end
-later = {
-  locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
-  events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
-}
-function later.flush_released()
-  local released, stalled = later.released, later.stalled
-  if released[1] then
-    call('DEL', unpack(released))
-    later.released = {}
+  for place = 1, size do
+    local id = window[place]
+    places[id] = place
   end
-  if stalled[1] then
-    call('SREM', later.stalled_key, unpack(stalled))
-    later.stalled = {}
+  local owners = call('MGET', unpack(locks))
+  local events, sub = KEYS[4], string.sub
+  local gone, stalled, finished, failed, taken = {}, {}, {}, {}, {}
+  local first, last_events, started = size + 1, 0, false
+  for number = 1, count do
+    local at = 6 * number
+    local id, now, has_failed, place = heads[at - 5], heads[at - 3], heads[at - 2] == 1, heads[at]
+    local job, token, fetch, kind = jobs[number], heads[at - 4], heads[at - 1] == 1, kinds[place]
+    local next_id = fetch and coming[left]
+    local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
+    local attempts, text, fields = nil, nil, nil
+    if kind and ending[id] and owners[number] == token and token ~= '0' and stored[1]
+      and not (stored[2] or stored[3] or stored[4]) then
+      attempts, text = plain_count(stored[5])
+    end
+    if fetch then
+      if not next_id then
+        attempts = nil
+      elseif ending[next_id] ~= nil then
+        attempts = nil
+      elseif sub(next_id, 1, 2) == '0:' then
+        attempts = nil
+      end
+    end
+    local packed = ARGV[3 + 2 * number]
+    if packed ~= '' and attempts then
+      fields = failure_fields(packed)
+      attempts = fields and attempts
+    end
+    if not attempts then
+      break
+    end
+    place = places[id]
+    if place then
+      window[place] = false
+      if place < first then
+        first = place
+      end
+    elseif call('LREM', KEYS[2], '-1', id) == 0 then
+      break
+    else
+    end
+    ending[id] = false
+    gone[#gone + 1] = locks[number]
+    stalled[number] = id
+    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[2 + 2 * number], finished
+    if has_failed then
+      outcome, field, members = 'failed', 'failedReason', failed
+    end
+    if kind[1] then
+      local at_gone = #gone
+      gone[at_gone + 1], gone[at_gone + 2], gone[at_gone + 3] = job, job .. ':logs', job .. ':dependencies'
+      gone[at_gone + 4], gone[at_gone + 5] = job .. ':processed', job .. ':failed'
+      gone[at_gone + 6] = job .. ':unsuccessful'
+    else
+      if fields then
+        call('HMSET', job, unpack(fields))
+      end
+      call('HSET', job, 'atm', text, field, result, 'finishedOn', now)
+      if has_failed and stored[6] then
+        call('HDEL', job, 'defa')
+      end
+      local at_member = #members
+      members[at_member + 1], members[at_member + 2] = now, id
+    end
+    call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
+    last_events = 1
+    if has_failed and attempts >= kind[3] then
+      call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', text)
+      last_events = 2
+    end
+    done = number
+    if fetch then
+      left = left - 1
+      taken[#taken + 1] = next_id
+      local next_job = base .. next_id
+      call('SET', next_job .. ':lock', token, 'PX', kind[2])
+      call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
+      last_events = last_events + 1
+      local answer = alone_or_error(start_attempt, next_job, now, kind[4])
+      if answer[2] then
+        answer = { answer, next_id, 0, 0 }
+        started = true
+      else
+      end
+      replies[number] = answer
+      if spent > MOST_SPENT then
+        break
+      end
+    else
+      replies[number] = 0
+    end
   end
-end
-function later.flush_finished()
-  if later.trims > 0 then
-    local cap = (later.cap + emitted - later.emitted) .. ''
-    for _ = 1, later.trims do
-      if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+  if done > 0 then
+    call('DEL', unpack(gone))
+    call('SREM', KEYS[5], unpack(stalled))
+    if taken[1] then
+      call('LTRIM', KEYS[1], '0', -1 - #taken)
+      call('LPUSH', KEYS[2], unpack(taken))
+    end
+    if first <= size then
+      local staying = {}
+      for place = first, size do
+        if window[place] then
+          staying[#staying + 1] = window[place]
+        end
+      end
+      call('LTRIM', KEYS[2], '0', first - size - 2)
+      if staying[1] then
+        call('RPUSH', KEYS[2], unpack(staying))
+      end
+    end
+    if finished[1] then
+      call('ZADD', KEYS[11], unpack(finished))
+    end
+    if failed[1] then
+      call('ZADD', KEYS[12], unpack(failed))
+    end
+    cap = (cap + last_events) .. ''
+    for _ = 1, done do
+      if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
         break
       end
     end
-    later.trims = 0
-  end
-  for key, members in pairs(later.finished) do
-    call('ZADD', key, unpack(members))
-    later.finished[key] = nil
-  end
-  for key, count in pairs(later.counted) do
-    call('HINCRBY', key, 'count', count)
-    later.counted[key] = nil
-  end
-  later.metric_at = {}
-end
-local replies = {}
-for number = 1, count do
-  local at = 6 * number
-  local id, token = heads[at - 5], heads[at - 4]
-  local failed, place = heads[at - 2] == 1, heads[at]
-  replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
-    failed and 'failedReason' or 'returnvalue', ARGV[2 + 2 * number], failed and 'failed' or 'completed',
-    failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
-    ARGV[3 + 2 * number], heads[at - 1] == 1, KEYS[15])
-  if spent > MOST_SPENT then
-    break
+    if started then
+      call('ZADD', KEYS[15], '0', '0')
+    end
   end
 end
-later.flush_released()
-later.flush_finished()
+if done < count and spent <= MOST_SPENT then
+  load_finish_rest()(base, all_options, heads, done + 1, count, MOST_SPENT, replies)
+end
 return replies
 """,
 )

@@ -17,6 +17,11 @@ from bullmq_protocol.reply import Reply, as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 
 LOGIN_CODES: Final = ("NOAUTH", "WRONGPASS", "NOPERM")
+"""How refusals of a login begin."""
+
+
+ASKING: Final = tuple(("INFO", section) for section in INFO_SECTIONS)
+"""The commands that ask a server what it is; they come after the others."""
 
 
 class Greeted(msgspec.Struct, frozen=True):
@@ -62,8 +67,8 @@ class Greeting(msgspec.Struct, frozen=True):
         return Greeted(info, unnamed, uninformed)
 
 
-def greeting(address: str, login: Login, *, db: int = 0, client_name: str | None = None) -> Greeting:
-    """Return what a connection says first."""
+def opening(login: Login, *, db: int = 0, client_name: str | None = None) -> tuple[tuple[Arg, ...], ...]:
+    """Return the commands that log in, choose the database and name the connection."""
     user, password = login
     commands: list[tuple[Arg, ...]] = []
     if user is not None:
@@ -74,5 +79,4 @@ def greeting(address: str, login: Login, *, db: int = 0, client_name: str | None
         commands.append(("SELECT", db))
     if client_name is not None:
         commands.append(("CLIENT", "SETNAME", client_name))
-    commands += [("INFO", section) for section in INFO_SECTIONS]
-    return Greeting(address, user, tuple(commands))
+    return tuple(commands)

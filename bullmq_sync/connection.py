@@ -32,7 +32,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.greeting import Greeting, greeting
+from bullmq_protocol.greeting import ASKING, Greeting, opening
 from bullmq_protocol.server_info import ServerInfo
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
@@ -228,7 +228,9 @@ class Connection:
         address = self._options.address
         attempt.failure = ConnectionLost(f"the attempt to connect to {address} was interrupted", maybe_applied=False)
         try:
-            saying = greeting(address, login_of(self._options), db=self._options.db, client_name=self._client_name)
+            login = login_of(self._options)
+            commands = opening(login, db=self._options.db, client_name=self._client_name)
+            saying = Greeting(address, login[0], (*commands, *ASKING))
             link = Link(self._dial(attempt), self._limit_s, exclusive=self._parent is not None)
             self._greet(link, saying)
             with self._lock:

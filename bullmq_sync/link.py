@@ -31,7 +31,15 @@ import hiredis
 
 from bullmq_protocol.command import Arg, Command
 from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
-from bullmq_protocol.errors import Closed, ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
+from bullmq_protocol.errors import (
+    BullMQError,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
 
 _READ_SIZE = 1 << 16
 _ENOUGH_ADDS = 32
@@ -174,7 +182,7 @@ class Call:
         """Whether it is the last of a write with adds."""
         self.turn: Any = None
         """A lock that its thread waits for: released when it is done, or has a role."""
-        self.failure: TransportError | None = None
+        self.failure: BullMQError | None = None
 
 
 class Link:
@@ -237,8 +245,9 @@ class Link:
         script = command.script
         if script is None or script.sha1 in self.sourced:
             return pack(command.wire())
+        payload = pack(command.wire(full_source=True))
         self.sourced.add(script.sha1)
-        return pack(command.wire(full_source=True))
+        return payload
 
     def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
@@ -366,6 +375,10 @@ class Link:
             self._adds = 0
             self._adds_under_way += 1
             out = self._merged(out)
+            if not out:
+                self._adds_under_way -= 1
+                self._writing = None
+                return b""
             out[-1].ends_adds = True
         self._pending += out
         mark_sent(out, True)
@@ -383,13 +396,23 @@ class Link:
         for base, adds in queues.items():
             for part in parts([call.add for call in adds if call.add is not None]):
                 members, adds = adds[: len(part)], adds[len(part) :]
-                if len(part) == 1:
-                    members[0].payload = self.packed(part[0])
-                    result += members
-                    continue
-                merged = Call(self.packed(merge_adds(base, part)), 1, members[0].limit_s)
-                merged.members = tuple(members)
-                result.append(merged)
+                if len(part) > 1:
+                    try:
+                        merged = Call(self.packed(merge_adds(base, part)), 1, members[0].limit_s)
+                    except UsageError:
+                        pass  # The one that has no form on the wire is found below.
+                    else:
+                        merged.members = tuple(members)
+                        result.append(merged)
+                        continue
+                for call, add in zip(members, part, strict=True):
+                    try:
+                        call.payload = self.packed(add)
+                        result.append(call)
+                    except UsageError as error:
+                        call.failure = error
+                        call.done = True
+                        _rouse(call)
         return result
 
     def _write(self, call: Call, data: bytes) -> bytes:

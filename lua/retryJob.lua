@@ -8,7 +8,7 @@
 --- include mark_ready
 --- include place_by_priority
 --- include priority_of
---- include promote_due
+--- lazy promote_due: promote_due
 --- include surrender_lock
 --- include write_fields
 
@@ -18,7 +18,10 @@ local known = queue_settings(meta)
 local target = known[1] and KEYS[3] or KEYS[2]
 local held = is_held(known[1], known[2], active)
 -- before any check, so also for a job that is missing or not locked
-promote_due(ARGV[1], tonumber(ARGV[2]), target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+local now = tonumber(ARGV[2])
+if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+  load_promote_due()(ARGV[1], now, target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+end
 if call('EXISTS', job) == 0 then
   --@no-job
   return -1

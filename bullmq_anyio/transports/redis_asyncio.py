@@ -36,7 +36,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from bullmq_anyio.connection import LOGIN_CODES, SharedConnection
+from bullmq_anyio.connection import SharedConnection
 from bullmq_anyio.link import Link, RoleLink
 from bullmq_protocol.address import refusal_of_login
 from bullmq_protocol.errors import (
@@ -46,6 +46,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.units import Millis
 
 # redis-py cuts the first word off these error replies.

@@ -16,7 +16,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -44,7 +44,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url, refusal_of_login
+from bullmq_protocol.address import ConnectionOptions, Login, parse_url, refusal_of_login
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -56,11 +56,13 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
+from bullmq_sync.connection import login_of
 
 _log = logging.getLogger("bullmq_sync")
 
@@ -82,7 +84,6 @@ _CODES: dict[type[RedisError], str] = {
     ReadOnlyError: "READONLY",
     TryAgainError: "TRYAGAIN",
 }
-LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
 _MULTI = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 _INFO = b"".join(b"*2\r\n$4\r\nINFO\r\n$%d\r\n%b\r\n" % (len(name), name.encode()) for name in INFO_SECTIONS)
@@ -557,17 +558,6 @@ def _from_options(options: ConnectionOptions) -> Connect:
         return connection
 
     return connect
-
-
-def login_of(options: ConnectionOptions) -> Login:
-    """Return user name and password; a coroutine is none."""
-    answer = options.login()
-    if isinstance(answer, tuple):
-        return answer
-    if isinstance(answer, Coroutine):
-        answer.close()
-    unawaited: object = cast("object", answer)
-    return checked_login(unawaited)
 
 
 class Ours:

@@ -23,6 +23,7 @@ from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, UsageError
 from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.topology import Place, SentinelOptions, is_deposed
+from bullmq_sync.connection import login_of
 from bullmq_sync.transports.redis_py import (
     OURS,
     Connect,
@@ -34,7 +35,6 @@ from bullmq_sync.transports.redis_py import (
     exposed,
     from_client,
     has_ended,
-    login_of,
     read_reply,
     seconds,
 )

@@ -1,71 +1,129 @@
 --- keys: wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
 --- args: kind (0 standard, 1 delayed, 2 prioritized), job (MessagePack array), data (JSON), options (MessagePack map) ...
+--- include call
 --- include each_alone
---- include add_job
---- include add_delayed
---- include add_prioritized
---- include add_standard
---- include mark_later
+--- include plain_count
+--- include plain_ms
+--- lazy add_rest: add_rest
 
 -- specs/08-batches.md#add-many. Not one of BullMQ's scripts.
 local count = #ARGV / 4
-many = {
-  settings = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {}, options = {},
-  reserved = 0, last = 0, run = 1,
-}
 
--- Jobs that take a number for sure take it together with those that follow directly.
-local heads, runs = {}, { [count + 1] = 0 }
-for number = count, 1, -1 do
+-- What the plain jobs have in common: the texts of their options, false for those that are not plain.
+local function read_options(packed)
+  local options = cmsgpack.unpack(packed)
+  local delay, priority = options.delay or '0', options.priority or '0'
+  return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
+end
+
+-- specs/08-batches.md#plain-jobs: standard jobs at the beginning of the call that touch nothing but what all of them
+-- touch. Either all get an id, or each brings one of its own that is free.
+local heads, kinds, taken, plain, readable = {}, {}, {}, 0, false
+local unpack_packed = cmsgpack.unpack
+for number = 1, count do
   local at = 4 * number
-  local readable, head = pcall(cmsgpack.unpack, ARGV[at - 2])
-  heads[number] = readable and head
-  local text = ARGV[at]
-  if many.options[text] == nil then
-    local known, options = pcall(cmsgpack.unpack, text)
-    if known and type(options) == 'table' then
-      many.options[text] = options
+  local packed = ARGV[at]
+  local kind, head = kinds[packed], nil
+  if kind == nil then
+    readable, kind = pcall(read_options, packed)
+    kind = readable and kind
+    kinds[packed] = kind
+  end
+  readable, head = pcall(unpack_packed, ARGV[at - 2])
+  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[1]) == 'string'
+    and type(head[2]) == 'string' and type(head[3]) == 'string' and is_plain_ms(head[4]))
+    or head[5] ~= nil or head[6] ~= nil or head[8] then
+    --@not-plain
+    break
+  end
+  local id = head[2]
+  if id ~= '' then
+    id = head[1] .. id
+    if taken[id] or #taken < plain then
+      --@id-again
+      break
+    end
+    taken[number], taken[id] = id, true
+  elseif taken[1] then
+    --@id-wanted
+    break
+  end
+  heads[number], plain = head, number
+end
+if taken[1] then
+  for number = 1, #KEYS do
+    local name = KEYS[number]
+    if taken[name] then
+      --@name-of-a-key
+      plain = 0
     end
   end
-  local sure = readable and type(head) == 'table' and head[5] == nil and many.options[text]
-  runs[number] = sure and runs[number + 1] + 1 or 0
-end
-
--- what waits for the end of the call, in the order of its effects
-function many.flush()
-  local waiting = many.waiting
-  if waiting[1] then
-    call('LPUSH', many.target, unpack(waiting))
-    many.waiting = {}
-  end
-  if many.due_key then
-    mark_later(many.marker, many.due_key)
-    many.due_key = nil
+  if call('EXISTS', unpack(taken)) > 0 then
+    --@id-taken
+    plain = 0
   end
 end
-
-local function add(number)
-  local at = 4 * number
-  local kind, options = ARGV[at - 3], ARGV[at]
-  open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
-  many.run = math.max(1, runs[number])
-  if kind == '0' then
-    options = many.options[options] or cmsgpack.unpack(options)
-    return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
-  end
-  if kind == '1' then
-    return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
-  end
-  options = many.options[options] or cmsgpack.unpack(options)
-  return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
+local settings = redis.pcall('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings[1]
+if not (cap and plain_count(cap)) then
+  --@no-cap
+  plain = 0
 end
 
 local replies = {}
-for number = 1, count do
-  replies[number] = alone_or_error(add, number)
+if plain > 0 then
+  local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
+  local first = call('INCRBY', KEYS[4], plain) - plain
+  local fifo, lifo = {}, {}
+  for number = 1, plain do
+    local at = 4 * number
+    local head, packed = heads[number], ARGV[at]
+    local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
+    local job = head[1] .. id
+    if not own and math.abs(id) < 100000000000000 then
+      -- both text forms are the same here (specs/01-data-model-and-adding.md#sec-2-6), and text is cheaper to pass on
+      id = id .. ''
+    end
+    if head[4] ~= last_stamp then
+      last_stamp = head[4]
+      stamp = last_stamp .. ''
+    end
+    local stored = redis.pcall('HMSET', job, 'name', name, 'data', ARGV[at - 1], 'opts', kind[1],
+      'timestamp', stamp, 'delay', kind[2], 'priority', kind[3])
+    if stored.err then
+      --@refused
+      replies[number] = alone_or_error(error, stored)
+    else
+      call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
+      call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+      local ends = kind[4] and lifo or fifo
+      ends[#ends + 1] = id
+      replies[number] = id .. ''
+    end
+  end
+  local target, pushed = settings[2] and KEYS[2] or KEYS[1], #fifo + #lifo
+  local held = settings[2] or (settings[3] and call('LLEN', KEYS[7]) >= tonumber(settings[3]))
+  if fifo[1] then
+    --@fifo
+    call('LPUSH', target, unpack(fifo))
+  end
+  if lifo[1] then
+    --@lifo
+    call('RPUSH', target, unpack(lifo))
+  end
+  if pushed > 0 and not held then
+    --@ready
+    call('ZADD', KEYS[9], '0', '0')
+  end
+  -- each waiting event trims, a limited number: specs/08-batches.md#postponed
+  for _ = 1, pushed do
+    if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
+      break
+    end
+  end
 end
-many.flush()
-if many.ready then
-  call('ZADD', KEYS[9], '0', '0')
+if plain < count then
+  --@rest
+  load_add_rest()(plain + 1, count, replies)
 end
 return replies

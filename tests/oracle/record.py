@@ -21,6 +21,7 @@ from lua import build
 from tests.oracle import directed, record_cases, regressions, scripts, states
 from tests.oracle.calls import Call, Command
 from tests.oracle.cases import Case
+from tests.oracle.directed import finishing
 from tests.oracle.harness import ANY_ORDER, COVERAGE, DUMP, Wire, error_class
 from tests.oracle.inputs import canonical
 from tests.support import servers, vectors
@@ -274,7 +275,8 @@ def _sources(recorder: Recorder, cases: Sequence[Case], names: set[str]) -> Iter
             assert isinstance(step, Call)
             if start is not None:
                 most = LARGE if case in record_cases.CASES else SIZE
-                yield Source(case.title, section, start, step, most), at != calls[-1]
+                only_new = at != calls[-1] or case in finishing.PLAIN
+                yield Source(case.title, section, start, step, most), only_new
 
 
 def _kept(names: set[str]) -> Iterator[Source]:

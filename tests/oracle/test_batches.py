@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from bullmq_protocol._lua import OUR_SCRIPTS
+from lua import build
 from tests.oracle import batches
-from tests.oracle.harness import Bench
+from tests.oracle.harness import COVERAGE, Bench
 
 FAULTS = (
     ("finishMany", "later.cap + emitted - later.emitted", "later.cap"),
@@ -15,15 +16,42 @@ FAULTS = (
     ("finishMany", "call('EXISTS', unpack(pending)) == 0", "true"),
     ("finishMany", "later.locks[lock] = false", "later.locks[lock] = nil"),
     ("finishMany", "members[#members + 1], members[#members + 2] = now, id", "members[1], members[2] = now, id"),
-    ("fetchMany", "if reply[2] == 0 or", "if"),
+    ("fetchMany", "if replies[number][2] == 0 or", "if"),
+    ("finishMany", "left = left - 1", "left = left"),
+    ("finishMany", "ending[next_id] ~= nil", "false"),
+    ("finishMany", "first - size - 2", "first - size - 1"),
+    ("finishMany", "if window[place] then", "if true then"),
+    ("finishMany", "cap + last_events", "cap + 0"),
+    ("finishMany", "(left > 0 or size > count)", "true"),
+    ("fetchMany", "coming[left + 1 - number]", "coming[number]"),
+    ("addMany", "first + number", "first + number + 1"),
+    ("addMany", "call('EXISTS', unpack(taken)) > 0", "false"),
     ("addMany", "many.last - many.reserved", "many.last"),
     ("addMany", "if many.ready then", "if false then"),
 )
 
 
 def test_one_call_equals_the_single_calls(bench: Bench) -> None:
+    for edge in batches.edges():
+        assert batches.compare(bench, *edge) == ()
     for number in range(250):
         assert batches.run(bench, 1, number) == ()
+
+
+def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = {name: replace(script, source=build.instrumented(name, COVERAGE)) for name, script in OUR_SCRIPTS.items()}
+    monkeypatch.setattr(batches, "OUR_SCRIPTS", counted)
+    missing = {mark for name in OUR_SCRIPTS for mark in build.marks(name) if mark.partition(":")[0] in OUR_SCRIPTS}
+    assert len(missing) > 30
+    for edge in batches.edges():
+        assert batches.compare(counting, *edge) == ()
+        missing -= counting.reached().keys()
+    for number in range(2000):
+        assert batches.run(counting, 3, number) == ()
+        missing -= counting.reached().keys()
+        if not missing:
+            break
+    assert missing == set()
 
 
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
@@ -34,4 +62,6 @@ def test_a_planted_fault_is_found(
     assert right in script.source
     planted = {**OUR_SCRIPTS, name: replace(script, source=script.source.replace(right, wrong))}
     monkeypatch.setattr(batches, "OUR_SCRIPTS", planted)
-    assert any(batches.run(bench, 1, number) for number in range(600))
+    assert any(batches.compare(bench, *edge) for edge in batches.edges()) or any(
+        batches.run(bench, 1, number) for number in range(600)
+    )

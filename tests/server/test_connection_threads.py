@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bullmq_protocol import JobOptions, ParentRef
+from bullmq_protocol import JobOptions, NewJob, ParentRef, prepare
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -173,6 +175,29 @@ def test_scripts_that_the_server_forgot_are_sent_again(
         added = add_at_once(pool, server, queue, transport, [None] * 20)
         assert len(set(added)) == 20
     assert queue.get_job_counts("waiting")["waiting"] == 61
+
+
+def test_what_has_no_form_on_the_wire_does_not_touch_the_others(
+    pool: ThreadPoolExecutor, server: Server, queue: Queue[Any], transport: Connection
+) -> None:
+    good = add_job(queue.keys, prepare(queue.keys, NewJob("n"), now_ms=1))
+    bad = msgspec.structs.replace(good, args=(good.args[0], '"\ud800"', good.args[2]))
+    with _Paused(server):
+        # Those that are alone, and those that gather behind them.
+        first = [pool.submit(queue.call, good)]
+        until(lambda: under_way(transport) == 1)
+        first.append(pool.submit(queue.call, good))
+        until(lambda: under_way(transport) == 2)
+        calls = [pool.submit(queue.call, bad if number % 10 == 7 else good) for number in range(31)]
+        until(lambda: under_way(transport) == 33)
+        calls.append(pool.submit(queue.call, bad))
+        until(lambda: calls[-1].done())
+    refused = [call for number, call in enumerate(calls) if number % 10 == 7 or number == 31]
+    for call in refused:
+        with pytest.raises(UsageError, match="surrogate"):
+            call.result(30)
+    assert len({call.result(30) for call in (*first, *calls) if call not in refused}) == 30
+    assert queue.get_job_counts("waiting")["waiting"] == 31
 
 
 def test_an_interrupted_add_does_not_touch_the_others(

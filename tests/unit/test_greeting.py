@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, ServerTooOld, UsageError
-from bullmq_protocol.greeting import greeting
+from bullmq_protocol.greeting import ASKING, Greeting, opening
 
 INFO = (b"redis_version:7.2.4", b"maxmemory_policy:noeviction", b"cluster_enabled:0", b"role:master")
-ASKED = (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "replication"))
+
+
+def greeting(login: Any, **options: Any) -> Greeting:
+    return Greeting("redis://h", login[0], (*opening(login, **options), *ASKING))
 
 
 @pytest.mark.parametrize(
@@ -25,18 +28,19 @@ ASKED = (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "
     ],
 )
 def test_what_is_said(login: Any, options: Any, first: Any) -> None:
-    assert greeting("redis://h", login, **options).commands == (*first, *ASKED)
+    assert opening(login, **options) == first
+    assert ASKING == (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "replication"))
 
 
 def test_what_the_server_says() -> None:
-    said = greeting("redis://h", (None, None), client_name="me")
+    said = greeting((None, None), client_name="me")
     greeted = said.read(["OK", *INFO])
     assert (greeted.info.version, greeted.info.role) == ((7, 2, 4), "master")
     assert (greeted.unnamed, greeted.uninformed) == (None, None)
 
 
 def test_what_may_be_refused() -> None:
-    said = greeting("redis://h", (None, None), client_name="a b")
+    said = greeting((None, None), client_name="a b")
     greeted = said.read([ServerError("ERR no spaces"), *[ServerError("NOPERM no INFO")] * 4])
     assert [str(greeted.unnamed), str(greeted.uninformed)] == ["ERR no spaces", "NOPERM no INFO"]
     assert greeted.info.version_text == ""
@@ -60,9 +64,9 @@ def test_what_may_be_refused() -> None:
 )
 def test_what_ends_it(replies: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
-        greeting("redis://h", ("ada", "secret"), db=1).read(replies)
+        greeting(("ada", "secret"), db=1).read(replies)
 
 
 def test_the_default_user_is_named() -> None:
     with pytest.raises(AuthenticationFailed, match="user 'default'"):
-        greeting("redis://h", (None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])
+        greeting((None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])

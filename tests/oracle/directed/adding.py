@@ -530,6 +530,8 @@ def duplicates() -> list[Case]:
              after={"waiting-children": None}, events=["duplicated jobId R"]),
         case("01#7.2 2-zero-is-lifo", "lifo 0 counts as true", push("wait", "x"), standard(options={"lifo": 0}),
              wait=["x", "1"]),
+        case("01#7.2 2-lifo", "lifo with deduplication", push("wait", "x"),
+             standard(options={"lifo": True, "de": {"id": "d"}}), wait=["x", "1"], after={"de:d": "1"}),
         case("01#7.2 2-zero-is-lifo", "lifo '' counts as true", push("wait", "x"), standard(options={"lifo": ""}),
              wait=["x", "1"]),
         case("01#7.2 2", "lifo false is fifo", push("wait", "x"), standard(options={"lifo": False}), wait=["1", "x"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.oracle.calls import Call, P, Q, T, move_to_finished
@@ -67,6 +68,7 @@ def main_road() -> list[Case]:
     kids = [("SADD", f"{Q}1:dependencies", "x"), zadd("1:unsuccessful", {"y": 1})]
     wrong = {"token": "z"}
     no_lock = ("DEL", f"{Q}1:lock")
+    old = [("XADD", f"{Q}events", "*", "event", f"e{i}") for i in range(200)]
     return [
         done("02#18.2 examples; 02#5 3 4-missing 7 8 9 12 13-keep 14 18 19; 02#W10 1-missing 2; 02#W8 own; 02#W9 "
         "empty; 02#W11 none",
@@ -94,6 +96,13 @@ def main_road() -> list[Case]:
              put("1", deid="d"),
              ("SET", f"{Q}de:d", "1"), outcome="failed", update=FIELDS, reply=-3, stalled=None, meta=None,
              after={"1:lock": None, "1": Has(failedReason="boom", stacktrace="[]", atm=None), "de:d": "1"}),
+        done("02#5 8; 02#W9 fields", "not active, failed without a deduplication key", ("DEL", f"{Q}active"),
+             outcome="failed", update=FIELDS, reply=-3, after={"1:lock": None, "1": Has(stacktrace="[]", atm=None)}),
+        done("02#W9 fields; 02#5 15", "failed for the last time, with fields", outcome="failed", update=FIELDS,
+             events=[FAILED, EXHAUSTED, "drained"], failed={"1": T},
+             after={"1": Has(failedReason="V", stacktrace="[]", atm="1")}),
+        done("02#17/moveToFinished cap", "the event stream is no stream", ("SET", f"{Q}events", "x"), reply=ERROR,
+             completed=None, active=None, after={"1": Has(atm=None, finishedOn=None)}),
         done("02#W9 numbers", "numbers in the field update", outcome="failed", update=["n", 5, "f", 0.5, "big", 2**40],
              reply=0,
              after={"1": Has(n="5", f="0.5", big="1099511627776")}),
@@ -116,6 +125,8 @@ def main_road() -> list[Case]:
              active=["1", "2"]),
         done("02#W10 1-found 2", "the stream is trimmed first, and once", meta(**{"opts.maxLenEvents": "0"}),
              [("XADD", f"{Q}events", "*", "event", f"e{i}") for i in range(100)], events=[COMPLETED, "drained"]),
+        done("02#W10 1-found 2", "199 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), *old[1:]),
+        done("02#W10 1-found 2", "200 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), *old),
         done("02#18.2 examples; 02#5 10; 02#W11 own", "the deduplication key is released", put("1", deid="d"),
              ("SET", f"{Q}de:d", "1"),
              after={"de:d": None}),
@@ -604,4 +615,16 @@ def failures() -> list[Case]:
     return found
 
 
-CASES = [*main_road(), *retention(), *metrics(), *fetching(), *completed_children(), *failed_children(), *failures()]
+def plain(found: list[Case]) -> list[Case]:
+    """Return the cases with a stored event cap: a plain job in such a queue takes the short way."""
+    capped = ("HSETNX", f"{Q}meta", "opts.maxLenEvents", "10000")
+    return [
+        replace(each, title=f"{each.title} (event cap stored)", steps=(capped, *each.steps),
+                after={key: value for key, value in each.after.items() if key != "meta"})
+        for each in found
+    ]
+
+
+FOUND = [*main_road(), *retention(), *metrics(), *fetching(), *completed_children(), *failed_children(), *failures()]
+PLAIN = plain(FOUND)
+CASES = [*FOUND, *PLAIN]
