@@ -7,10 +7,60 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="2a05993c405e48d9dfa7dc1e65f981fca8349a57",
+    sha1="3972682161434f3650bf003cb5dd94a9b2829083",
     keys=6,
     source="""\
 local call = redis.call
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_later(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+local function is_plain_add(head, options, counter, meta)
+  local base, id = head[1], head[2]
+  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+    return false
+  end
+  local job = base .. id
+  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+end
+local function store_plain(head, options, data, sequence, events)
+  local id = head[2]
+  local job = head[1] .. id
+  if id == '' then
+    id = sequence
+    job = job .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
+  else
+  end
+  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
+    options.delay or '0', 'priority', options.priority or '0')
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
+  return id
+end
+local function load_add_delayed()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -162,16 +212,6 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
 local PRIORITY_STEP = 4294967296
 local function place_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
@@ -269,31 +309,6 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local function delay_slot(delayed, now, delay)
-  local due = now
-  if delay > 0 then
-    due = now + delay
-  end
-  local first, last = due * 4096, (due + 1) * 4096 - 1
-  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
-  if not taken then
-    return first, due
-  end
-  if taken < last then
-    return taken + 1, due
-  end
-  return last, due
-end
-local function next_due(delayed)
-  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
-  return score and score / 4096
-end
-local function mark_later(marker, delayed)
-  local due = next_due(delayed)
-  if due then
-    call('ZADD', marker, due, '1')
-  end
-end
 local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
   if lacks_parent() then
     return -5
@@ -318,8 +333,27 @@ local function add_delayed(marker, meta, counter, delayed, completed, events, pa
   end
   return finish_add(id, job)
 end
-open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
-return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3])
+return open_job, add_delayed
+end
+local head = cmsgpack.unpack(ARGV[1])
+local readable, options = pcall(cmsgpack.unpack, ARGV[3])
+if not (readable and type(options) == 'table' and is_plain_add(head, options, KEYS[3], KEYS[2])) then
+  local open_job, add_delayed = load_add_delayed()
+  open_job(head, ARGV[2])
+  return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3])
+end
+local delayed, sequence = KEYS[4], call('INCR', KEYS[3])
+local cap = call('HGET', KEYS[2], 'opts.maxLenEvents')
+if not cap then
+  cap = '10000'
+  call('HSET', KEYS[2], 'opts.maxLenEvents', cap)
+end
+local id = store_plain(head, options, ARGV[2], sequence, KEYS[6])
+local score, due = delay_slot(delayed, head[4], tonumber(options.delay or 0))
+call('ZADD', delayed, score, id)
+call('XADD', KEYS[6], 'MAXLEN', '~', cap, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
+mark_later(KEYS[1], delayed)
+return id .. ''
 """,
 )
 
@@ -938,10 +972,40 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="a6c29f0f324e7fa6e8343e6714a25b3b9e59c957",
+    sha1="b26eac4dc3474f9ea08baf2787da63f33c80cb94",
     keys=9,
     source="""\
 local call = redis.call
+local PRIORITY_STEP = 4294967296
+local function place_by_priority(prioritized, counter, priority, id)
+  local turn = call('INCR', counter)
+  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
+end
+local function is_plain_add(head, options, counter, meta)
+  local base, id = head[1], head[2]
+  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+    return false
+  end
+  local job = base .. id
+  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+end
+local function store_plain(head, options, data, sequence, events)
+  local id = head[2]
+  local job = head[1] .. id
+  if id == '' then
+    id = sequence
+    job = job .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
+  else
+  end
+  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
+    options.delay or '0', 'priority', options.priority or '0')
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
+  return id
+end
+local function load_add_prioritized()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -1103,11 +1167,6 @@ local function mark_later(marker, delayed)
     call('ZADD', marker, due, '1')
   end
 end
-local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
-  local turn = call('INCR', counter)
-  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
-end
 local function place_parent(base, parent, id, now)
   local numbers = call('HMGET', parent, 'priority', 'delay')
   local priority, delay = tonumber(numbers[1]) or 0, tonumber(numbers[2]) or 0
@@ -1227,11 +1286,6 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
-  local turn = call('INCR', counter)
-  call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
-end
 local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
   if lacks_parent() then
     return -5
@@ -1254,9 +1308,31 @@ local function add_prioritized(marker, meta, counter, prioritized, delayed, comp
   emit_capped(events, cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
-open_job(cmsgpack.unpack(ARGV[1]), ARGV[2])
-local options = cmsgpack.unpack(ARGV[3])
-return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+return open_job, add_prioritized
+end
+local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
+if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
+  local open_job, add_prioritized = load_add_prioritized()
+  open_job(head, ARGV[2])
+  return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+end
+local sequence = call('INCR', KEYS[3])
+local settings = call('HMGET', KEYS[2], 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap, held = settings[1], settings[2]
+if not cap then
+  cap = '10000'
+  call('HSET', KEYS[2], 'opts.maxLenEvents', cap)
+end
+local id = store_plain(head, options, ARGV[2], sequence, KEYS[8])
+if settings[3] and not held then
+  held = call('LLEN', KEYS[7]) >= tonumber(settings[3])
+end
+place_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
+if not held then
+  call('ZADD', KEYS[1], '0', '0')
+end
+call('XADD', KEYS[8], 'MAXLEN', '~', cap, '*', 'event', 'waiting', 'jobId', id)
+return id .. ''
 """,
 )
 
@@ -1380,10 +1456,34 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="a2b9467e722e54980820a080c335f7570a6e02fa",
+    sha1="a9e96000323c4286fefbbc527f84cc634227c6c8",
     keys=9,
     source="""\
 local call = redis.call
+local function is_plain_add(head, options, counter, meta)
+  local base, id = head[1], head[2]
+  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+    return false
+  end
+  local job = base .. id
+  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+end
+local function store_plain(head, options, data, sequence, events)
+  local id = head[2]
+  local job = head[1] .. id
+  if id == '' then
+    id = sequence
+    job = job .. id
+    if math.abs(id) < 100000000000000 then
+      id = id .. ''
+    end
+  else
+  end
+  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
+    options.delay or '0', 'priority', options.priority or '0')
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
+  return id
+end
 local function load_add_standard()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
@@ -1705,34 +1805,19 @@ end
 return open_job, add_standard
 end
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-local base, id = head[1], head[2]
-if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de
-  or (id ~= '' and (call('EXISTS', base .. id) == 1 or base .. id == KEYS[3] or base .. id == KEYS[4])) then
+if not is_plain_add(head, options, KEYS[4], KEYS[3]) then
   local open_job, add_standard = load_add_standard()
   open_job(head, ARGV[2])
   return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
 end
-local events, sequence = KEYS[8], call('INCR', KEYS[4])
+local sequence = call('INCR', KEYS[4])
 local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
-local cap = settings[1]
+local cap, held = settings[1], settings[2]
 if not cap then
   cap = '10000'
   call('HSET', KEYS[3], 'opts.maxLenEvents', cap)
 end
-local job
-if id == '' then
-  id = sequence
-  job = base .. id
-  if math.abs(id) < 100000000000000 then
-    id = id .. ''
-  end
-else
-  job = base .. id
-end
-call('HMSET', job, 'name', head[3], 'data', ARGV[2], 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
-  options.delay or '0', 'priority', options.priority or '0')
-call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
-local held = settings[2]
+local id = store_plain(head, options, ARGV[2], sequence, KEYS[8])
 if settings[3] and not held then
   held = call('LLEN', KEYS[7]) >= tonumber(settings[3])
 end
@@ -1745,7 +1830,7 @@ end
 if not held then
   call('ZADD', KEYS[9], '0', '0')
 end
-call('XADD', events, 'MAXLEN', '~', cap, '*', 'event', 'waiting', 'jobId', id)
+call('XADD', KEYS[8], 'MAXLEN', '~', cap, '*', 'event', 'waiting', 'jobId', id)
 return id .. ''
 """,
 )
@@ -3262,7 +3347,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="7e0e24004f0e5060a5753db90c8fb917d84e2d0f",
+    sha1="8f2def6ac88aef48f2719f60d02c9974be8b510a",
     keys=14,
     source="""\
 local call = redis.call
@@ -3988,12 +4073,18 @@ local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 
 local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
 local readable, options = pcall(cmsgpack.unpack, ARGV[8])
 local attempts, attempts_text = plain_count(stored[5])
-local cap = known[1] and plain_count(known[1])
+local _, cap
+if known[1] == '10000' then
+  cap = '10001'
+elseif known[1] then
+  _, cap = plain_count(known[1])
+end
 local keep, token, plain, may_delay = nil, nil, false, false
 if readable and type(options) == 'table' and type(options.keepJobs) == 'table' then
   keep, token = options.keepJobs, options.token
   plain = stored[1] and not (stored[2] or stored[3] or stored[4]) and attempts and cap
-    and not (known[2] or known[3] or known[4]) and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+    and not (known[2] or known[3] or known[4]) and keep.age == nil
+    and (keep.count == nil or keep.count == -1 or keep.count == 0)
     and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
     and tonumber(options.attempts) and token ~= '0' and redis.pcall('GET', lock) == token
     and (ARGV[9] == '' or failure_fields(ARGV[9]))
@@ -4026,7 +4117,7 @@ if keep.count == 0 then
 else
   local finished = KEYS[11]
   local added = redis.pcall('ZADD', finished, 'NX', now, id) == 1
-  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap .. '', '*', 'event', outcome, 'jobId', id, field,
+  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'event', outcome, 'jobId', id, field,
     result, 'prev', 'active')) == 'table' then
     call('ZREM', finished, id)
     added = false
@@ -4067,7 +4158,7 @@ if ARGV[6] == '1' then
   end
   if next_id then
     local next_job = ARGV[7] .. next_id
-    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration)
+    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration .. '')
     call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
     local fields = start_attempt(next_job, now, options.name)
     call('ZADD', KEYS[14], '0', '0')

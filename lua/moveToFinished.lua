@@ -17,12 +17,19 @@ local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 
 local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
 local readable, options = pcall(cmsgpack.unpack, ARGV[8])
 local attempts, attempts_text = plain_count(stored[5])
-local cap = known[1] and plain_count(known[1])
+-- the event cap and one more, as text: making texts of numbers is dear
+local _, cap
+if known[1] == '10000' then
+  cap = '10001'
+elseif known[1] then
+  _, cap = plain_count(known[1])
+end
 local keep, token, plain, may_delay = nil, nil, false, false
 if readable and type(options) == 'table' and type(options.keepJobs) == 'table' then
   keep, token = options.keepJobs, options.token
   plain = stored[1] and not (stored[2] or stored[3] or stored[4]) and attempts and cap
-    and not (known[2] or known[3] or known[4]) and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+    and not (known[2] or known[3] or known[4]) and keep.age == nil
+    and (keep.count == nil or keep.count == -1 or keep.count == 0)
     and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
     and tonumber(options.attempts) and token ~= '0' and redis.pcall('GET', lock) == token
     and (ARGV[9] == '' or failure_fields(ARGV[9]))
@@ -63,7 +70,7 @@ else
   -- Trimming before the event equals trimming with it to one more. The event comes before what it tells, for nothing of
   -- that may be there when the stream is refused.
   local added = redis.pcall('ZADD', finished, 'NX', now, id) == 1
-  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap .. '', '*', 'event', outcome, 'jobId', id, field,
+  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'event', outcome, 'jobId', id, field,
     result, 'prev', 'active')) == 'table' then
     --@plain-event-refused
     call('ZREM', finished, id)
@@ -116,7 +123,7 @@ if ARGV[6] == '1' then
   if next_id then
     --@plain-next
     local next_job = ARGV[7] .. next_id
-    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration)
+    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration .. '')
     call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
     local fields = start_attempt(next_job, now, options.name)
     call('ZADD', KEYS[14], '0', '0')

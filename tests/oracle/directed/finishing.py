@@ -68,7 +68,7 @@ def main_road() -> list[Case]:
     kids = [("SADD", f"{Q}1:dependencies", "x"), zadd("1:unsuccessful", {"y": 1})]
     wrong = {"token": "z"}
     no_lock = ("DEL", f"{Q}1:lock")
-    old = [("XADD", f"{Q}events", "*", "event", f"e{i}") for i in range(200)]
+    old: list[Any] = [("XADD", f"{Q}events", "*", "event", f"e{i}") for i in range(200)]
     return [
         done("02#18.2 examples; 02#5 3 4-missing 7 8 9 12 13-keep 14 18 19; 02#W10 1-missing 2; 02#W8 own; 02#W9 "
         "empty; 02#W11 none",
@@ -125,8 +125,9 @@ def main_road() -> list[Case]:
              active=["1", "2"]),
         done("02#W10 1-found 2", "the stream is trimmed first, and once", meta(**{"opts.maxLenEvents": "0"}),
              [("XADD", f"{Q}events", "*", "event", f"e{i}") for i in range(100)], events=[COMPLETED, "drained"]),
-        done("02#W10 1-found 2", "199 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), *old[1:]),
-        done("02#W10 1-found 2", "200 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), *old),
+        done("02#W10 1-found 2", "199 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), old[1:]),
+        done("02#W10 1-found 2", "as many entries as the usual cap keeps", meta(**CAP), old[:1] * 10_099),
+        done("02#W10 1-found 2", "200 entries and a cap of 100", meta(**{"opts.maxLenEvents": "100"}), old),
         done("02#18.2 examples; 02#5 10; 02#W11 own", "the deduplication key is released", put("1", deid="d"),
              ("SET", f"{Q}de:d", "1"),
              after={"de:d": None}),
