@@ -48,6 +48,8 @@ _ENOUGH = 8
 _FIRST_ADDS, _MOST_ADDS = 4, 32
 """The same for jobs to be added. The more go together, the less each costs the server; but it shall begin early, so the
 first writes have few, and each next one twice as many."""
+_LARGE = 1024
+"""So many bytes are worth a write of their own, too: the server begins with them at once."""
 _AWAKE_S = 0.0002
 """So long after a write a link stays awake for a reply."""
 _FIRST_PAUSE = 8
@@ -435,7 +437,7 @@ class RoleLink(Link):
     async def _write(self, mine: Call) -> None:
         self._writing = True
         try:
-            if self._pending:
+            if self._pending and len(mine.payload) < _LARGE:
                 self._gathering = True
                 await self._gather()
         except BaseException:
@@ -576,7 +578,7 @@ class LoopLink(SocketLink):
             self._set_timer(call.deadline)
         if self._exclusive:
             cast("Any", call.wake).add_done_callback(self._called)
-        if not self._pending:
+        if not self._pending or (len(call.payload) >= _LARGE and self._rest is None):
             self._flush()
         elif not self._gathering:
             self._gathering = True
