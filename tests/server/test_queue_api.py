@@ -472,3 +472,21 @@ async def test_bad_arguments_send_nothing(queue: Any) -> None:
         await queue.obliterate(count=0)
     # Not even the queue's own description was written.
     assert await queue.call(wire("EXISTS", queue.keys.id, queue.keys.events)) == 0
+
+
+async def test_options_that_were_used_before(queue: Any) -> None:
+    """What is remembered of options is theirs alone, and nothing is of those that can be changed."""
+    mine = {"mine": 1}
+    changed = JobOptions(extra=mine)
+    first = await queue.add("n", {}, changed)
+    mine["mine"] = 2
+    second = await queue.add("n", {}, changed)
+    stored = [await queue.get_job(job.id) for job in (first, second)]
+    assert [job.opts.extra["mine"] for job in stored] == [1, 2]
+    again = JobOptions(priority=5)
+    for number in range(1, 100):
+        # Objects that live shortly have the identities of earlier ones.
+        added = await queue.add("n", {}, JobOptions(priority=number))
+        assert (added.name, added.priority) == ("n", number)
+        assert (await queue.add(f"other-{number}", {}, again)).priority == 5
+    assert await queue.get_counts_per_priority([5, 99]) == {5: 100, 99: 1}
