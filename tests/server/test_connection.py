@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import random
+import signal
 import socketserver
 import ssl
 import threading
@@ -538,6 +539,32 @@ async def test_time_limits(server: Server, admin: redis.Redis, key: str) -> None
     # A wait has a limit of its own.
     assert await connection.dedicated().perform(command("BZPOPMIN", key, "0.3", block_ms=300)) is None
     await connection.aclose()
+
+
+async def test_time_limit_of_writing(key: str) -> None:
+    """What was not sent is tried once more; the server takes no new connection either."""
+    with servers.start() as server:
+        limits = {"command_timeout_ms": 250, "connect_timeout_ms": 250}
+        connection = Connection(msgspec.structs.replace(parse_url(server.url), **limits))
+        await connection.perform(PING)
+        large = Aside(partial(connection.perform, command("SET", key, b"x" * (20 << 20))))
+        behind = Aside(partial(connection.perform, command("INCR", f"{key}-n")))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(large)
+                for _ in range(5):
+                    await checkpoint()
+                tasks.start_soon(behind)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        for call, sent in ((large, True), (behind, False)):
+            assert isinstance(call.error, TransportTimeout)
+            assert call.error.maybe_applied is sent
+        await connection.aclose()
+        patient = Connection(server.url)
+        assert await patient.perform(command("EXISTS", key, f"{key}-n")) == 0
+        await patient.aclose()
 
 
 async def test_no_time_limit(server: Server, admin: redis.Redis, key: str) -> None:
