@@ -85,12 +85,13 @@ from bullmq_protocol.worker.events import (
     Unlistened,
 )
 from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter, lasted
 from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
+from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 
 T = TypeVar("T")

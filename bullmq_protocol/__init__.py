@@ -45,8 +45,9 @@ from bullmq_protocol.schedule import RepeatOptions
 from bullmq_protocol.topology import ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
 from bullmq_protocol.units import Instant, Millis
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerSnapshot, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.options import WorkerOptions
+from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 
 __all__ = [
     "NOW",

@@ -37,9 +37,10 @@ from bullmq_protocol.worker.events import (
     Tick,
     Unlistened,
 )
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import LockLost
 from bullmq_protocol.worker.options import WorkerOptions, WorkerSettings
+from bullmq_protocol.worker.snapshot import WorkerState
 
 
 class MakeMachine(Protocol):

@@ -38,10 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any
-
-import msgspec
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
@@ -109,6 +106,7 @@ from bullmq_protocol.worker.notices import (
 from bullmq_protocol.worker.options import WorkerSettings, check_concurrency
 from bullmq_protocol.worker.outcome import Finishing, Report, ReportKind, failed_by, failure_report, success_report
 from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
+from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState, held_job
 
 FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
@@ -117,60 +115,6 @@ LONGEST_SLEEP_MS = 24 * 3_600_000
 LOGIN_CODES = ("NOAUTH", "NOPERM", "WRONGPASS")
 _ENDS = frozenset((PauseRequested, CloseRequested))
 START_LIMIT_REASON = "job started more than allowable limit"
-
-
-class WorkerState(Enum):
-    """The machine's own states; `snapshot()` speaks the user's words."""
-
-    NEW = "new"
-    RUNNING = "running"
-    PAUSED = "paused"
-    DRAINING = "draining"
-    STOPPED = "stopped"
-
-
-class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that a worker holds. `attempt` counts its starts, this one included; `phase` is `scheduling`, `running`,
-    `reporting` (its outcome is under way, or waits for the connection) or `giving-back`."""
-
-    id: str
-    name: str | None
-    attempt: int
-    phase: str
-    held_for_ms: Millis
-    renewed_ms_ago: Millis
-    lock_lost: bool
-    handler_running: bool
-
-
-class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker holds and waits for; a plain value without secrets, which msgspec can encode.
-
-    `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting down`. `jobs` are the ids of `held`,
-    `reporting` those whose outcome is still to be stored. `listening_for_ms`: how long it has waited for the queue's
-    marker. `next_due_at`: the next delayed job, as far as it is known. `reconnect_attempts` failed since the loss, the
-    next follows in `reconnect_in_ms`. Of the jobs `taken` so far, `left` is the number of those that are gone without
-    an outcome of this worker: moved, given back, refused.
-    """
-
-    state: str
-    jobs: tuple[str, ...]
-    reporting: tuple[str, ...]
-    fetching: bool
-    listening: bool
-    limited_for_ms: Millis
-    next_due_at: Millis | None
-    reconnect_attempts: int
-    held: tuple[HeldJob, ...]
-    listening_for_ms: Millis | None
-    next_timer_in_ms: Millis | None
-    reconnect_in_ms: Millis | None
-    disconnected_for_ms: Millis | None
-    taken: int
-    completed: int
-    failed: int
-    retried: int
-    left: int
 
 
 class WorkerMachine:
@@ -378,7 +322,7 @@ class WorkerMachine:
             limited_for_ms=0 if self._limited_until is None else max(0, self._limited_until - now.mono),
             next_due_at=self._next_due,
             reconnect_attempts=self._attempts,
-            held=tuple(_held(run, now.mono) for run in runs),
+            held=tuple(held_job(run, now.mono) for run in runs),
             listening_for_ms=None if self._listen is None else max(0, now.mono - self._listening_since),
             next_timer_in_ms=None if (due := self.deadline()) is None else max(0, due - now.mono),
             reconnect_in_ms=(None if self._connected or self._probe_at is None else max(0, self._probe_at - now.mono)),
@@ -1136,16 +1080,3 @@ class WorkerMachine:
         self._shutdown_at = None
         self._notify(ClosedNotice())
         self._out.append(Stopped(self._stop_error))
-
-
-def _held(run: Run, now: Millis) -> HeldJob:
-    return HeldJob(
-        id=run.job.id,
-        name=run.job.name,
-        attempt=run.job.attempts_started,
-        phase=run.phase.value,
-        held_for_ms=max(0, now - run.started_at),
-        renewed_ms_ago=max(0, now - run.renewed_at),
-        lock_lost=run.lost,
-        handler_running=run.handler_alive,
-    )

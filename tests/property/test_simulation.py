@@ -8,8 +8,9 @@ import pytest
 
 from bullmq_protocol.failure import Failure
 from bullmq_protocol.testing.simulate import Life, Violation, replay, simulate
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.runs import PendingKind, Phase
+from bullmq_protocol.worker.snapshot import WorkerState
 from tools.simulate import main
 
 STEPS = 100_000

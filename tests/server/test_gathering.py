@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from bullmq_anyio import Queue
+from bullmq_anyio import Connection, Queue
 from bullmq_protocol import JobOptions, NewJob, ParentRef, ServerError, UsageError, prepare
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
@@ -131,6 +131,25 @@ async def test_scripts_that_the_server_forgot_are_sent_again(queue: Queue[Any]) 
         added = await add_at_once(queue, [None] * 20)
         assert len(set(added)) == 20
     assert (await queue.get_job_counts("waiting"))["waiting"] == 61
+
+
+@pytest.mark.parametrize(("size", "writes"), [(10, 2), (2000, 3)])
+async def test_a_large_command_waits_for_no_others(
+    anyio_backend: str, server: Server, monkeypatch: pytest.MonkeyPatch, size: int, writes: int
+) -> None:
+    connection = Connection(server.url)
+    echo = Command("ECHO", (), ("x" * size,), lambda reply: reply, repeat=Repeat.SAFE)
+    assert len(await connection.perform(echo)) == size
+    link, sent = connection._link, []
+    assert link is not None
+    send = link._send_now
+    monkeypatch.setattr(link, "_send_now", lambda data: sent.append(len(data)) or send(data))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(connection.perform, echo)
+    # the first finds nothing under way
+    assert len(sent) == writes
+    await connection.aclose()
 
 
 async def test_a_refusal_reaches_everybody(queue: Queue[Any]) -> None:

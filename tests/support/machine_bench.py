@@ -20,9 +20,10 @@ from bullmq_protocol.worker.events import (
     Tick,
     Unlistened,
 )
-from bullmq_protocol.worker.machine import WorkerMachine, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import Notice
 from bullmq_protocol.worker.options import WorkerOptions
+from bullmq_protocol.worker.snapshot import WorkerState
 
 KEYS = QueueKeys.of("q")
 START = 1_700_000_000_000

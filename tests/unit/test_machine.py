@@ -34,7 +34,7 @@ from bullmq_protocol.worker.events import (
     Tick,
     Unlistened,
 )
-from bullmq_protocol.worker.machine import HeldJob, WorkerMachine, WorkerState
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     Disconnected,
@@ -55,6 +55,7 @@ from bullmq_protocol.worker.notices import (
     StalledCheckSkipped,
     WorkerProblem,
 )
+from bullmq_protocol.worker.snapshot import HeldJob, WorkerState
 from tests.support.machine_bench import KEYS, NO_JOB, START, Bench, job_reply
 
 

@@ -1,0 +1,78 @@
+"""What can be seen of a worker from outside: its state, and a snapshot of what it holds and waits for."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from bullmq_protocol.units import Millis
+from bullmq_protocol.worker.runs import Run
+
+
+class WorkerState(Enum):
+    """The machine's own states; `snapshot()` speaks the user's words."""
+
+    NEW = "new"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker holds. `attempt` counts its starts, this one included; `phase` is `scheduling`, `running`,
+    `reporting` (its outcome is under way, or waits for the connection) or `giving-back`."""
+
+    id: str
+    name: str | None
+    attempt: int
+    phase: str
+    held_for_ms: Millis
+    renewed_ms_ago: Millis
+    lock_lost: bool
+    handler_running: bool
+
+
+class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker holds and waits for; a plain value without secrets, which msgspec can encode.
+
+    `state` is `stopped`, `running`, `paused`, `disconnected` or `shutting down`. `jobs` are the ids of `held`,
+    `reporting` those whose outcome is still to be stored. `listening_for_ms`: how long it has waited for the queue's
+    marker. `next_due_at`: the next delayed job, as far as it is known. `reconnect_attempts` failed since the loss, the
+    next follows in `reconnect_in_ms`. Of the jobs `taken` so far, `left` is the number of those that are gone without
+    an outcome of this worker: moved, given back, refused.
+    """
+
+    state: str
+    jobs: tuple[str, ...]
+    reporting: tuple[str, ...]
+    fetching: bool
+    listening: bool
+    limited_for_ms: Millis
+    next_due_at: Millis | None
+    reconnect_attempts: int
+    held: tuple[HeldJob, ...]
+    listening_for_ms: Millis | None
+    next_timer_in_ms: Millis | None
+    reconnect_in_ms: Millis | None
+    disconnected_for_ms: Millis | None
+    taken: int
+    completed: int
+    failed: int
+    retried: int
+    left: int
+
+
+def held_job(run: Run, now: Millis) -> HeldJob:
+    """Return what a snapshot tells of a run."""
+    return HeldJob(
+        id=run.job.id,
+        name=run.job.name,
+        attempt=run.job.attempts_started,
+        phase=run.phase.value,
+        held_for_ms=max(0, now - run.started_at),
+        renewed_ms_ago=max(0, now - run.renewed_at),
+        lock_lost=run.lost,
+        handler_running=run.handler_alive,
+    )
