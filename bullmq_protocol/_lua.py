@@ -2971,7 +2971,7 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="be6d02d2bbd7877bd16d67b3daf467792251f465",
+    sha1="4c94dd7320cb03ed5487e8c7aa55bb999f572852",
     keys=11,
     source="""\
 local call = redis.call
@@ -3215,8 +3215,12 @@ end
 return fetch_next, take_first
 end
 local options = cmsgpack.unpack(ARGV[3])
-local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
-if type(options) == 'table' and not (known.err or known[1] or known[2] or known[3] or options.limiter) then
+local open = false
+if type(options) == 'table' and not options.limiter then
+  local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
+  open = not (known.err or known[1] or known[2] or known[3])
+end
+if open then
   local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (ARGV[2] + 1) * 4096 - 1, 'LIMIT', '0', '1')
   if not (due.err or due[1]) then
     local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
@@ -3347,7 +3351,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="8f2def6ac88aef48f2719f60d02c9974be8b510a",
+    sha1="cafd1759a9cc96d56ff4f21cc0bfc782eba34aeb",
     keys=14,
     source="""\
 local call = redis.call
@@ -4067,27 +4071,110 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
 end
 return finish_job
 end
+local function load_retention()
+local function purge(job)
+  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
+    job .. ':unsuccessful')
+end
+local later = nil
+local emitted = 0
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+  emitted = emitted + 1
+end
+local function split_job_key(job)
+  return string.match(job, '^(.*:)([^:]*)$')
+end
+local function leave_pending(parent, child)
+  local pending = parent .. ':dependencies'
+  if call('SREM', pending, child) == 0 then
+    return false, nil, nil
+  end
+  if call('SCARD', pending) > 0 then
+    return true, nil, nil
+  end
+  local base, id = split_job_key(parent)
+  if call('ZREM', base .. 'waiting-children', id) == 0 then
+    return true, nil, nil
+  end
+  return true, base, id
+end
+local function is_held(paused_field, concurrency, active)
+  if paused_field then
+    return true
+  end
+  if concurrency and call('LLEN', active) >= tonumber(concurrency) then
+    return true
+  end
+  return false
+end
+local function queue_gate(meta, active, wait, paused)
+  local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
+  local target = settings[1] and paused or wait
+  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+end
+local function mark_ready(marker, held)
+  if held then
+    return
+  end
+  call('ZADD', marker, '0', '0')
+end
+local function requeue_parent(base, id)
+  local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
+  call('RPUSH', target, id)
+  mark_ready(base .. 'marker', held)
+end
+local function unlink_given(parent, child)
+  local linked, base, id = leave_pending(parent, child)
+  if base then
+    requeue_parent(base, id)
+    emit(base .. 'events', 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  end
+  return linked
+end
+local function unlink_looked_up(child)
+  local parent = call('HGET', child, 'parentKey')
+  if not parent or parent == '' or call('EXISTS', parent) == 0 then
+    return
+  end
+  unlink_given(parent, child)
+end
+local function forget(base, ids)
+  for index = 1, #ids do
+    local job = base .. ids[index]
+    unlink_looked_up(job)
+    purge(job)
+    spent = spent + 2000
+  end
+end
+local function keep_by_age(base, finished, now, age)
+  local oldest = now - age * 1000
+  forget(base, call('ZREVRANGEBYSCORE', finished, oldest, '-inf'))
+  call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
+end
+local function keep_by_count(base, finished, count)
+  forget(base, call('ZREVRANGE', finished, count, '-1'))
+  call('ZREMRANGEBYRANK', finished, '0', -(count + 1))
+end
+return keep_by_age, keep_by_count
+end
 local job, id, now, events = KEYS[12], ARGV[1], ARGV[2], KEYS[4]
 local lock = job .. ':lock'
-local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
-local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
 local readable, options = pcall(cmsgpack.unpack, ARGV[8])
-local attempts, attempts_text = plain_count(stored[5])
-local _, cap
-if known[1] == '10000' then
-  cap = '10001'
-elseif known[1] then
-  _, cap = plain_count(known[1])
-end
-local keep, token, plain, may_delay = nil, nil, false, false
-if readable and type(options) == 'table' and type(options.keepJobs) == 'table' then
-  keep, token = options.keepJobs, options.token
-  plain = stored[1] and not (stored[2] or stored[3] or stored[4]) and attempts and cap
-    and not (known[2] or known[3] or known[4]) and keep.age == nil
-    and (keep.count == nil or keep.count == -1 or keep.count == 0)
-    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
-    and tonumber(options.attempts) and token ~= '0' and redis.pcall('GET', lock) == token
-    and (ARGV[9] == '' or failure_fields(ARGV[9]))
+readable = readable and type(options) == 'table'
+local keep, token = readable and options.keepJobs, readable and options.token
+local stored, attempts, attempts_text, cap, plain, may_delay
+if type(keep) == 'table' and (keep.age == nil or type(keep.age) == 'number')
+  and (keep.count == nil or type(keep.count) == 'number') and options.maxMetricsSize == '' and not options.limiter
+  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0' then
+  stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
+  if stored[1] and not (stored[2] or stored[3] or stored[4]) and redis.pcall('GET', lock) == token then
+    local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
+    cap = known[1]
+    attempts, attempts_text = plain_count(stored[5])
+    plain = attempts and cap and (cap == '10000' or plain_count(cap)) and not (known[2] or known[3] or known[4])
+      and (ARGV[9] == '' or failure_fields(ARGV[9]))
+  end
 end
 if plain then
   local children, unsuccessful, delayed = job .. ':dependencies', job .. ':unsuccessful', KEYS[7]
@@ -4098,8 +4185,8 @@ if plain then
   end
 end
 if not plain then
-  return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13], nil, nil, ARGV[9],
-    ARGV[6] == '1', KEYS[14])
+  return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13],
+    readable and token, readable and options, ARGV[9], ARGV[6] == '1', KEYS[14])
 end
 local active, field, result, outcome = KEYS[2], ARGV[3], ARGV[4], ARGV[5]
 call('DEL', lock)
@@ -4111,30 +4198,44 @@ if call('LREM', active, '-1', id) == 0 then
   return -3
 end
 if keep.count == 0 then
-  call('XTRIM', events, 'MAXLEN', '~', known[1])
+  call('XTRIM', events, 'MAXLEN', '~', cap)
   call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful')
   call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
 else
   local finished = KEYS[11]
-  local added = redis.pcall('ZADD', finished, 'NX', now, id) == 1
-  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'event', outcome, 'jobId', id, field,
+  local retains = keep.age ~= nil or (keep.count ~= nil and keep.count > 0)
+  local added = not retains and redis.pcall('ZADD', finished, 'NX', now, id) == 1
+  local capped = added and (cap == '10000' and '10001' or cap + 1 .. '')
+  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', capped, '*', 'event', outcome, 'jobId', id, field,
     result, 'prev', 'active')) == 'table' then
     call('ZREM', finished, id)
     added = false
   end
   if added then
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if stored[6] and outcome == 'failed' then
+      call('HDEL', job, 'defa')
+    end
   else
-    call('XTRIM', events, 'MAXLEN', '~', known[1])
+    call('XTRIM', events, 'MAXLEN', '~', cap)
     if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
       call('HSET', job, 'atm', attempts_text)
       call('ZADD', finished, now, id)
     end
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if stored[6] and outcome == 'failed' then
+      call('HDEL', job, 'defa')
+    end
+    if retains then
+      local keep_by_age, keep_by_count = load_retention()
+      if keep.age ~= nil then
+        keep_by_age(ARGV[7], finished, now, keep.age)
+      end
+      if keep.count ~= nil and keep.count > 0 then
+        keep_by_count(ARGV[7], finished, keep.count)
+      end
+    end
     call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
-  end
-  if stored[6] and outcome == 'failed' then
-    call('HDEL', job, 'defa')
   end
 end
 if outcome == 'failed' and attempts >= tonumber(options.attempts) then
@@ -6481,7 +6582,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="f04b14dc00f9af6f41d9962c874fdcaed2d2a89a",
+    sha1="4adb066b61bd702f00d0b52bd143d52e720caa6f",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -7283,6 +7384,20 @@ local MOST_SPENT = 1000000
 local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local count = #heads / 6
 local replies, done = {}, 0
+local kinds = {}
+for number = 1, #all_options do
+  local options = all_options[number]
+  local keep, lock_ms = options.keepJobs, options.lockDuration
+  local attempts = tonumber(options.attempts)
+  if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
+    kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
+  end
+end
+if not next(kinds) then
+  load_finish_rest()(base, all_options, heads, 1, count, MOST_SPENT, replies)
+  return replies
+end
 local jobs, ending, locks, children, fetches, latest = {}, {}, {}, {}, 0, 0
 for number = 1, count do
   local at = 6 * number
@@ -7305,16 +7420,7 @@ local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (latest + 1) * 4096 - 1, 
 local left, size, cap = #coming, #window, known[4]
 if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] or due.err or window.err)
   and (left > 0 or size > count) and not (children[1] and call('EXISTS', unpack(children)) > 0) then
-  local kinds, places = {}, {}
-  for number = 1, #all_options do
-    local options = all_options[number]
-    local keep, lock_ms = options.keepJobs, options.lockDuration
-    local attempts = tonumber(options.attempts)
-    if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
-      and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
-      kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
-    end
-  end
+  local places = {}
   for place = 1, size do
     local id = window[place]
     places[id] = place

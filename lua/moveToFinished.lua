@@ -7,32 +7,28 @@
 --- include plain_ms
 --- include start_attempt
 --- lazy finish_job: finish_job
+--- lazy retention: keep_by_age, keep_by_count
 
--- specs/02-worker-path.md#sec-5. A plain job is one without parent, children, deduplication, retention of others, metrics
--- and rate limit in a queue that is open: most are, and what the others need is not even made for them.
--- Nothing is written before that is known.
+-- specs/02-worker-path.md#sec-5. A plain job is one without parent, children, deduplication, metrics and rate limit
+-- in a queue that is open: most are, and what the others need is not even made for them. Nothing is written before that is
+-- known.
 local job, id, now, events = KEYS[12], ARGV[1], ARGV[2], KEYS[4]
 local lock = job .. ':lock'
-local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
-local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
 local readable, options = pcall(cmsgpack.unpack, ARGV[8])
-local attempts, attempts_text = plain_count(stored[5])
--- the event cap and one more, as text: making texts of numbers is dear
-local _, cap
-if known[1] == '10000' then
-  cap = '10001'
-elseif known[1] then
-  _, cap = plain_count(known[1])
-end
-local keep, token, plain, may_delay = nil, nil, false, false
-if readable and type(options) == 'table' and type(options.keepJobs) == 'table' then
-  keep, token = options.keepJobs, options.token
-  plain = stored[1] and not (stored[2] or stored[3] or stored[4]) and attempts and cap
-    and not (known[2] or known[3] or known[4]) and keep.age == nil
-    and (keep.count == nil or keep.count == -1 or keep.count == 0)
-    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
-    and tonumber(options.attempts) and token ~= '0' and redis.pcall('GET', lock) == token
-    and (ARGV[9] == '' or failure_fields(ARGV[9]))
+readable = readable and type(options) == 'table'
+local keep, token = readable and options.keepJobs, readable and options.token
+local stored, attempts, attempts_text, cap, plain, may_delay
+if type(keep) == 'table' and (keep.age == nil or type(keep.age) == 'number')
+  and (keep.count == nil or type(keep.count) == 'number') and options.maxMetricsSize == '' and not options.limiter
+  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0' then
+  stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
+  if stored[1] and not (stored[2] or stored[3] or stored[4]) and redis.pcall('GET', lock) == token then
+    local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
+    cap = known[1]
+    attempts, attempts_text = plain_count(stored[5])
+    plain = attempts and cap and (cap == '10000' or plain_count(cap)) and not (known[2] or known[3] or known[4])
+      and (ARGV[9] == '' or failure_fields(ARGV[9]))
+  end
 end
 if plain then
   local children, unsuccessful, delayed = job .. ':dependencies', job .. ':unsuccessful', KEYS[7]
@@ -44,8 +40,8 @@ if plain then
 end
 if not plain then
   --@not-plain
-  return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13], nil, nil, ARGV[9],
-    ARGV[6] == '1', KEYS[14])
+  return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13],
+    readable and token, readable and options, ARGV[9], ARGV[6] == '1', KEYS[14])
 end
 
 -- The job ends.
@@ -62,15 +58,17 @@ if call('LREM', active, '-1', id) == 0 then
 end
 if keep.count == 0 then
   --@plain-removed
-  call('XTRIM', events, 'MAXLEN', '~', known[1])
+  call('XTRIM', events, 'MAXLEN', '~', cap)
   call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful')
   call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
 else
   local finished = KEYS[11]
   -- Trimming before the event equals trimming with it to one more. The event comes before what it tells, for nothing of
-  -- that may be there when the stream is refused.
-  local added = redis.pcall('ZADD', finished, 'NX', now, id) == 1
-  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'event', outcome, 'jobId', id, field,
+  -- that may be there when the stream is refused. Retention may have events of its own before.
+  local retains = keep.age ~= nil or (keep.count ~= nil and keep.count > 0)
+  local added = not retains and redis.pcall('ZADD', finished, 'NX', now, id) == 1
+  local capped = added and (cap == '10000' and '10001' or cap + 1 .. '')
+  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', capped, '*', 'event', outcome, 'jobId', id, field,
     result, 'prev', 'active')) == 'table' then
     --@plain-event-refused
     call('ZREM', finished, id)
@@ -79,19 +77,34 @@ else
   if added then
     --@plain-stored
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if stored[6] and outcome == 'failed' then
+      --@plain-deferred-failure
+      call('HDEL', job, 'defa')
+    end
   else
     --@plain-again
-    call('XTRIM', events, 'MAXLEN', '~', known[1])
+    call('XTRIM', events, 'MAXLEN', '~', cap)
     if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
       call('HSET', job, 'atm', attempts_text)
       call('ZADD', finished, now, id)
     end
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    if stored[6] and outcome == 'failed' then
+      --@plain-deferred-failure-again
+      call('HDEL', job, 'defa')
+    end
+    if retains then
+      local keep_by_age, keep_by_count = load_retention()
+      if keep.age ~= nil then
+        --@plain-by-age
+        keep_by_age(ARGV[7], finished, now, keep.age)
+      end
+      if keep.count ~= nil and keep.count > 0 then
+        --@plain-by-count
+        keep_by_count(ARGV[7], finished, keep.count)
+      end
+    end
     call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
-  end
-  if stored[6] and outcome == 'failed' then
-    --@plain-deferred-failure
-    call('HDEL', job, 'defa')
   end
 end
 if outcome == 'failed' and attempts >= tonumber(options.attempts) then

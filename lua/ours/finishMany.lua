@@ -15,6 +15,22 @@ local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unp
 local count = #heads / 6
 local replies, done = {}, 0
 
+local kinds = {}
+for number = 1, #all_options do
+  local options = all_options[number]
+  local keep, lock_ms = options.keepJobs, options.lockDuration
+  local attempts = tonumber(options.attempts)
+  if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
+    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
+    kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
+  end
+end
+if not next(kinds) then
+  --@no-kind
+  load_finish_rest()(base, all_options, heads, 1, count, MOST_SPENT, replies)
+  return replies
+end
+
 -- specs/08-batches.md#plain-jobs: those at the beginning of the call that touch nothing but what all of them touch.
 -- What they have in common is read before anything is written. A job waits, or others are active: whatever ends, the queue
 -- is not drained.
@@ -41,16 +57,7 @@ local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (latest + 1) * 4096 - 1, 
 local left, size, cap = #coming, #window, known[4]
 if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] or due.err or window.err)
   and (left > 0 or size > count) and not (children[1] and call('EXISTS', unpack(children)) > 0) then
-  local kinds, places = {}, {}
-  for number = 1, #all_options do
-    local options = all_options[number]
-    local keep, lock_ms = options.keepJobs, options.lockDuration
-    local attempts = tonumber(options.attempts)
-    if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
-      and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
-      kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
-    end
-  end
+  local places = {}
   for place = 1, size do
     local id = window[place]
     places[id] = place

@@ -25,7 +25,7 @@ MUTANTS = {
     "a full limit lets one more pass": ("if maximum > tonumber(used or 0)", "if maximum >= tonumber(used or 0)"),
     "token 0 is a token": ("if options.token ~= '0' then", "if options.token ~= '' then"),
     "token 0 of a limited worker is a token": ("if token == '0' then\n  else", "if token == '' then\n  else"),
-    "a plain job is trimmed for too late": ("  _, cap = plain_count(", "  cap = ("),
+    "a plain job is trimmed for too late": ("cap + 1 .. ''", "cap + 2 .. ''"),
     "a plain job is trimmed for too early, with the usual cap": ("'10001'", "'10000'"),
     "a plain job's refused event leaves it in its set": ("call('ZREM', finished, id)", ""),
     "children are not looked at": ("if call('EXISTS', delayed, children, unsuccessful) ~= 0 then", "if false then"),

@@ -118,6 +118,8 @@ def main_road() -> list[Case]:
         done("02#18.2 examples; 02#5 13-defa", "failed: the deferred failure is done", put("1", defa="zz"),
              outcome="failed",
              after={"1": Has(defa=None)}),
+        done("02#5 13-defa 13-count", "failed, with retention: the deferred failure is done", put("1", defa="zz"),
+             outcome="failed", options={"keepJobs": {"count": 1}}, after={"1": Has(defa=None)}),
         done("02#5 13-completed-defa", "completed: a stale deferred failure stays", put("1", defa="zz"),
              after={"1": Has(defa="zz")}),
         done("02#18.2 examples; 02#5 8", "one occurrence, from the right", ("DEL", f"{Q}active"),
