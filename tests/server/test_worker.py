@@ -736,9 +736,13 @@ async def test_close_waits_for_the_running_job(queue: Any, work: Any) -> None:
 
 @pytest.mark.parametrize("how", ["force", "at once", "after the shutdown time"])
 async def test_close_gives_running_jobs_back(queue: Any, work: Any, colour: Colour, how: str) -> None:
-    gate = anyio.Event()
+    gate, running = anyio.Event(), anyio.Event()
+    began: list[str] = []
 
     async def process(job: Any) -> str:
+        began.append(job.id)
+        if len(began) == 3:
+            running.set()
         await gate.wait()
         return "too late"
 
@@ -746,10 +750,11 @@ async def test_close_gives_running_jobs_back(queue: Any, work: Any, colour: Colo
     await queue.add_bulk(jobs)
     shutdown = {"force": 30_000, "at once": 0, "after the shutdown time": 150}[how]
     worker = work(process, concurrency=3, shutdown_timeout=shutdown)
-    seen = Seen(worker, JobActive, JobMoved, HandlerAbandoned)
+    seen = Seen(worker, JobMoved, HandlerAbandoned)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run)
-        await seen.wait(JobActive, 3)
+        # They are all told of when they are fetched, before their handlers begin.
+        await running.wait()
         begun = time.monotonic()
         await worker.aclose(how == "force")
     assert time.monotonic() - begun < 20
