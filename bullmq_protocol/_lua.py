@@ -6582,7 +6582,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="4adb066b61bd702f00d0b52bd143d52e720caa6f",
+    sha1="f735395b3e393d35dbe4c73ef9412394581139e7",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -7311,7 +7311,7 @@ end
 local function finish_rest(base, all_options, heads, from, count, most_spent, replies)
   local locks, names, pending = {}, {}, {}
   for number = from, count do
-    local at = 6 * number
+    local at = 7 * number - 1
     local job = base .. heads[at - 5]
     if heads[at - 4] ~= '0' then
       names[#names + 1] = job .. ':lock'
@@ -7364,13 +7364,14 @@ local function finish_rest(base, all_options, heads, from, count, most_spent, re
     later.metric_at = {}
   end
   for number = from, count do
-    local at = 6 * number
+    local at = 7 * number - 1
+    local outcome_at = 2 * heads[at + 1] + 2
     local id, token = heads[at - 5], heads[at - 4]
     local failed, place = heads[at - 2] == 1, heads[at]
     replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
-      failed and 'failedReason' or 'returnvalue', ARGV[2 + 2 * number], failed and 'failed' or 'completed',
+      failed and 'failedReason' or 'returnvalue', ARGV[outcome_at], failed and 'failed' or 'completed',
       failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
-      ARGV[3 + 2 * number], heads[at - 1] == 1, KEYS[15])
+      ARGV[outcome_at + 1], heads[at - 1] == 1, KEYS[15])
     if spent > most_spent then
       break
     end
@@ -7382,7 +7383,7 @@ return finish_rest
 end
 local MOST_SPENT = 1000000
 local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
-local count = #heads / 6
+local count = #heads / 7
 local replies, done = {}, 0
 local kinds = {}
 for number = 1, #all_options do
@@ -7400,7 +7401,7 @@ if not next(kinds) then
 end
 local jobs, ending, locks, children, fetches, latest = {}, {}, {}, {}, 0, 0
 for number = 1, count do
-  local at = 6 * number
+  local at = 7 * number - 1
   local id, now = heads[at - 5], tonumber(heads[at - 3])
   local job = base .. id
   jobs[number], ending[id], locks[number] = job, true, job .. ':lock'
@@ -7430,8 +7431,9 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
   local gone, stalled, finished, failed, taken = {}, {}, {}, {}, {}
   local first, last_events, started = size + 1, 0, false
   for number = 1, count do
-    local at = 6 * number
+    local at = 7 * number - 1
     local id, now, has_failed, place = heads[at - 5], heads[at - 3], heads[at - 2] == 1, heads[at]
+    local outcome_at = 2 * heads[at + 1] + 2
     local job, token, fetch, kind = jobs[number], heads[at - 4], heads[at - 1] == 1, kinds[place]
     local next_id = fetch and coming[left]
     local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
@@ -7449,7 +7451,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
         attempts = nil
       end
     end
-    local packed = ARGV[3 + 2 * number]
+    local packed = ARGV[outcome_at + 1]
     if packed ~= '' and attempts then
       fields = failure_fields(packed)
       attempts = fields and attempts
@@ -7470,7 +7472,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     ending[id] = false
     gone[#gone + 1] = locks[number]
     stalled[number] = id
-    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[2 + 2 * number], finished
+    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[outcome_at], finished
     if has_failed then
       outcome, field, members = 'failed', 'failedReason', failed
     end

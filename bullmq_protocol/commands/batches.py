@@ -8,6 +8,7 @@ Source: specs/08-batches.md#sec-1
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -142,8 +143,8 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
 
     Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, completed, failed, metrics
              of both, marker
-    Args:    base prefix, packed options, packed heads (per job: id, token, now, failed, fetch, number of the options),
-             per job: result, packed fields or empty
+    Args:    base prefix, packed options, packed heads (per job: id, token, now, failed, fetch, numbers of its options
+             and its outcome), per outcome: result, packed fields or empty
     Reply:   per job what its single command would have got -> raw replies, for those commands to decode, or errors
     Raises:  UsageError, UnexpectedReply
     Repeat:  guarded by the tokens
@@ -151,15 +152,15 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
     Source:  specs/08-batches.md#finish-many
     """
     heads: list[str | int] = []
-    values: list[Arg] = []
+    outcomes: dict[tuple[Arg, Arg], int] = {}
     known: dict[bytes, int] = {}
     for finish in _bounded("finishes", finishes):
         if not isinstance(finish, Finish):
             raise UsageError("finishes", finish.name, "must be moveToFinished")
         job_id, now, _, value, outcome, fetch, _, _, fields = finish.args
         number = known.setdefault(finish.rest, len(known) + 1)
-        heads += (str(job_id), finish.token, str(now), int(outcome == "failed"), int(fetch == "1"), number)
-        values += (value, fields)
+        which = outcomes.setdefault((value, fields), len(outcomes) + 1)
+        heads += (str(job_id), finish.token, str(now), int(outcome == "failed"), int(fetch == "1"), number, which)
     return Command(
         "finishMany",
         (
@@ -174,7 +175,7 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
             keys.base,
             b"\xdc" + len(known).to_bytes(2) + b"".join([_OPTIONS_HEAD + rest for rest in known]),
             pack_known(heads),
-            *values,
+            *chain(*outcomes),
         ),
         Replies(1, len(finishes)),
         script=FINISH_MANY,

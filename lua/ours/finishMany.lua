@@ -1,8 +1,8 @@
 --- keys: wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc
 --- keys: completed, failed, metrics of completed, metrics of failed, marker
 --- args: base prefix, options (MessagePack array of maps)
---- args: heads (MessagePack array: id, token, now, failed (1), fetch (1), number of the options, next id, ...)
---- args: result and fields of each job ...
+--- args: heads (MessagePack array: id, token, now, failed (1), fetch (1), numbers of options and of outcome, next id, ...)
+--- args: result and fields of each outcome ...
 --- include each_alone
 --- include failure_fields
 --- include plain_ms
@@ -12,7 +12,7 @@
 -- specs/08-batches.md#finish-many. Not one of BullMQ's scripts.
 local MOST_SPENT = 1000000
 local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
-local count = #heads / 6
+local count = #heads / 7
 local replies, done = {}, 0
 
 local kinds = {}
@@ -36,7 +36,7 @@ end
 -- is not drained.
 local jobs, ending, locks, children, fetches, latest = {}, {}, {}, {}, 0, 0
 for number = 1, count do
-  local at = 6 * number
+  local at = 7 * number - 1
   local id, now = heads[at - 5], tonumber(heads[at - 3])
   local job = base .. id
   jobs[number], ending[id], locks[number] = job, true, job .. ':lock'
@@ -68,8 +68,9 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
   local gone, stalled, finished, failed, taken = {}, {}, {}, {}, {}
   local first, last_events, started = size + 1, 0, false
   for number = 1, count do
-    local at = 6 * number
+    local at = 7 * number - 1
     local id, now, has_failed, place = heads[at - 5], heads[at - 3], heads[at - 2] == 1, heads[at]
+    local outcome_at = 2 * heads[at + 1] + 2
     local job, token, fetch, kind = jobs[number], heads[at - 4], heads[at - 1] == 1, kinds[place]
     local next_id = fetch and coming[left]
 
@@ -92,7 +93,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
         attempts = nil
       end
     end
-    local packed = ARGV[3 + 2 * number]
+    local packed = ARGV[outcome_at + 1]
     if packed ~= '' and attempts then
       fields = failure_fields(packed)
       attempts = fields and attempts
@@ -119,7 +120,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     ending[id] = false
     gone[#gone + 1] = locks[number]
     stalled[number] = id
-    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[2 + 2 * number], finished
+    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[outcome_at], finished
     if has_failed then
       outcome, field, members = 'failed', 'failedReason', failed
     end

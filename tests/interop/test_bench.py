@@ -19,7 +19,7 @@ def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(side["jobs_per_s"] > 0 for scenario in found["rates"].values() for side in scenario.values())
     assert found["rates"]["add 100 at once"].keys() == {"node-5", "asyncio", "limit"}
     assert {"addStandardJob", "moveToFinished"} <= found["scripts"]["node-5"].keys()
-    assert {"addMany", "moveToFinished"} <= found["scripts"]["asyncio"].keys()
+    assert {"addMany", "finishMany"} <= found["scripts"]["asyncio"].keys()
     assert found["latency"]["asyncio"]["p50_ms"] <= found["latency"]["asyncio"]["p99_ms"]
     told = {row["what"]: row["measured"] for row in found["required"]}
     assert sum(measured is not None for measured in told.values()) == 4

@@ -106,20 +106,20 @@ def test_equal_options_go_once() -> None:
     base, options, heads, *values = command.args
     assert base == "bull:q:"
     assert [each["keepJobs"] for each in unpack(options)] == [{"count": -1}, {"count": 0}]  # type: ignore[arg-type]
-    assert unpack(heads) == ["1", "a", "5", 0, 1, 1, "2", "b", "5", 0, 0, 2, "3", "c", "6", 1, 1, 1]  # type: ignore[arg-type]
-    assert values == ["null", "", "null", "", "no", msgspec.msgpack.encode(fields)]
+    assert unpack(heads) == [*("1", "a", "5", 0, 1, 1, 1), *("2", "b", "5", 0, 0, 2, 1), *("3", "c", "6", 1, 1, 1, 2)]  # type: ignore[arg-type]
+    assert values == ["null", "", "no", msgspec.msgpack.encode(fields)]
 
 
 def test_an_id_that_is_no_utf_8_goes_as_it_came() -> None:
     command = finish_many(K, [finish("\udcff", "a"), finish("2", "b")])
     heads = command.args[2]
     assert isinstance(heads, bytes)
-    assert heads == b"\xdd\0\0\0\x0c" + b"".join(
+    assert heads == b"\xdd\0\0\0\x0e" + b"".join(
         [
             *(b"\xdb\0\0\0\1" + each for each in (b"\xff", b"a", b"5")),
-            b"\0\1\1",
+            b"\0\1\1\1",
             *(b"\xdb\0\0\0\1" + each for each in (b"2", b"b", b"5")),
-            b"\0\1\1",
+            b"\0\1\1\1",
         ]
     )
 
