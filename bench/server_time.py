@@ -126,10 +126,9 @@ class Meter:
     def finish_many(self, ids: range, *, fetch: int = 1) -> tuple[Any, ...]:
         options = finish_options("")
         del options["token"]
-        heads = [part for id in ids for part in (str(id), "w:1", str(NOW), 0, fetch, 1)]
-        values = [part for _ in ids for part in ("null", "")]
+        heads = [part for id in ids for part in (str(id), "w:1", str(NOW), 0, fetch, 1, 1)]
         names = f"{FETCH} completed failed metrics:completed metrics:failed marker"
-        return self.call("finishMany", names, B, pack([options]), pack(heads), *values)
+        return self.call("finishMany", names, B, pack([options]), pack(heads), "null", "")
 
     def fetch_many(self, count: int) -> tuple[Any, ...]:
         options = pack({"lockDuration": 30000, "limiter": None, "name": None})

@@ -187,6 +187,9 @@ class SharedConnection(ABC):
         link = self._link
         if link is None or link.dead or self._closed:
             return None
+        if link.process != os.getpid():
+            text = "belongs to the process that this one was forked from: make one in each"
+            raise UsageError("connection", self._address, text)
         if link.is_strange():
             raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
         return link

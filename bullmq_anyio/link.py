@@ -22,6 +22,7 @@ from the socket are parsed before the next await; (4) a dead link stays dead.
 from __future__ import annotations
 
 import math
+import os
 import socket
 import ssl
 import sys
@@ -165,6 +166,7 @@ class Link(ABC):
         self._exclusive = exclusive
         self._make_wake = wake_maker()
         self._thread = get_ident()
+        self.process = os.getpid()
         self._out: list[Call] = []
         self._pending: deque[Call] = deque()
         self._unsent: Sequence[Call] = ()

@@ -42,7 +42,7 @@ from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.command import Batch, Command, Operation
-from bullmq_protocol.commands.batches import MOST_JOBS, finish_many
+from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -843,8 +843,8 @@ class Worker(Generic[T]):
                 action = self._sort(self._feed(()))
                 if action is not None and self._tasks is not None:
                     self._tasks.start_soon(self._carry, action)
-            while self._outcomes and len(calls) < MOST_JOBS:
-                calls.append(self._outcomes.popleft())
+            count = fitting([call.command for call in itertools.islice(self._outcomes, MOST_JOBS)])
+            calls += [self._outcomes.popleft() for _ in range(count)]
             if not calls:
                 return
             self._rouse()

@@ -29,7 +29,7 @@ import msgspec
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.command import Batch, Command, Operation
-from bullmq_protocol.commands.batches import MOST_JOBS, finish_many
+from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -173,6 +173,7 @@ class Worker(Generic[T]):
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._runner: int | None = None
+        self._pid = 0
         self._finished = threading.Event()
         self._met = threading.Event()
         self._background: _Background | None = None
@@ -256,6 +257,7 @@ class Worker(Generic[T]):
             if self._runner is not None:
                 raise UsageError("worker", self._id, "is already running")
             self._runner = threading.get_ident()
+            self._pid = os.getpid()
         timer = threading.Thread(target=self._keep_time, name=f"bullmq {self.name} timer", daemon=True)
         try:
             self._meter_life(begins=True)
@@ -301,6 +303,9 @@ class Worker(Generic[T]):
         handler that still runs then is left to itself, and its result is refused. Called from a handler or a callback
         it does not wait.
         """
+        if self._pid not in (0, os.getpid()):
+            # The child of a fork: who works is the parent.
+            return
         with self._span("close", {"bullmq.worker.force.close": force}):
             with self._lock:
                 self._closed = True
@@ -575,8 +580,8 @@ class Worker(Generic[T]):
             self._crew.submit(first)
         calls: list[Call] = []
         with self._lock:
-            while self._outcomes and len(calls) < MOST_JOBS:
-                calls.append(self._outcomes.popleft())
+            count = fitting([call.command for call in itertools.islice(self._outcomes, MOST_JOBS)])
+            calls += [self._outcomes.popleft() for _ in range(count)]
             if not calls:
                 self._deliveries -= 1
         if not calls:

@@ -7,8 +7,8 @@ Source: specs/08-batches.md#sec-1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -38,6 +38,12 @@ Source: specs/08-batches.md#bounds
 
 MOST_BYTES: Final = 1_000_000
 """The most bytes of payload that adds put into one call, if it is not a single job.
+
+Source: specs/08-batches.md#bounds
+"""
+
+MOST_OUTCOME_BYTES: Final = 200_000
+"""The most bytes of results and failures that go into one call, if it is not a single outcome.
 
 Source: specs/08-batches.md#bounds
 """
@@ -135,8 +141,23 @@ def merge_adds(base: str, adds: Sequence[Command[str]]) -> Command[list[Reply | 
     )
 
 
+def fitting(finishes: Iterable[Command[Fetched]]) -> int:
+    """Return how many of the first of these outcomes go into one call: at least one, if there is one.
+
+    Source: specs/08-batches.md#bounds
+    """
+    count = size = 0
+    for finish in islice(finishes, MOST_JOBS):
+        value, fields = finish.args[3], finish.args[8]
+        size += len(str(value)) + (len(fields) if isinstance(fields, bytes) else 0)
+        if size > MOST_OUTCOME_BYTES and count:
+            break
+        count += 1
+    return count
+
+
 def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Command[list[Reply | ServerError]]:
-    """End several active jobs in their order; `finishes` are `move_to_finished` of this queue, at most `MOST_JOBS`.
+    """End several active jobs in their order; `finishes` are `move_to_finished` of this queue, as many as are fitting.
 
     The server stops early when the jobs it fetched are large, or retention removed many: the list is then shorter, and
     the rest is untouched, to be sent again.

@@ -640,3 +640,23 @@ async def test_closed_before_use(server: Server) -> None:
     for each in (connection, dedicated, connection.dedicated()):
         with pytest.raises(Closed):
             await each.perform(PING)
+
+
+async def test_the_child_of_a_fork_is_told_to_make_its_own(server: Server) -> None:
+    connection = Connection(server.url)
+    assert await connection.perform(command("ECHO", "parent")) == b"parent"
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        asked = connection.perform(command("ECHO", "child"))
+        try:
+            asked.send(None)
+        except UsageError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"forked from: make one in each" in os.read(read, 1000)
+    os.close(read)
+    os.close(write)
+    assert await connection.perform(command("ECHO", "parent")) == b"parent"
+    await connection.aclose()

@@ -1,10 +1,12 @@
 """Threads take the outcomes that are ready to the server in one call."""
 
+import os
 import threading
 from typing import Any
 from uuid import uuid4
 
 from bullmq_protocol import NewJob
+from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_sync import Job, Queue, Worker
@@ -21,6 +23,8 @@ class _Counting(Connection):
 
     def perform(self, step: Any, /) -> Any:
         self.names.append(getattr(step, "name", "batch"))
+        if self.names[-1] == "finishMany":
+            assert sum(len(each) for each in step.args[3:]) <= MOST_OUTCOME_BYTES
         return super().perform(step)
 
 
@@ -72,6 +76,17 @@ def test_handlers_that_wait_run_together(server: Server) -> None:
     assert _work_off(server, 32, meet, 8).count("moveStalledJobsToWait") == 1
 
 
+def test_large_results_go_in_several_calls(server: Server) -> None:
+    together = threading.Barrier(20, timeout=60)
+
+    def write(job: Job[Any]) -> str:
+        together.wait()
+        return job.id + "x" * (MOST_OUTCOME_BYTES // 4)
+
+    names = _work_off(server, 20, write, 20)
+    assert names.count("moveToFinished") + names.count("finishMany") >= 6
+
+
 def test_large_jobs_come_in_several_answers(server: Server) -> None:
     sizes: list[int] = []
 
@@ -80,3 +95,27 @@ def test_large_jobs_come_in_several_answers(server: Server) -> None:
 
     _work_off(server, 30, measure, 20, data="x" * 200_000)
     assert sizes == [200_000] * 30
+
+
+def test_a_close_in_the_child_of_a_fork_is_the_parents_business_no_more(server: Server) -> None:
+    began, go_on = threading.Barrier(3, timeout=60), threading.Event()
+    runs: list[str] = []
+
+    def process(job: Job[Any]) -> None:
+        runs.append(job.id)
+        began.wait()
+        go_on.wait(60)
+
+    with Queue[Any](f"fork-{uuid4().hex[:12]}", server.url) as queue:
+        queue.add_bulk([NewJob("job"), NewJob("job")])
+        with Worker[Any](queue.name, process, server.url, options=WorkerOptions(concurrency=2)) as worker:
+            began.wait()
+            child = os.fork()
+            if child == 0:
+                worker.close(force=True)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            go_on.set()
+        assert queue.get_job_counts("completed", "wait", "active") == {"completed": 2, "wait": 0, "active": 0}
+        assert sorted(runs) == ["1", "2"]
+        queue.obliterate(force=True)

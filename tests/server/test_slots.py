@@ -12,6 +12,7 @@ import pytest
 
 from bullmq_anyio import Connection, Job, Queue, Worker
 from bullmq_protocol import NewJob
+from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.servers import Server
@@ -26,14 +27,17 @@ def queue_name() -> str:
 
 
 class _Counting(Connection):
-    """Counts the commands by name."""
+    """Counts the commands by name, and the bytes of outcomes."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.names: list[str] = []
+        self.sizes: list[int] = []
 
     async def perform(self, step: Any, /) -> Any:
         self.names.append(getattr(step, "name", "batch"))
+        if self.names[-1] == "finishMany":
+            self.sizes.append(sum(len(each) for each in step.args[3:]))
         return await super().perform(step)
 
 
@@ -124,6 +128,23 @@ async def test_large_jobs_come_in_several_answers(server: Server, queue_name: st
 
     _, ends = await _work_off(server, queue_name, 40, measure, 20, data="x" * 200_000)
     assert (len(ends), set(sizes)) == (40, {200_000})
+
+
+async def test_large_results_go_in_several_calls(server: Server, queue_name: str) -> None:
+    together = anyio.Event()
+    began: list[str] = []
+
+    async def write(job: Job[Any]) -> str:
+        began.append(job.id)
+        if len(began) == 20:
+            together.set()
+        await together.wait()
+        return job.id + "x" * (MOST_OUTCOME_BYTES // 4)
+
+    connection, ends = await _work_off(server, queue_name, 20, write, 20)
+    assert len(ends) == 20
+    assert connection.names.count("moveToFinished") + connection.names.count("finishMany") >= 6
+    assert max(connection.sizes) <= MOST_OUTCOME_BYTES
 
 
 async def test_a_handler_that_cancels_its_own_task_disturbs_no_other(

@@ -12,11 +12,13 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.batches import (
     MOST_JOBS,
+    MOST_OUTCOME_BYTES,
     add_many,
     as_shares,
     can_merge,
     fetch_many,
     finish_many,
+    fitting,
     parts,
     queue_of,
 )
@@ -185,6 +187,17 @@ def test_fetches_of_several_jobs() -> None:
     assert unpack(plain.args[2])["limiter"] is None  # type: ignore[arg-type]
     with pytest.raises(UnexpectedReply):
         plain.decode([])
+
+
+def test_outcomes_are_bounded_in_bytes() -> None:
+    small, large = finish("1", "a"), finish("2", "b", value="x" * (MOST_OUTCOME_BYTES // 2))
+    failure = finish("3", "c", outcome="failed", value="no", fields=("stacktrace", "y" * MOST_OUTCOME_BYTES))
+    assert fitting([]) == 0
+    assert fitting([small] * (MOST_JOBS + 1)) == MOST_JOBS
+    assert fitting([large, large, small]) == 2
+    assert fitting([small, large, large]) == 2
+    assert fitting([small, failure]) == 1
+    assert fitting([failure, small]) == 1
 
 
 def test_a_token_that_utf_8_cannot_hold_is_refused() -> None:
