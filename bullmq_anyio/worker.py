@@ -843,7 +843,7 @@ class Worker(Generic[T]):
                 action = self._sort(self._feed(()))
                 if action is not None and self._tasks is not None:
                     self._tasks.start_soon(self._carry, action)
-            count = fitting([call.command for call in itertools.islice(self._outcomes, MOST_JOBS)])
+            count = fitting(call.command for call in self._outcomes)
             calls += [self._outcomes.popleft() for _ in range(count)]
             if not calls:
                 return

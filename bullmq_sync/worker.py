@@ -580,7 +580,7 @@ class Worker(Generic[T]):
             self._crew.submit(first)
         calls: list[Call] = []
         with self._lock:
-            count = fitting([call.command for call in itertools.islice(self._outcomes, MOST_JOBS)])
+            count = fitting(call.command for call in self._outcomes)
             calls += [self._outcomes.popleft() for _ in range(count)]
             if not calls:
                 self._deliveries -= 1

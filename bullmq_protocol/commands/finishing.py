@@ -118,7 +118,7 @@ def move_to_finished(
         (
             *keys.of_fetch,
             keys.completed if completed else keys.failed,
-            keys.base + job_id,
+            keys.job(job_id),
             keys.metrics_completed if completed else keys.metrics_failed,
             keys.marker,
         ),
@@ -131,7 +131,7 @@ def move_to_finished(
             "1" if fetch_next else "0",
             keys.base,
             options.packed(),
-            pack(list(fields)) if fields else "",
+            _packed_fields(fields),
         ),
         FinishedReply(job_id),
         MOVE_TO_FINISHED,

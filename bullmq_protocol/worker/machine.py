@@ -64,6 +64,7 @@ from bullmq_protocol.errors import (
     WrongState,
 )
 from bullmq_protocol.failure import Failure, FailureKind, is_transient_code
+from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Instant, Millis
@@ -112,7 +113,6 @@ FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
 STALLED_RETRY_MS = 5_000
 LONGEST_SLEEP_MS = 24 * 3_600_000
-LOGIN_CODES = ("NOAUTH", "NOPERM", "WRONGPASS")
 _ENDS = frozenset((PauseRequested, CloseRequested))
 START_LIMIT_REASON = "job started more than allowable limit"
 
