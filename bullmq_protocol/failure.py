@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import math
 import re
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
@@ -116,14 +115,6 @@ _PERMANENT: Final = _Verdict(Category.PERMANENT)
 
 _Rule: TypeAlias = _Verdict | Callable[[BaseException], _Verdict | None]
 """A verdict, or a function of the exception; None: its causes decide."""
-
-
-def stack_of(exc: BaseException) -> str:
-    """Return the stack text of an exception, as the job keeps it. It never raises, whatever the exception holds."""
-    try:
-        return "".join(traceback.format_exception(exc))
-    except Exception:
-        return f"{type(exc).__qualname__}: {_message(exc)}"
 
 
 def failure_of(exc: BaseException, *, stack: str = "", now_ms: Millis | None = None) -> Failure:

@@ -43,11 +43,12 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     UsageError,
 )
-from bullmq_protocol.failure import Failure, FailureKind, failure_of, stack_of
+from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
 from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.stack import StackTexts
 from bullmq_protocol.telemetry import (
     NO_SPAN,
     Attributes,
@@ -147,6 +148,7 @@ class Worker(Generic[T]):
             _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor
         self._strategy = backoff_strategy
+        self._stacks = StackTexts()
         self._data_type: Any = Any if data_type is None else data_type
         self._transport, self._owned = transport_of(connection, scripts)
         # Spans are made for each call, so that they need single ones.
@@ -754,7 +756,7 @@ class Worker(Generic[T]):
         return "null" if value is None else json_text(value, field="returnvalue")
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
-        failure = failure_of(error, stack=stack_of(error), now_ms=clock().wall)
+        failure = failure_of(error, stack=self._stacks.of(error), now_ms=clock().wall)
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
         delay: float | None = None

@@ -51,7 +51,6 @@ from bullmq_protocol.failure import (
     decide,
     failure_of,
     is_transient_code,
-    stack_of,
     stacktrace_json,
 )
 from bullmq_protocol.job import JobRecord
@@ -817,19 +816,3 @@ def test_jitter_and_cap_of_the_worker() -> None:
 )
 def test_stack_traces(old: str | None, stack: str, limit: float | None, rows: list[str]) -> None:
     assert json.loads(stacktrace_json(old, stack, limit)) == rows
-
-
-class Unprintable(Exception):
-    """Raises when its attributes are looked at, as some clients' errors do."""
-
-    def __getattr__(self, name: str) -> object:
-        raise KeyError(name)
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-def test_the_stack_of_an_exception_that_cannot_be_printed() -> None:
-    assert "ValueError: boom" in stack_of(ValueError("boom"))
-    assert stack_of(Unprintable())
-    assert "SyntaxError" in stack_of(SyntaxError("odd", ("f", "x", "y", "z")))  # type: ignore[arg-type]

@@ -1,0 +1,63 @@
+"""The stack text of an exception, as a job keeps it.
+
+To format one takes Python longer than all else that a failed job costs. Most jobs that fail do so in the same places,
+so the text of each place is kept.
+"""
+
+from __future__ import annotations
+
+import traceback
+from types import CodeType, TracebackType
+
+_MOST_PLACES = 1_000
+_MOST_FRAMES = 100
+
+
+class StackTexts:
+    """Writes the texts of `traceback.format_exception`, for any number of threads."""
+
+    def __init__(self) -> None:
+        # The code is kept, so that no other gets its id.
+        self._places: dict[tuple[int, int, int], tuple[CodeType, str]] = {}
+
+    def of(self, exc: BaseException) -> str:
+        """Return the stack text of an exception. It never raises, whatever the exception holds."""
+        try:
+            return self._quickly(exc) or "".join(traceback.format_exception(exc))
+        except Exception:
+            try:
+                return f"{type(exc).__qualname__}: {exc}"
+            except Exception:
+                return type(exc).__qualname__
+
+    def _quickly(self, exc: BaseException) -> str:
+        """Return the text of a plain exception, "" for any other."""
+        stack = exc.__traceback__
+        has_context = exc.__context__ is not None and not exc.__suppress_context__
+        if stack is None or exc.__cause__ is not None or has_context or isinstance(exc, BaseExceptionGroup):
+            return ""
+        lines = ["Traceback (most recent call last):\n"]
+        last: tuple[str, int, str] | None = None
+        at: TracebackType | None = stack
+        while at is not None:
+            code = at.tb_frame.f_code
+            place = (code.co_filename, at.tb_lineno, code.co_name)
+            if place == last or len(lines) > _MOST_FRAMES:
+                # Python leaves out what recurs.
+                return ""
+            last = place
+            lines.append(self._line(at, code))
+            at = at.tb_next
+        # Without a frame; the stack is for its hints at names that were meant.
+        shown = traceback.TracebackException(type(exc), exc, stack, limit=0, lookup_lines=False, compact=True)
+        lines += shown.format_exception_only()
+        return "".join(lines)
+
+    def _line(self, at: TracebackType, code: CodeType) -> str:
+        key = (id(code), at.tb_lasti, at.tb_lineno)
+        found = self._places.get(key)
+        if found is None:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            found = self._places[key] = (code, traceback.format_tb(at, limit=1)[0])
+        return found[1]

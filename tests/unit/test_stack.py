@@ -1,0 +1,208 @@
+"""Stack texts are Python's own, the first time and the next."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Callable
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import pytest
+
+import bullmq_protocol.stack
+from bullmq_protocol.stack import StackTexts
+
+
+def fails() -> None:
+    raise ValueError("boom")
+
+
+def fails_deeper() -> None:
+    (lambda: [fails() for _ in range(1)])()
+
+
+def with_cause() -> None:
+    try:
+        fails()
+    except ValueError as error:
+        raise RuntimeError("again") from error
+
+
+def with_context() -> None:
+    try:
+        fails()
+    finally:
+        raise RuntimeError("again")
+
+
+def without_context() -> None:
+    try:
+        fails()
+    except ValueError:
+        raise RuntimeError("again") from None
+
+
+def with_notes() -> None:
+    error = ValueError("two\nlines")
+    error.add_note("a note\nof two lines")
+    raise error
+
+
+def in_a_group() -> None:
+    try:
+        fails()
+    except ValueError as error:
+        raise ExceptionGroup("several", [error, KeyError("x")]) from None
+
+
+def recurring(depth: int = 10) -> None:
+    if depth:
+        recurring(depth - 1)
+    fails()
+
+
+def alternating(depth: int = 300) -> None:
+    if not depth:
+        fails()
+    if depth % 2:
+        alternating(depth - 1)
+    else:
+        alternating(depth - 1)
+
+
+def no_such_name() -> None:
+    return falis()  # type: ignore[name-defined]  # noqa: F821
+
+
+def no_such_attribute() -> None:
+    SimpleNamespace(colour=1).color  # noqa: B018
+
+
+def bad_syntax() -> None:
+    compile("a = (1,\nb = 2", "some file", "exec")
+
+
+def in_generated_code() -> None:
+    exec(compile("def f():\n  raise OSError(2, 'no file')\nf()", "<generated>", "exec"), {})
+
+
+def exits() -> None:
+    raise SystemExit(3)
+
+
+CASES: list[Callable[[], object]] = [
+    fails,
+    fails_deeper,
+    with_cause,
+    with_context,
+    without_context,
+    with_notes,
+    in_a_group,
+    recurring,
+    alternating,
+    no_such_name,
+    no_such_attribute,
+    bad_syntax,
+    in_generated_code,
+    exits,
+]
+
+
+def raised(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def pythons(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("call", CASES)
+def test_text_is_pythons_own(call: Callable[[], object]) -> None:
+    texts = StackTexts()
+    for _ in range(2):
+        error = raised(call)
+        assert texts.of(error) == pythons(error)
+
+
+def test_texts_are_kept_apart() -> None:
+    texts = StackTexts()
+    errors = [raised(call) for call in CASES]
+    for error in errors * 2:
+        assert texts.of(error) == pythons(error)
+
+
+def test_exception_that_was_never_raised() -> None:
+    assert StackTexts().of(ValueError("boom")) == "ValueError: boom\n"
+
+
+def test_stack_that_another_library_made() -> None:
+    error = raised(fails)
+    assert error.__traceback__ is not None
+    texts = StackTexts()
+    for line in (2, 7):
+        made = TracebackType(None, error.__traceback__.tb_frame, error.__traceback__.tb_lasti, line)
+        assert texts.of(error.with_traceback(made)) == pythons(error)
+
+
+def test_places_are_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    format_tb = traceback.format_tb
+
+    def counted(*args: Any, **kwargs: Any) -> list[str]:
+        calls.append(args)
+        return format_tb(*args, **kwargs)
+
+    monkeypatch.setattr(traceback, "format_tb", counted)
+    texts = StackTexts()
+    for _ in range(5):
+        assert texts.of(raised(fails_deeper)).endswith("ValueError: boom\n")
+    assert len(calls) in (4, 5)  # Python 3.12 has no frame for the comprehension
+
+
+def test_number_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bullmq_protocol.stack, "_MOST_PLACES", 3)
+    texts = StackTexts()
+    for call in CASES * 2:
+        error = raised(call)
+        assert texts.of(error) == pythons(error)
+        assert len(texts._places) <= 3
+
+
+def test_code_whose_id_is_used_again_is_another() -> None:
+    texts = StackTexts()
+    for number in range(50):
+        name = f"<made {number}>"
+        source = f"raise ValueError({number})"
+        linecache.cache[name] = (len(source), None, [source], name)
+        error = raised(lambda name=name, source=source: exec(compile(source, name, "exec"), {}))  # type: ignore[misc]
+        text = texts.of(error)
+        assert text == pythons(error)
+        assert source in text
+        del linecache.cache[name], error
+
+
+class Unprintable(Exception):
+    """Raises when its attributes are looked at, as some clients' errors do."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Unreadable(Exception):
+    __traceback__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+
+def test_exceptions_that_cannot_be_printed() -> None:
+    texts = StackTexts()
+    for error in (Unprintable(), raised(lambda: (_ for _ in ()).throw(Unprintable())), Unreadable("boom")):
+        assert type(error).__name__ in texts.of(error)
+    odd: Any = ("f", "x", "y", "z")
+    assert "SyntaxError" in texts.of(SyntaxError("odd", odd))
