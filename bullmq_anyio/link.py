@@ -53,6 +53,10 @@ _LARGE = 1024
 """So many bytes are worth a write of their own, too: the server begins with them at once."""
 _AWAKE_S = 0.0002
 """So long after a write a link stays awake for a reply."""
+_LOOK_S = 0.00004
+"""So long at a time it looks at nothing but the socket, if nothing else goes on."""
+_QUIET_S = 0.00002
+"""Nothing else goes on where a turn of the event loop takes no longer."""
 _FIRST_PAUSE = 8
 _LONGEST_PAUSE = 128
 """So many writes go by, twice as many each time, after one whose reply did not come while the link was awake."""
@@ -560,6 +564,7 @@ class LoopLink(SocketLink):
         self._onlookers: list[Wake] = []
         self._awake = False
         self._awake_until = 0.0
+        self._turned_at = 0.0
         self._heard = False
         self._watched = False
         self._loop.add_reader(sock, _weakly(self, LoopLink._on_readable))
@@ -624,11 +629,18 @@ class LoopLink(SocketLink):
 
     def _stay_awake(self) -> None:
         """Keep the event loop from sleeping, for a moment, while replies are owed."""
-        if self._pending and monotonic() < self._awake_until:
-            self._loop.call_soon(self._stay_awake)
-        else:
-            self._awake = False
-            self._learn(self._heard)
+        now = monotonic()
+        if now < self._awake_until:
+            # A turn of the event loop takes many times as long as a look at the socket.
+            is_quiet = now - self._turned_at < _QUIET_S
+            while is_quiet and self._pending and not self._heard and monotonic() - now < _LOOK_S:
+                self._heard = self._take()
+            if self._pending:
+                self._turned_at = monotonic()
+                self._loop.call_soon(self._stay_awake)
+                return
+        self._awake = False
+        self._learn(self._heard)
 
     def _go_on(self) -> None:
         """Hand over more of the rest; it goes to its end, whoever is cancelled."""

@@ -313,6 +313,21 @@ async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
         assert _sockets() <= before
 
 
+async def test_other_tasks_run_while_it_waits(connection: Connection, admin: redis.Redis, key: str) -> None:
+    """Although it stays awake, and looks at nothing but the socket for a moment."""
+    for _ in range(20):
+        assert await connection.perform(PING) == b"PONG"
+    call = Aside(partial(connection.perform, command("BLPOP", key, 0)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        turns = 0
+        while turns < 1000 or not _blocked(admin):
+            await checkpoint()
+            turns += 1
+        admin.rpush(key, "x")
+    assert call.reply == [key.encode(), b"x"]
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 async def test_it_may_outlive_its_event_loop(server: Server, admin: redis.Redis, key: str, backend: str) -> None:
     """Even with a reply to come."""
