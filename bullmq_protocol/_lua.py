@@ -6278,7 +6278,7 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="ffe8d6935af47037b5c53332c71a3bb8a966851a",
+    sha1="9dc061c43251ea3a68f5ea54673b6005ed2b5996",
     keys=11,
     source="""\
 local call = redis.call
@@ -6558,9 +6558,9 @@ if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or
     end
   end
   if done > 0 then
-    call('LTRIM', KEYS[1], '0', -1 - done)
-    call('LPUSH', KEYS[2], unpack(taken))
     call('ZADD', KEYS[11], '0', '0')
+    call('LPUSH', KEYS[2], unpack(taken))
+    call('LTRIM', KEYS[1], '0', -1 - done)
   end
 end
 if done < count and not over then
@@ -6582,7 +6582,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="f735395b3e393d35dbe4c73ef9412394581139e7",
+    sha1="ea668f4af39b2c0e5df4062579b7f61b2b7c7732",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -7523,22 +7523,6 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
   if done > 0 then
     call('DEL', unpack(gone))
     call('SREM', KEYS[5], unpack(stalled))
-    if taken[1] then
-      call('LTRIM', KEYS[1], '0', -1 - #taken)
-      call('LPUSH', KEYS[2], unpack(taken))
-    end
-    if first <= size then
-      local staying = {}
-      for place = first, size do
-        if window[place] then
-          staying[#staying + 1] = window[place]
-        end
-      end
-      call('LTRIM', KEYS[2], '0', first - size - 2)
-      if staying[1] then
-        call('RPUSH', KEYS[2], unpack(staying))
-      end
-    end
     if finished[1] then
       call('ZADD', KEYS[11], unpack(finished))
     end
@@ -7553,6 +7537,24 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     end
     if started then
       call('ZADD', KEYS[15], '0', '0')
+    end
+    if taken[1] then
+      call('LPUSH', KEYS[2], unpack(taken))
+    end
+    if first <= size then
+      local staying = {}
+      for place = first, size do
+        if window[place] then
+          staying[#staying + 1] = window[place]
+        end
+      end
+      call('LTRIM', KEYS[2], '0', first - size - 2)
+      if staying[1] then
+        call('RPUSH', KEYS[2], unpack(staying))
+      end
+    end
+    if taken[1] then
+      call('LTRIM', KEYS[1], '0', -1 - #taken)
     end
   end
 end

@@ -48,9 +48,10 @@ if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or
   end
   if done > 0 then
     --@plain
-    call('LTRIM', KEYS[1], '0', -1 - done)
-    call('LPUSH', KEYS[2], unpack(taken))
+    -- specs/08-batches.md#cut-last
     call('ZADD', KEYS[11], '0', '0')
+    call('LPUSH', KEYS[2], unpack(taken))
+    call('LTRIM', KEYS[1], '0', -1 - done)
   end
 end
 

@@ -182,23 +182,6 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
   if done > 0 then
     call('DEL', unpack(gone))
     call('SREM', KEYS[5], unpack(stalled))
-    if taken[1] then
-      call('LTRIM', KEYS[1], '0', -1 - #taken)
-      call('LPUSH', KEYS[2], unpack(taken))
-    end
-    if first <= size then
-      local staying = {}
-      for place = first, size do
-        if window[place] then
-          staying[#staying + 1] = window[place]
-        end
-      end
-      call('LTRIM', KEYS[2], '0', first - size - 2)
-      if staying[1] then
-        --@staying
-        call('RPUSH', KEYS[2], unpack(staying))
-      end
-    end
     if finished[1] then
       call('ZADD', KEYS[11], unpack(finished))
     end
@@ -214,6 +197,26 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     end
     if started then
       call('ZADD', KEYS[15], '0', '0')
+    end
+    -- specs/08-batches.md#cut-last
+    if taken[1] then
+      call('LPUSH', KEYS[2], unpack(taken))
+    end
+    if first <= size then
+      local staying = {}
+      for place = first, size do
+        if window[place] then
+          staying[#staying + 1] = window[place]
+        end
+      end
+      call('LTRIM', KEYS[2], '0', first - size - 2)
+      if staying[1] then
+        --@staying
+        call('RPUSH', KEYS[2], unpack(staying))
+      end
+    end
+    if taken[1] then
+      call('LTRIM', KEYS[1], '0', -1 - #taken)
     end
   end
 end
