@@ -142,7 +142,8 @@ class Queue(QueueBase, Generic[T]):
             return added
 
     def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
-        """Add several jobs in one round trip, in their order; nothing is sent if one of them is wrong.
+        """Add several jobs in one round trip, in their order; nothing is sent if one of them is wrong, and its place is
+        told (`jobs[2]: priority`).
 
         Raises `BulkAddError` if the server refused one: its `results` hold per job the job, or the error.
         """
@@ -154,7 +155,7 @@ class Queue(QueueBase, Generic[T]):
             return self._add_bulk([new_with_context(job, metadata) for job in jobs])
 
     def _add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
-        prepared = [self._prepare(job) for job in jobs]
+        prepared = self._prepare_all(jobs)
         if not prepared:
             return []
         check_parents(self._transport, self._keys, prepared)
@@ -644,6 +645,16 @@ class Queue(QueueBase, Generic[T]):
         if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("job", job, "must be a NewJob(name, data, options)")
         return self._prepared(job.name, job.data, job.options)
+
+    def _prepare_all(self, jobs: Sequence[NewJob]) -> list[PreparedJob]:
+        prepared: list[PreparedJob] = []
+        try:
+            for job in jobs:
+                prepared.append(self._prepare(job))  # noqa: PERF401
+        except UsageError as error:
+            # As many are right as come before the wrong one.
+            raise UsageError(f"jobs[{len(prepared)}]: {error.field}", error.value, error.rule) from None
+        return prepared
 
     def _prepared(self, name: str, data: Any, options: JobOptions) -> PreparedJob:
         key = (name, id(options)) if type(name) is str else None

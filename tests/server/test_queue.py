@@ -128,8 +128,11 @@ async def test_bulk_tells_each_job_apart(queue: Any) -> None:
 
 
 async def test_nothing_of_a_bulk_is_sent_if_one_is_wrong(queue: Any) -> None:
-    with pytest.raises(UsageError, match="priority"):
-        await queue.add_bulk([NewJob("a"), NewJob("b", options=JobOptions(priority=-1))])
+    wrong: list[Any] = [NewJob("b", options=JobOptions(priority=-1)), NewJob("b", {1, 2}), "b"]
+    for job, field in zip(wrong, ("priority", "data", "job"), strict=True):
+        with pytest.raises(UsageError) as caught:
+            await queue.add_bulk([NewJob("a"), NewJob("a"), job])
+        assert caught.value.field == f"jobs[2]: {field}"
     assert set((await queue.get_job_counts()).values()) == {0}
 
 
