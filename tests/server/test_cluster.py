@@ -74,18 +74,19 @@ def slot_of(name: str) -> int:
 
 async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, colour: Colour, name: str) -> None:
     first = cluster.nodes[0]
-    url = f"redis+cluster://127.0.0.1:{servers._free_port(65_535)},{first.host}:{first.port}"
-    transport = (bullmq_sync if colour.name == "threads" else bullmq_anyio).connect(url)
     used: set[Server] = set()
-    for number in range(6):
-        queue = colour.Queue(f"{name}-{number}", transport, **_TAGGED)
-        job = await queue.add("x", {"a": 1})
-        await queue.aclose()
-        owner = cluster.master(queue.keys.slot)
-        assert say(owner, "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
-        used.add(owner)
+    with servers.closed_port() as nobody:
+        url = f"redis+cluster://127.0.0.1:{nobody},{first.host}:{first.port}"
+        transport = (bullmq_sync if colour.name == "threads" else bullmq_anyio).connect(url)
+        for number in range(6):
+            queue = colour.Queue(f"{name}-{number}", transport, **_TAGGED)
+            job = await queue.add("x", {"a": 1})
+            await queue.aclose()
+            owner = cluster.master(queue.keys.slot)
+            assert say(owner, "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
+            used.add(owner)
+        await (in_thread(transport.close) if colour.name == "threads" else transport.aclose())
     assert len(used) > 1
-    await (in_thread(transport.close) if colour.name == "threads" else transport.aclose())
 
 
 async def test_untagged_queues_are_refused_before_anything_is_sent(
@@ -149,11 +150,11 @@ async def test_a_connection_to_one_node_names_the_way_out(cluster: ClusterSet, c
 
 
 async def test_no_node_answers(colour: Colour, name: str) -> None:
-    port = servers._free_port(65_535)
-    async with colour.Queue(name, f"redis+cluster://127.0.0.1:{port}", **_TAGGED) as queue:
-        with pytest.raises(ConnectionLost, match=str(port)) as caught:
-            await queue.add("x")
-        assert caught.value.maybe_applied is False
+    with servers.closed_port() as port:
+        async with colour.Queue(name, f"redis+cluster://127.0.0.1:{port}", **_TAGGED) as queue:
+            with pytest.raises(ConnectionLost, match=str(port)) as caught:
+                await queue.add("x")
+            assert caught.value.maybe_applied is False
 
 
 async def test_a_client_of_redis_py_is_taken(cluster: ClusterSet, name: str) -> None:

@@ -86,11 +86,11 @@ async def eventually(attempt: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def test_the_master_is_found_and_has_the_job(sentinels: SentinelSet, colour: Colour, name: str) -> None:
-    free = servers._free_port(65_535)
-    hosts = f"127.0.0.1:{free},{sentinels.hosts}"
-    async with colour.Queue(name, url_of(sentinels, hosts)) as queue:
-        job = await queue.add("x", {"a": 1})
-        assert say(sentinels.master(), "HEXISTS", queue.keys.job(job.id), "data") == 1
+    with servers.closed_port() as nobody:
+        hosts = f"127.0.0.1:{nobody},{sentinels.hosts}"
+        async with colour.Queue(name, url_of(sentinels, hosts)) as queue:
+            job = await queue.add("x", {"a": 1})
+            assert say(sentinels.master(), "HEXISTS", queue.keys.job(job.id), "data") == 1
 
 
 async def test_the_database_and_the_name_reach_the_master(sentinels: SentinelSet, colour: Colour, name: str) -> None:
@@ -115,13 +115,13 @@ async def test_unknown_service(sentinels: SentinelSet, colour: Colour, name: str
 
 
 async def test_no_sentinel_answers(colour: Colour, name: str) -> None:
-    ports = [servers._free_port(65_535) for _ in range(2)]
-    url = f"redis+sentinel://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/jobs"
-    async with colour.Queue(name, url) as queue:
-        with pytest.raises(ConnectionLost, match="jobs") as caught:
-            await queue.add("x")
-        assert caught.value.maybe_applied is False
-        assert all(str(port) in str(caught.value) for port in ports)
+    with servers.closed_port() as first, servers.closed_port() as second:
+        url = f"redis+sentinel://127.0.0.1:{first},127.0.0.1:{second}/jobs"
+        async with colour.Queue(name, url) as queue:
+            with pytest.raises(ConnectionLost, match="jobs") as caught:
+                await queue.add("x")
+            assert caught.value.maybe_applied is False
+            assert all(str(port) in str(caught.value) for port in (first, second))
 
 
 async def test_passwords(guarded: SentinelSet, colour: Colour, name: str) -> None:

@@ -16,7 +16,8 @@ class CutProxy:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._listener = _listen(0)
+        self._listener = _bind(0)
+        self._listener.listen(512)
         self.host = "127.0.0.1"
         self.port: int = self._listener.getsockname()[1]
         self.url = f"redis://{self.host}:{self.port}"
@@ -110,11 +111,16 @@ class CutProxy:
         if order != "listen":
             while self._pairs:
                 self._drop(next(iter(self._pairs)))
-        if order in ("refuse", "stop") and self._listener.fileno() >= 0:
+        listens = self._listener in self._selector.get_map()
+        if order in ("refuse", "stop") and listens:
             self._selector.unregister(self._listener)
+        if order in ("refuse", "stop"):
             self._listener.close()
-        if order == "listen" and self._listener.fileno() < 0:
-            self._listener = _listen(self.port)
+        if order == "refuse":
+            # A socket that does not listen refuses, and nobody else can have the port meanwhile.
+            self._listener = _bind(self.port)
+        if order == "listen" and not listens:
+            self._listener.listen(512)
             self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _accept(self) -> None:
@@ -179,9 +185,8 @@ class CutProxy:
             self._waiting.pop(each, None)
 
 
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen(512)
-    return listener
+def _bind(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made

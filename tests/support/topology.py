@@ -17,7 +17,7 @@ import hiredis
 
 from bullmq_protocol.keys import key_slot
 from tests.support import servers
-from tests.support.servers import Server, Source
+from tests.support.servers import Server, Source, free_port
 
 SERVICE = "jobs"
 SLOTS = 16_384
@@ -144,7 +144,7 @@ class SentinelSet(_Set):
         master, replica = self.nodes
         self._say(replica, "REPLICAOF", master.host, master.port)
         self._await_replica(replica)
-        ports = _free_ports(3)
+        ports = [free_port() for _ in range(3)]
         ids = [f"{number:040x}" for number in range(1, 4)]
         for mine, own_port in enumerate(ports):
             # What they would tell each other in some seconds they know from the start.
@@ -426,11 +426,3 @@ class ClusterSet(_Set):
 
 def _as_dict(row: Sequence[str]) -> dict[str, str]:
     return dict(zip(row[::2], row[1::2], strict=True))
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
