@@ -1,6 +1,7 @@
 """Every blocking transport goes through the public conformance cases."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import uuid4
 
 import msgspec
@@ -15,6 +16,7 @@ from bullmq_protocol.transport import Transport
 from bullmq_sync.connection import Connection
 from bullmq_sync.testing import run_case
 from bullmq_sync.transports.redis_py import RedisPyTransport
+from tests.server.test_transport_conformance import limit_of
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
@@ -28,19 +30,20 @@ def network(server: Server) -> Iterator[CutProxy]:
         yield proxy
 
 
-def native(url: str) -> Connection:
-    return Connection(msgspec.structs.replace(parse_url(url), command_timeout_ms=500))
+def native(limit_ms: int, url: str) -> Connection:
+    return Connection(msgspec.structs.replace(parse_url(url), command_timeout_ms=limit_ms))
 
 
-def of_our_own(url: str) -> RedisPyTransport:
-    return RedisPyTransport(msgspec.structs.replace(parse_url(url), command_timeout_ms=500))
+def of_our_own(limit_ms: int, url: str) -> RedisPyTransport:
+    return RedisPyTransport(msgspec.structs.replace(parse_url(url), command_timeout_ms=limit_ms))
 
 
-def of_a_client(url: str) -> RedisPyTransport:
-    return RedisPyTransport(redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=0.5))
+def of_a_client(limit_ms: int, url: str) -> RedisPyTransport:
+    client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=limit_ms / 1000)
+    return RedisPyTransport(client)
 
 
 @pytest.mark.parametrize("make", [native, of_our_own, of_a_client])
 @pytest.mark.parametrize("case", BLOCKING_CASES, ids=str)
-def test_blocking(case: Case, make: Callable[[str], Transport], server: Server, network: CutProxy) -> None:
-    run_case(case, make, server.url, f"conformance-{uuid4().hex}", network=network)
+def test_blocking(case: Case, make: Callable[[int, str], Transport], server: Server, network: CutProxy) -> None:
+    run_case(case, partial(make, limit_of(case)), server.url, f"conformance-{uuid4().hex}", network=network)
