@@ -18,7 +18,6 @@ from bullmq_protocol.errors import Closed, ConnectionLost
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     HandlerAbandoned,
-    JobActive,
     JobCompleted,
     JobFailed,
     JobMoved,
@@ -91,37 +90,38 @@ def in_thread(call: Callable[[], Any]) -> threading.Thread:
 
 
 def test_cancelled_handler_that_looks_ends_early(queue: Queue[Any], server: Server, name: str) -> None:
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def process(job: Job[Any]) -> None:
+        begun.set()
         assert job.cancelled.wait(_LIMIT_S)
         assert job.cancelled.reason == "worker closed"
         ended.set()
 
     queue.add("a")
     worker = Worker[Any](name, process, server.url)
-    active = Told(worker, JobActive)
     with worker:
-        active.wait()
+        # Not only fetched: a handler that has not begun never does.
+        assert begun.wait(_LIMIT_S)
         worker.close(force=True)
     assert ended.wait(_LIMIT_S)
     assert queue.get_state("1") == "waiting"
 
 
 def test_handler_that_does_not_look_is_left_to_itself(queue: Queue[Any], server: Server, name: str) -> None:
-    gate = threading.Event()
-    over = threading.Event()
+    begun, gate, over = threading.Event(), threading.Event(), threading.Event()
 
     def process(job: Job[Any]) -> str:
+        begun.set()
         gate.wait(_LIMIT_S)
         over.set()
         return "too late"
 
     queue.add("a")
     worker = Worker[Any](name, process, server.url, options=WorkerOptions(shutdown_timeout=50))
-    active, abandoned, moved = Told(worker, JobActive), Told(worker, HandlerAbandoned), Told(worker, JobMoved)
+    abandoned, moved = Told(worker, HandlerAbandoned), Told(worker, JobMoved)
     with worker:
-        active.wait()
+        assert begun.wait(_LIMIT_S)
     assert (abandoned.notices[0].job.id, moved.notices[0].how) == ("1", "given-back")
     assert not over.is_set()
     other = Worker[Any](name, nothing, server.url)
