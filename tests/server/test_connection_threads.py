@@ -248,7 +248,8 @@ def test_an_interrupt_may_come_at_any_moment(pool: ThreadPoolExecutor, transport
 
     def ask(number: int) -> int:
         right = lost = 0
-        while not over.is_set():
+        # Those that never got through while it was disturbed do so afterwards.
+        while not (over.is_set() and right):
             text = f"{number}-{right}"
             try:
                 assert transport.perform(command("ECHO", text)) == text.encode()
@@ -335,6 +336,10 @@ def test_ended_while_it_connects(
         calls = [pool.submit(transport.perform, command("PING")) for _ in range(2)]
         accepted, _ = silent.accept()
         assert accepted.recv(4)
+        # One asks the server; the other one waits for it, and is not yet to begin an attempt of its own.
+        attempt = transport._attempt
+        assert attempt is not None
+        until(lambda: attempt.over._cond._waiters)  # type: ignore[attr-defined]
         end(transport)
         for call in calls:
             with pytest.raises(kind):

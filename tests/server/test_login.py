@@ -90,7 +90,7 @@ async def test_credentials_are_asked_anew(colour: Colour, server: Server, name: 
             admin.execute_command("ACL", "SETUSER", name, "resetpass", f">password {number}")
             current[0] = (name, f"password {number}")
             await queue.add("again")
-            await seen.wait(JobCompleted, len(seen.of(JobCompleted)) + 1)
+            await seen.wait(JobCompleted, number + 2)
         messages = [notice.message for notice in seen.of(ReconnectFailed)]
         await queue.obliterate(force=True)
     assert any("credentials raised OSError" in message for message in messages)
