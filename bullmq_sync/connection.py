@@ -114,8 +114,10 @@ class Connection:
             self._closed = True
             children, self._children = self._children, set()
             link, attempt = self._link, self._attempt
+            turn: threading.Lock | None = None
             if attempt is not None:
                 attempt.stop(Closed())
+                turn = attempt.turn()
         for child in children:
             child.close()
         parent = self._parent
@@ -124,9 +126,9 @@ class Connection:
                 parent._children.discard(self)
         if link is not None:
             link.die(Closed, "the client is closed")
-        if attempt is not None and attempt.thread != threading.get_ident():
+        if attempt is not None and turn is not None and attempt.thread != threading.get_ident():
             # A look-up of a name cannot be ended.
-            attempt.over.wait(_CLOSE_WAIT_S)
+            turn.acquire(timeout=_CLOSE_WAIT_S)
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
@@ -204,34 +206,44 @@ class Connection:
     # --- connecting ---------------------------------------------------------------------------------------------------
 
     def _connected(self) -> Link:
-        with self._lock:
-            if self._closed:
-                raise Closed
-            link, attempt = self._link, self._attempt
-            if link is not None and not link.dead:
-                return link
-            mine = attempt is None
-            if attempt is None:
-                attempt = self._attempt = _Attempt()
-        if mine:
-            self._connect(attempt)
-        else:
-            attempt.over.wait()
+        mine: _Attempt | None = None
+        turn: threading.Lock | None = None
+        try:
+            with self._lock:
+                if self._closed:
+                    raise Closed
+                link, attempt = self._link, self._attempt
+                if link is not None and not link.dead:
+                    return link
+                if attempt is None:
+                    attempt = self._attempt = mine = _Attempt(self._options.address)
+                else:
+                    turn = attempt.turn()
+            if mine is not None:
+                self._connect(mine)
+            elif turn is not None:
+                turn.acquire()
+        finally:
+            if mine is not None:
+                try:
+                    self._end(mine)
+                except BaseException:
+                    # By a signal's handler, at any point in it: nobody must be left behind.
+                    self._end(mine)
+                    raise
         if attempt.failure is not None:
             # One of its own for each thread: the traceback belongs to who raises it.
-            raise attempt.failure if mine else copy.copy(attempt.failure)
+            raise attempt.failure if mine is not None else copy.copy(attempt.failure)
         assert attempt.link is not None
         return attempt.link
 
     def _connect(self, attempt: _Attempt) -> None:
-        link: Link | None = None
         address = self._options.address
-        attempt.failure = ConnectionLost(f"the attempt to connect to {address} was interrupted", maybe_applied=False)
         try:
             login = login_of(self._options)
             commands = opening(login, db=self._options.db, client_name=self._client_name)
             saying = Greeting(address, login[0], (*commands, *ASKING))
-            link = Link(self._dial(attempt), self._limit_s, exclusive=self._parent is not None)
+            link = attempt.begun = Link(self._dial(attempt), self._limit_s, exclusive=self._parent is not None)
             self._greet(link, saying)
             with self._lock:
                 if attempt.stopped is None:
@@ -244,14 +256,19 @@ class Connection:
         except OSError as error:
             attempt.failure = ConnectionLost(f"cannot connect to {address}: {error}", maybe_applied=False)
             attempt.failure.__cause__ = error
-        finally:
-            if link is not None and attempt.link is None:
-                link.die(ConnectionLost, "the handshake failed")
-            with self._lock:
+
+    def _end(self, attempt: _Attempt) -> None:
+        """Let the attempt be over, and wake who waits for it. May be done twice."""
+        if attempt.begun is not None and attempt.link is None:
+            attempt.begun.die(ConnectionLost, "the handshake failed")
+        with self._lock:
+            if self._attempt is attempt:
                 self._attempt = None
-                attempt.sock = None
-                attempt.failure = attempt.stopped or attempt.failure
-            attempt.over.set()
+            attempt.sock = None
+            attempt.failure = attempt.stopped or attempt.failure
+            for turn in attempt.turns:
+                if turn.locked():
+                    turn.release()
 
     def _dial(self, attempt: _Attempt) -> Stream:
         """Connect a socket, and begin TLS."""
@@ -318,13 +335,25 @@ class Connection:
 class _Attempt:
     """One attempt to connect, shared by the threads that come while it is under way."""
 
-    def __init__(self) -> None:
-        self.over = threading.Event()
+    def __init__(self, address: str) -> None:
+        self.turns: list[threading.Lock] = []
+        """What the others wait for. Not an event: a signal's handler that raises in one may leave it locked."""
         self.thread = threading.get_ident()
         self.sock: socket.socket | None = None
+        self.begun: Link | None = None
+        """Not greeted yet."""
         self.link: Link | None = None
-        self.failure: BullMQError | None = None
+        # Until it is known better.
+        why = f"the attempt to connect to {address} was interrupted"
+        self.failure: BullMQError | None = ConnectionLost(why, maybe_applied=False)
         self.stopped: BullMQError | None = None
+
+    def turn(self) -> threading.Lock:
+        """Return what can be acquired when it is over. The connection's lock is held."""
+        turn = threading.Lock()
+        turn.acquire()
+        self.turns.append(turn)
+        return turn
 
     def stop(self, why: BullMQError) -> None:
         """Wake it out of its socket. The connection's lock is held."""

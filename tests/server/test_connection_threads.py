@@ -27,11 +27,13 @@ from bullmq_protocol.errors import (
     Closed,
     ConnectionLost,
     ParentNotFound,
+    TransportError,
     TransportTimeout,
     UsageError,
 )
 from bullmq_protocol.reply import as_none
 from bullmq_sync import Connection, Queue, RedisPyTransport, connect
+from bullmq_sync.link import Link
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
@@ -284,6 +286,34 @@ def test_an_interrupt_may_come_at_any_moment(pool: ThreadPoolExecutor, transport
     assert transport.perform(command("PING")) == b"PONG"
 
 
+def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die = Link.die
+    interrupts = [_Signalled()]
+
+    def interrupted(link: Link, kind: type[TransportError], message: str) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        die(link, kind, message)
+
+    monkeypatch.setattr(Link, "die", interrupted)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        transport = Connection(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        first = pool.submit(transport.perform, command("PING"))
+        accepted, _ = silent.accept()
+        assert accepted.recv(4)
+        second = pool.submit(transport.perform, command("PING"))
+        until(lambda: transport._attempt is not None and transport._attempt.turns)
+        accepted.close()
+        with pytest.raises(_Signalled):
+            first.result(30)
+        with pytest.raises(ConnectionLost):
+            second.result(30)
+        assert transport._attempt is None
+        transport.close()
+
+
 def test_many_threads_over_tls(pool: ThreadPoolExecutor) -> None:
     with servers.start(tls=True) as server:
         context = ssl.create_default_context(cafile=str(server.ca_file))
@@ -339,7 +369,7 @@ def test_ended_while_it_connects(
         # One asks the server; the other one waits for it, and is not yet to begin an attempt of its own.
         attempt = transport._attempt
         assert attempt is not None
-        until(lambda: attempt.over._cond._waiters)  # type: ignore[attr-defined]
+        until(lambda: attempt.turns)
         end(transport)
         for call in calls:
             with pytest.raises(kind):
