@@ -385,7 +385,7 @@ async def test_a_fetch_whose_reply_was_lost_is_not_repeated_and_loses_no_job(
     with CutProxy(server.host, server.port) as proxy:
         async with colour.Queue(name, server.url) as queue:
             await queue.add("a")
-            options = WorkerOptions(lock_duration=300, stalled_interval=300)
+            options = WorkerOptions(lock_duration=1000, stalled_interval=300)
             worker = colour.Worker(name, process, proxy.url, options=options)
             seen = Seen(worker, JobCompleted, JobStalled, WorkerProblem)
             # Only a fetch and a report name the lock's duration; there is nothing to report yet.

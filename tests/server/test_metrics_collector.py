@@ -147,7 +147,7 @@ async def test_lost_connection(colour: Colour, server: Server, queue: Any, name:
                 await back.wait()
 
         await queue.add("a")
-        options = WorkerOptions(lock_duration=1000, skip_stalled_check=True)
+        options = WorkerOptions(lock_duration=2000, skip_stalled_check=True)
         worker = colour.Worker(name, process, proxy.url, options=options, metrics_collector=shown.metrics)
         worker.on(Reconnected, lambda notice: back.set())
         seen: list[list[float | None]] = []

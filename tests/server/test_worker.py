@@ -674,6 +674,8 @@ async def test_pause_and_resume(queue: Any, work: Any) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.pause)
             gate.set()
+        # It is told of a moment after the pause has begun.
+        await seen.wait(JobCompleted)
         await queue.add("b")
         assert len(seen.of(JobCompleted)) == 1
         assert worker.snapshot().jobs == ()
@@ -947,7 +949,7 @@ async def test_connections_are_killed_while_jobs_run(queue: Any, work: Any) -> N
         await anyio.sleep(0.01)
 
     await queue.add_bulk([NewJob("a") for _ in range(100)])
-    worker = work(process, concurrency=5, stalled_interval=500, lock_duration=1000)
+    worker = work(process, concurrency=5, stalled_interval=500, lock_duration=1000, max_stalled_count=100)
     seen = Seen(worker, JobActive)
     kill = Command("CLIENT KILL", (), ("TYPE", "normal", "SKIPME", "yes"), as_none)
 
