@@ -156,7 +156,7 @@ class SharedConnection(ABC):
         limit = self._command_timeout_ms
         if batch.atomic:
             # The source goes into the transaction itself: nothing can take the script away between its parts.
-            body = _pack_all(commands, set())
+            body = link.packed_all(commands, afresh=True)
             replies = await link.exchange(pack(("MULTI",)) + body + pack(("EXEC",)), len(commands) + 2, limit)
             begun, *queued, outcome = replies
             if isinstance(begun, ServerError):
@@ -165,14 +165,14 @@ class SharedConnection(ABC):
                 return [each if isinstance(each, ServerError) else outcome for each in queued]
             results: list[Any] = outcome
             return results
-        replies = await link.exchange(_pack_all(commands, link.sourced), len(commands), limit)
+        replies = await link.exchange(link.packed_all(commands), len(commands), limit)
         again = [
             index
             for index, reply in enumerate(replies)
             if isinstance(reply, ServerError) and reply.code == "NOSCRIPT" and commands[index].script is not None
         ]
         if again:
-            payload = _pack_all([commands[index] for index in again], set())
+            payload = link.packed_all([commands[index] for index in again], afresh=True)
             try:
                 late = await link.exchange(payload, len(again), limit)
             except TransportError as error:
@@ -404,14 +404,3 @@ async def _start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) ->
     except BaseException:
         (wrapped or sock).close()
         raise
-
-
-def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:
-    parts: list[bytes] = []
-    for command in commands:
-        script = command.script
-        whole = script is not None and script.sha1 not in sourced
-        if whole and script is not None:
-            sourced.add(script.sha1)
-        parts.append(pack(command.wire(full_source=whole)))
-    return b"".join(parts)

@@ -28,7 +28,7 @@ import ssl
 import sys
 import weakref
 from _thread import get_ident
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from time import monotonic
@@ -40,8 +40,8 @@ import msgspec
 from anyio.lowlevel import checkpoint, current_token
 
 from bullmq_protocol.command import Arg, Command
-from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
+from bullmq_protocol.wire import Wire, packer
 
 _READ_SIZE = 1 << 16
 _ENOUGH = 8
@@ -64,9 +64,11 @@ _NOTHING = object()
 _YOURS = object()
 """Wakes a waiter to take the read role."""
 # hiredis declares it for tuples of one item, without a result.
-_pack_command = cast(
-    "Callable[[tuple[Arg, ...]], bytes]",
-    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+pack = packer(
+    cast(
+        "Callable[[tuple[Arg, ...]], bytes]",
+        hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+    )
 )
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -159,13 +161,14 @@ class Call(msgspec.Struct, eq=False):
         return any(not each.wake.done() for each in self.members or (self,))
 
 
-class Link(ABC):
+class Link(Wire[Call]):
     """Who writes, and whose reply it is; a subclass moves the bytes and lets the callers wait.
 
     `exclusive`: cancelling a call kills the link, which ends a blocking command.
     """
 
     def __init__(self, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
+        super().__init__(pack)
         self._write_limit_s = math.inf if write_limit_ms is None else write_limit_ms / 1000
         self._exclusive = exclusive
         self._make_wake = wake_maker()
@@ -180,8 +183,6 @@ class Link(ABC):
         self._enough_adds = _FIRST_ADDS
         self._death: tuple[type[TransportError], str] | None = None
         self.dead = False
-        self.sourced: set[str] = set()
-        """SHA-1 of the scripts whose source was sent over this link."""
 
     @property
     def owing(self) -> bool:
@@ -215,15 +216,6 @@ class Link(ABC):
                     told = call.replies[0] if call.replies else None
                     why = f" ({told})" if isinstance(told, ServerError) else ""
                     call.wake.set_exception(kind(f"{message}{why}", maybe_applied=sent))
-
-    def packed(self, command: Command[Any]) -> bytes:
-        """Return a command's bytes: a script goes with its source the first time, then by its SHA-1."""
-        script = command.script
-        if script is None or script.sha1 in self.sourced:
-            return pack(command.wire())
-        payload = pack(command.wire(full_source=True))
-        self.sourced.add(script.sha1)
-        return payload
 
     @abstractmethod
     def is_strange(self) -> bool:
@@ -266,7 +258,7 @@ class Link(ABC):
         calls, self._out = self._out, []
         if self._adds:
             self._adds = False
-            calls = self._merge(calls)
+            calls = self.merged(calls)
             self._enough_adds = min(2 * self._enough_adds, _MOST_ADDS)
             if not calls:
                 return
@@ -279,54 +271,16 @@ class Link(ABC):
         if position < len(data) and not self.dead:
             self._rest = memoryview(data)[position:]
 
-    def _merge(self, calls: list[Call]) -> list[Call]:
-        """Pack the adds among the calls, those of one queue together."""
-        queues: dict[str, list[Call]] = {}
-        result: list[Call] = []
-        keys: object = None
-        adds: list[Call] = []
-        for call in calls:
-            add = call.add
-            if add is None:
-                result.append(call)
-                continue
-            if add.keys is not keys:
-                keys = add.keys
-                adds = queues.setdefault(queue_of(add), [])
-            adds.append(call)
-        for base, adds in queues.items():
-            at = 0
-            for part in parts([cast("Command[Any]", call.add) for call in adds]):
-                members = adds[at : at + len(part)]
-                at += len(part)
-                if len(part) > 1:
-                    try:
-                        payload = self.packed(merge_adds(base, part))
-                    except UsageError:
-                        pass  # The one that has no form on the wire is found below.
-                    else:
-                        first = members[0]
-                        result.append(Call(first.wake, payload, 1, first.deadline, members=tuple(members)))
-                        continue
-                for call, add in zip(members, part, strict=True):
-                    try:
-                        call.payload = self.packed(add)
-                        result.append(call)
-                    except UsageError as error:
-                        call.wake.set_exception(error)
-        return result
+    def _together(self, members: list[Call], payload: bytes) -> Call:
+        first = members[0]
+        return Call(first.wake, payload, 1, first.deadline, members=tuple(members))
+
+    def _refuse(self, call: Call, error: UsageError) -> None:
+        call.wake.set_exception(error)
 
     def _share(self, members: Sequence[Call], reply: Any) -> None:
-        """Give each member its part of the reply, or the refusal."""
-        shares: list[Any]
-        if isinstance(reply, ServerError):
-            if reply.code == "NOSCRIPT":
-                # Each sends its own command again; the next ones that go together send the source.
-                self.sourced.discard(ADDING_SHA1)
-            shares = [ServerError(str(reply)) for _ in members]
-        else:
-            shares = as_shares(reply, len(members))
-        for call, share in zip(members, shares, strict=True):
+        """Give each member its part of the reply, or of the refusal."""
+        for call, share in zip(members, self.shares(reply, len(members)), strict=True):
             wake = call.wake
             if not wake.done():
                 wake.set_result(share)
@@ -799,18 +753,3 @@ def _weakly(link: LoopLink, method: Callable[[LoopLink], object]) -> Callable[[]
             method(found)
 
     return call
-
-
-def pack(args: Sequence[Arg]) -> bytes:
-    """Return the bytes of one command."""
-    try:
-        return _pack_command(tuple(args))
-    except UnicodeEncodeError:
-        pass
-    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
-    try:
-        return _pack_command(
-            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
-        )
-    except UnicodeEncodeError as error:
-        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None

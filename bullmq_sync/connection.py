@@ -17,7 +17,7 @@ import socket
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url
@@ -177,7 +177,7 @@ class Connection:
             return []
         if batch.atomic:
             # The source goes into the transaction itself: nothing can take the script away between its parts.
-            body = _pack_all(commands, set())
+            body = link.packed_all(commands, afresh=True)
             replies = link.exchange(pack(("MULTI",)) + body + pack(("EXEC",)), len(commands) + 2, self._limit_s)
             begun, *queued, outcome = replies
             if isinstance(begun, ServerError):
@@ -186,14 +186,14 @@ class Connection:
                 return [each if isinstance(each, ServerError) else outcome for each in queued]
             results: list[Any] = outcome
             return results
-        replies = link.exchange(_pack_all(commands, link.sourced), len(commands), self._limit_s)
+        replies = link.exchange(link.packed_all(commands), len(commands), self._limit_s)
         again = [
             index
             for index, reply in enumerate(replies)
             if isinstance(reply, ServerError) and reply.code == "NOSCRIPT" and commands[index].script is not None
         ]
         if again:
-            payload = _pack_all([commands[index] for index in again], set())
+            payload = link.packed_all([commands[index] for index in again], afresh=True)
             try:
                 late = link.exchange(payload, len(again), self._limit_s)
             except TransportError as error:
@@ -392,17 +392,6 @@ def _places(options: ConnectionOptions) -> list[tuple[int, int, int, Any]]:
         return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, options.unix_path)]
     found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
     return [(family, kind, protocol, place) for family, kind, protocol, _, place in found]
-
-
-def _pack_all(commands: Sequence[Command[Any]], sourced: set[str]) -> bytes:
-    parts: list[bytes] = []
-    for command in commands:
-        script = command.script
-        whole = script is not None and script.sha1 not in sourced
-        if whole and script is not None:
-            sourced.add(script.sha1)
-        parts.append(pack(command.wire(full_source=whole)))
-    return b"".join(parts)
 
 
 def _seconds(limit_ms: Millis | None) -> float:

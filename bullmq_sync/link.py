@@ -22,7 +22,7 @@ import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from time import monotonic
 from typing import Any, Protocol, cast
@@ -30,7 +30,6 @@ from typing import Any, Protocol, cast
 import hiredis
 
 from bullmq_protocol.command import Arg, Command
-from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
 from bullmq_protocol.errors import (
     BullMQError,
     Closed,
@@ -40,6 +39,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
+from bullmq_protocol.wire import Wire, packer
 
 _READ_SIZE = 1 << 16
 _ENOUGH_ADDS = 32
@@ -53,9 +53,11 @@ _MOST_PASSED_OVER = 64
 _NOTHING = object()
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 # hiredis declares it for tuples of one item, without a result.
-_pack_command = cast(
-    "Callable[[tuple[Arg, ...]], bytes]",
-    hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+pack = packer(
+    cast(
+        "Callable[[tuple[Arg, ...]], bytes]",
+        hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+    )
 )
 
 
@@ -185,13 +187,14 @@ class Call:
         self.failure: BullMQError | None = None
 
 
-class Link:
+class Link(Wire[Call]):
     """Who writes, who reads, and whose reply it is.
 
     `exclusive`: who is interrupted in its wait kills the link, which ends a blocking command.
     """
 
     def __init__(self, stream: Stream, limit_s: float, *, exclusive: bool = False) -> None:
+        super().__init__(pack)
         self._stream = stream
         self._sock = stream.raw
         self._write_limit_s = limit_s
@@ -214,8 +217,6 @@ class Link:
         self._receive_limit_s = math.inf
         self._death: tuple[type[TransportError], str] | None = None
         self.interrupted = False
-        self.sourced: set[str] = set()
-        """SHA-1 of the scripts whose source was sent over this link."""
         _limit(self._sock, socket.SO_RCVTIMEO, math.inf)
         _limit(self._sock, socket.SO_SNDTIMEO, limit_s)
 
@@ -239,15 +240,6 @@ class Link:
         """Close the socket without a word to the server: it belongs to the process that this one was forked from."""
         self._death = (Closed, "the connection belongs to another process")
         self._sock.close()
-
-    def packed(self, command: Command[Any]) -> bytes:
-        """Return a command's bytes: a script goes with its source the first time, then by its SHA-1."""
-        script = command.script
-        if script is None or script.sha1 in self.sourced:
-            return pack(command.wire())
-        payload = pack(command.wire(full_source=True))
-        self.sourced.add(script.sha1)
-        return payload
 
     def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
@@ -374,7 +366,7 @@ class Link:
         if adds:
             self._adds = 0
             self._adds_under_way += 1
-            out = self._merged(out)
+            out = self.merged(out)
             if not out:
                 self._adds_under_way -= 1
                 self._writing = None
@@ -384,36 +376,15 @@ class Link:
         mark_sent(out, True)
         return out[0].payload if len(out) == 1 else b"".join([each.payload for each in out])
 
-    def _merged(self, calls: list[Call]) -> list[Call]:
-        """Pack the adds among the calls, those of one queue together; they come last."""
-        queues: dict[str, list[Call]] = {}
-        result: list[Call] = []
-        for call in calls:
-            if call.add is None:
-                result.append(call)
-            else:
-                queues.setdefault(queue_of(call.add), []).append(call)
-        for base, adds in queues.items():
-            for part in parts([call.add for call in adds if call.add is not None]):
-                members, adds = adds[: len(part)], adds[len(part) :]
-                if len(part) > 1:
-                    try:
-                        merged = Call(self.packed(merge_adds(base, part)), 1, members[0].limit_s)
-                    except UsageError:
-                        pass  # The one that has no form on the wire is found below.
-                    else:
-                        merged.members = tuple(members)
-                        result.append(merged)
-                        continue
-                for call, add in zip(members, part, strict=True):
-                    try:
-                        call.payload = self.packed(add)
-                        result.append(call)
-                    except UsageError as error:
-                        call.failure = error
-                        call.done = True
-                        _rouse(call)
-        return result
+    def _together(self, members: list[Call], payload: bytes) -> Call:
+        made = Call(payload, 1, members[0].limit_s)
+        made.members = tuple(members)
+        return made
+
+    def _refuse(self, call: Call, error: UsageError) -> None:
+        call.failure = error
+        call.done = True
+        _rouse(call)
 
     def _write(self, call: Call, data: bytes) -> bytes:
         """Send it; give the role back and return nothing, or what has come meanwhile."""
@@ -573,18 +544,9 @@ class Link:
         pending.popleft()
 
     def _share(self, merged: Call) -> None:
-        """Give each member its part of the reply, or the refusal."""
-        (reply,) = merged.replies
+        """Give each member its part of the reply, or of the refusal."""
         members = merged.members
-        shares: list[Any]
-        if isinstance(reply, ServerError):
-            if reply.code == "NOSCRIPT":
-                # Each sends its own command again; the next ones that go together send the source.
-                self.sourced.discard(ADDING_SHA1)
-            shares = [ServerError(str(reply)) for _ in members]
-        else:
-            shares = as_shares(reply, len(members))
-        for call, share in zip(members, shares, strict=True):
+        for call, share in zip(members, self.shares(merged.replies[0], len(members)), strict=True):
             call.replies.append(share)
             call.done = True
             _rouse(call)
@@ -608,18 +570,3 @@ def _limit(sock: socket.socket, option: int, limit_s: float) -> None:
     """Let the system end a wait: one call less than to wait for the socket first."""
     seconds = 0.0 if limit_s == math.inf else max(limit_s, 0.001)
     sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000)))
-
-
-def pack(args: Sequence[Arg]) -> bytes:
-    """Return the bytes of one command."""
-    try:
-        return _pack_command(tuple(args))
-    except UnicodeEncodeError:
-        pass
-    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
-    try:
-        return _pack_command(
-            tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
-        )
-    except UnicodeEncodeError as error:
-        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None

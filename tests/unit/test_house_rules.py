@@ -91,6 +91,9 @@ def _may_import(importer: str, target: str) -> bool:
         return to_room == room or room == ""
     if target == f"{_CORE}._lua":
         return importer == f"{_CORE}.scripts" or room == "commands"
+    if module == "wire" or to_module == "wire":
+        # It is for connections, and stands above the commands.
+        return module == "wire" and to_room in ("", "commands")
     if room == "":
         foundation = to_module in _FOUNDATION or module not in _FOUNDATION
         return to_room == "" and to_module not in ("__init__", "_lua") and foundation
@@ -127,6 +130,9 @@ def _may_import(importer: str, target: str) -> bool:
         ("worker.machine", "operations.drain", False),
         ("worker.machine", "testing.clock", False),
         ("testing.simulate", "worker.machine", True),
+        ("wire", "commands.batches", True),
+        ("wire", "operations.drain", False),
+        ("commands.batches", "wire", False),
     ],
 )
 def test_table_of_imports(importer: str, target: str, allowed: bool) -> None:

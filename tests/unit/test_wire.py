@@ -1,0 +1,147 @@
+"""The bytes of commands, and adds that go together, without a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.batches import ADDING_SHA1
+from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.job import NewJob, prepare
+from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import JobOptions
+from bullmq_protocol.wire import Wire, packer
+
+ONE, OTHER = QueueKeys.of("one"), QueueKeys.of("other")
+
+
+def pack_words(args: tuple[Arg, ...]) -> bytes:
+    return b" ".join(arg if isinstance(arg, bytes) else str(arg).encode() for arg in args) + b"\n"
+
+
+pack = packer(pack_words)
+
+
+class Waiting:
+    def __init__(self, add: Command[Any] | None, payload: bytes = b"", members: Sequence[Waiting] = ()) -> None:
+        self.add = add
+        self.payload = payload
+        self.members = members
+        self.error: UsageError | None = None
+
+
+class Bytes(Wire[Waiting]):
+    def _together(self, members: list[Waiting], payload: bytes) -> Waiting:
+        return Waiting(None, payload, members)
+
+    def _refuse(self, call: Waiting, error: UsageError) -> None:
+        call.error = error
+
+
+def adding(keys: QueueKeys, text: str = "x", **options: Any) -> Waiting:
+    job = prepare(keys, NewJob("n", text, JobOptions(**options)), now_ms=1)
+    return Waiting(add_job(keys, job))
+
+
+def bad() -> Waiting:
+    """Return an add that has no form on the wire."""
+    good = adding(ONE).add
+    assert good is not None
+    return Waiting(Command(good.name, good.keys, (good.args[0], "\ud800", good.args[2]), good.decode, good.script))
+
+
+def test_text_is_packed_as_it_was_read() -> None:
+    assert pack(("GET", "a", 1, b"\xff")) == b"GET a 1 \xff\n"
+    assert pack(("GET", "\udcff", b"b")) == b"GET \xff b\n"
+    with pytest.raises(UsageError, match="lone surrogate"):
+        pack(("GET", "\ud800"))
+
+
+def test_a_script_goes_with_its_source_once() -> None:
+    wire = Bytes(pack)
+    add = adding(ONE).add
+    assert add is not None
+    assert add.script is not None
+    source, sha1 = add.script.source.encode(), add.script.sha1.encode()
+    assert source in wire.packed(add)
+    assert wire.packed(add).startswith(b"EVALSHA " + sha1)
+    assert source in Bytes(pack).packed(add)
+    assert wire.packed(ping()) == b"PING\n"
+
+
+def test_several_commands_have_each_source_once() -> None:
+    wire = Bytes(pack)
+    add = adding(ONE).add
+    assert add is not None
+    assert add.script is not None
+    source = add.script.source.encode()
+    assert wire.packed_all([add, ping(), add]).count(source) == 1
+    assert wire.packed_all([add]).count(source) == 0
+    assert wire.packed_all([add, add], afresh=True).count(source) == 1
+    fresh = Bytes(pack)
+    assert fresh.packed_all([add], afresh=True).count(source) == 1
+    assert fresh.packed_all([add]).count(source) == 1
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_source_of_what_was_not_packed_is_still_to_be_sent(together: bool) -> None:
+    wire = Bytes(pack)
+    add, wrong = adding(ONE).add, bad().add
+    assert add is not None
+    assert add.script is not None
+    assert wrong is not None
+    with pytest.raises(UsageError, match="lone surrogate"):
+        wire.packed_all([add, wrong]) if together else wire.packed(wrong)
+    assert add.script.source.encode() in wire.packed(add)
+
+
+def test_adds_of_one_queue_go_together_and_last() -> None:
+    calls = [adding(ONE), Waiting(None, b"PING\n"), adding(OTHER), adding(ONE, delay=5), adding(ONE, priority=1)]
+    first, plain, alone, *more = calls
+    written = Bytes(pack).merged(calls)
+    assert written[0] is plain
+    assert written[1].members == [first, *more]
+    assert written[1].payload.startswith(b"EVAL ")
+    assert written[2] is alone
+    assert alone.payload.startswith(b"EVAL ")
+    assert len(written) == 3
+
+
+def test_more_than_fit_go_in_several_calls() -> None:
+    calls = [adding(ONE) for _ in range(101)]
+    written = Bytes(pack).merged(calls)
+    assert [len(each.members) for each in written] == [50, 50, 0]
+    assert written[2] is calls[100]
+
+
+def test_what_has_no_form_is_refused_alone() -> None:
+    calls = [adding(ONE), bad(), adding(ONE)]
+    assert Bytes(pack).merged(calls) == [calls[0], calls[2]]
+    assert [type(call.error) for call in calls] == [type(None), UsageError, type(None)]
+    alone = bad()
+    assert Bytes(pack).merged([alone]) == []
+    assert isinstance(alone.error, UsageError)
+
+
+def test_each_gets_its_share() -> None:
+    wire = Bytes(pack)
+    calls = [adding(ONE), adding(ONE)]
+    wire.merged(calls)
+    assert wire.shares([b"1", b"2"], 2) == [b"1", b"2"]
+    refused = wire.shares(ServerError("OOM no memory"), 2)
+    assert [str(each) for each in refused] == ["OOM no memory"] * 2
+    assert refused[0] is not refused[1]
+    assert wire.merged(calls)[0].payload.startswith(b"EVALSHA " + ADDING_SHA1.encode())
+
+
+def test_a_script_that_the_server_lost_is_sent_again() -> None:
+    wire = Bytes(pack)
+    calls = [adding(ONE), adding(ONE)]
+    assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
+    wire.shares(ServerError("NOSCRIPT No matching script"), 2)
+    assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
