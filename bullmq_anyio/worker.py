@@ -642,19 +642,13 @@ class Worker(Generic[T]):
         return Replied(ticket, reply)
 
     def _call_failed(self, ticket: int, error: BullMQError) -> Event:
-        roll = random.random()
         if isinstance(error, Closed) or (isinstance(error, _FATAL) and not self._contacted):
             # Nobody will bring the connection back. The machine gives up what it owes as after any loss.
             if self._error is None and not self._closed:
                 self._error = error
             self._closed = True
             self._happen(CloseRequested(force=True))
-        if isinstance(error, TransportError):
-            return CallFailed(ticket, str(error), lost=True, maybe_applied=error.maybe_applied, roll=roll)
-        if isinstance(error, (AuthenticationFailed, ServerTooOld)):
-            return CallFailed(ticket, str(error), lost=True, roll=roll)
-        code = error.code if isinstance(error, ServerError) else ""
-        return CallFailed(ticket, str(error), lost=False, code=code, roll=roll)
+        return CallFailed.of(ticket, error, roll=random.random())
 
     async def _listen(self, ticket: int, command: Command[Any]) -> Event:
         if self._listener is None:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, ServerTooOld, TransportError
 from bullmq_protocol.failure import Failure
 from bullmq_protocol.reply import Reply
 
@@ -21,7 +22,8 @@ class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
     """A `Call` or `Listen` gave no reply, or an error reply.
 
     `lost` is True for a `TransportError` (`maybe_applied` as in the error), False for an error reply of the server
-    (`code` is its first word). A `Listen` that was ended by `Unlisten` is answered `Unlistened`, not so.
+    (`code` is its first word); `of` makes one of an error. A `Listen` that was ended by `Unlisten` is answered
+    `Unlistened`, not so.
     """
 
     ticket: int
@@ -30,6 +32,17 @@ class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
     maybe_applied: bool = False
     code: str = ""
     roll: float = 0.5
+
+    @classmethod
+    def of(cls, ticket: int, error: BullMQError, *, roll: float = 0.5) -> CallFailed:
+        """Tell of a call that raised. `roll`, from 0 to 1, spreads the attempts to connect again."""
+        if isinstance(error, TransportError):
+            return cls(ticket, str(error), lost=True, maybe_applied=error.maybe_applied, roll=roll)
+        if isinstance(error, (AuthenticationFailed, ServerTooOld)):
+            # It could not connect.
+            return cls(ticket, str(error), lost=True, roll=roll)
+        code = error.code if isinstance(error, ServerError) else ""
+        return cls(ticket, str(error), lost=False, code=code, roll=roll)
 
 
 class Unlistened(msgspec.Struct, frozen=True, tag="unlistened"):

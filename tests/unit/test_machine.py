@@ -12,8 +12,15 @@ from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    ConnectionLost,
     DelayedError,
     RateLimitError,
+    ServerError,
+    ServerTooOld,
+    TransportTimeout,
+    UnexpectedReply,
     UnrecoverableError,
     UsageError,
     WaitingChildrenError,
@@ -1527,3 +1534,20 @@ def test_a_failure_carries_what_was_raised_and_its_context() -> None:
 def test_a_fetch_is_about_no_job() -> None:
     bench = Bench()
     assert bench.machine.job_of(bench.call("moveToActive").ticket) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "lost", "maybe_applied", "code"),
+    [
+        (ConnectionLost("gone", maybe_applied=True), True, True, ""),
+        (TransportTimeout("late", maybe_applied=False), True, False, ""),
+        (AuthenticationFailed("WRONGPASS no"), True, False, ""),
+        (ServerTooOld("5.0"), True, False, ""),
+        (ServerError("OOM no memory"), False, False, "OOM"),
+        (UnexpectedReply("a list", 1), False, False, ""),
+    ],
+)
+def test_call_failed_of_an_error(error: BullMQError, lost: bool, maybe_applied: bool, code: str) -> None:
+    event = CallFailed.of(7, error, roll=0.25)
+    assert event == CallFailed(7, str(error), lost=lost, maybe_applied=maybe_applied, code=code, roll=0.25)
+    assert CallFailed.of(7, error).roll == 0.5
