@@ -31,6 +31,8 @@ import redis
 import trustme
 from testcontainers.core.container import DockerContainer
 
+from tests.support.append_only import cut_torn
+
 KINDS = ("redis-6.2", "redis-7.0", "valkey-9")
 
 _CACHE = Path(__file__).parents[2] / ".cache" / "servers"
@@ -309,9 +311,13 @@ class Server:
         self._own().end(force=True)
 
     def restart(self) -> None:
-        """Start the server again on the same port and folder, after ending it in good order if it runs."""
+        """Start the server again on the same port and folder, after ending it in good order if it runs.
+
+        What it was killed in the middle of writing is cut off before, as docs/connection-loss.md#torn says.
+        """
         runner = self._own()
         runner.end(force=False)
+        cut_torn(self.folder)
         runner.launch()
         self._await_answer(runner)
 
