@@ -1,6 +1,6 @@
 """One socket: bytes out, replies in, for any number of callers at once. It has no task of its own.
 
-Writing: who finds no reply outstanding sends at once. Else calls gather in the out-buffer until the tasks that are
+Writing: who finds few replies outstanding sends at once. Else calls gather in the out-buffer until the tasks that are
 ready have run once, and go in one write. If many come meanwhile, whoever fills the buffer up sends it, so that the
 server begins while the others still pack. Replies are matched by order alone: a cancelled caller's are counted and
 dropped. Adding: jobs that wait for the same write to add themselves to one queue go in one script call, whose reply is
@@ -51,6 +51,8 @@ _FIRST_ADDS, _MOST_ADDS = 4, 32
 first writes have few, and each next one twice as many."""
 _LARGE = 1024
 """So many bytes are worth a write of their own, too: the server begins with them at once."""
+_FEW = 3
+"""Fewer calls than these under way keep the server busy for no longer than a write takes."""
 _AWAKE_S = 0.0002
 """So long after a write a link stays awake for a reply."""
 _LOOK_S = 0.00004
@@ -253,6 +255,11 @@ class Link(Wire[Call]):
     def _is_enough(self) -> bool:
         return len(self._out) >= (self._enough_adds if self._adds else _ENOUGH)
 
+    def _is_urgent(self, call: Call) -> bool:
+        """Tell whether it goes at once. Adds wait for each other as soon as there is one under way."""
+        under_way = len(self._pending)
+        return not under_way or (call.add is None and (under_way < _FEW or len(call.payload) >= _LARGE))
+
     def _send_out(self) -> None:
         """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
         calls, self._out = self._out, []
@@ -397,7 +404,7 @@ class RoleLink(Link):
     async def _write(self, mine: Call) -> None:
         self._writing = True
         try:
-            if self._pending and len(mine.payload) < _LARGE:
+            if not self._is_urgent(mine):
                 self._gathering = True
                 await self._gather()
         except BaseException:
@@ -539,7 +546,7 @@ class LoopLink(SocketLink):
             self._set_timer(call.deadline)
         if self._exclusive:
             cast("Any", call.wake).add_done_callback(self._called)
-        if not self._pending or (len(call.payload) >= _LARGE and self._rest is None):
+        if self._rest is None and self._is_urgent(call):
             self._flush()
         elif not self._gathering:
             self._gathering = True
