@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -109,19 +110,22 @@ async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None
 
 
 async def test_a_server_that_is_loading(colour: Colour, name: str) -> None:
-    config = (*("--key-load-delay", "1000"), *("--loading-process-events-interval-bytes", "1024"))
+    # A hundredth of a second for each key, until the worker has met it.
+    config = (*("--key-load-delay", "10000"), *("--loading-process-events-interval-bytes", "1024"))
     with servers.start(config=config) as server, redis.Redis(host=server.host, port=server.port) as admin:
-        admin.mset({f"filler-{number}": "x" * 20 for number in range(500)})
+        admin.mset({f"filler-{number}": random.randbytes(1000) for number in range(500)})
         worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
         seen = Seen(worker, Drained, WorkerProblem, Reconnected, JobCompleted)
         async with worker, colour.Queue(name, server.url) as queue:
             await seen.wait(Drained)
             admin.save()
             await anyio.to_thread.run_sync(server.kill)
-            await anyio.to_thread.run_sync(server.restart)
-            await seen.wait(Reconnected)
-            # It lets connections in, and refuses commands.
-            await seen.until(lambda: any("LOADING" in notice.message for notice in seen.of(WorkerProblem)))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.to_thread.run_sync, server.restart)
+                await seen.wait(Reconnected)
+                # It lets connections in, and refuses commands.
+                await seen.until(lambda: any("LOADING" in notice.message for notice in seen.of(WorkerProblem)))
+                admin.config_set("key-load-delay", 0)
             await queue.add("a")
             await seen.wait(JobCompleted)
 
