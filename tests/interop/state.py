@@ -49,6 +49,7 @@ LEFT_OUT = (
     LeftOut(r".*:lock", "value", "a random token"),
     LeftOut(r"repeat", "score", "a time: the next slot"),
     LeftOut(r"repeat:[^:]*", "offset", "a time: the first slot modulo the period"),
+    LeftOut(r"repeat:[^:]*", "opts", "the order of its members is that of Lua's tables", keep=json.loads),
     LeftOut(
         r"repeat:.*:.*", "opts", "its members timestamp and delay are times", keep=lambda text: _TIMES.sub(TIME, text)
     ),
