@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,11 +23,11 @@ _IN_CI = bool(os.environ.get("CI"))
 # For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
 os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
-settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
-settings.register_profile(
-    "night", max_examples=20_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long an example takes is the machine's affair.
+_ANY_TIME: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", max_examples=50, **_ANY_TIME)
+settings.register_profile("ci", max_examples=500, print_blob=True, **_ANY_TIME)
+settings.register_profile("night", max_examples=20_000, print_blob=True, **_ANY_TIME)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
 
 
