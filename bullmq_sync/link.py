@@ -311,7 +311,7 @@ class Link(Wire[Call]):
                 call.dropped = True
                 if self._exclusive:
                     self._die(ConnectionLost, "the call was interrupted")
-            if self._writing is call or (self._reading is call and not waits):
+            if self._death is not None or self._writing is call or (self._reading is call and not waits):
                 # Bytes may be lost.
                 self._die(ConnectionLost, f"the connection was dropped ({error!r})")
                 self._writing = None if self._writing is call else self._writing
@@ -323,9 +323,10 @@ class Link(Wire[Call]):
             self._close_if_unused()
 
     def _die(self, kind: type[TransportError], message: str) -> None:
-        if self._death is not None:
-            return
-        self._death = (kind, message)
+        # May be done again: a signal's handler that raised may have cut the first time short.
+        if self._death is None:
+            self._death = (kind, message)
+        kind, message = self._death
         waiting = (*self._pending, *self._sending, *self._out)
         calls = [each for owner in waiting for each in (*owner.members, owner) if not each.done]
         for call in calls:
@@ -333,9 +334,6 @@ class Link(Wire[Call]):
             why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
             call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
             call.done = True
-        self._pending.clear()
-        self._out.clear()
-        self._adds = self._adds_under_way = 0
         with contextlib.suppress(OSError):
             # Wakes the threads out of the socket.
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -343,6 +341,9 @@ class Link(Wire[Call]):
             # Who is done already too: its waking may have been interrupted.
             for call in (*owner.members, owner):
                 _rouse(call)
+        self._pending.clear()
+        self._out.clear()
+        self._adds = self._adds_under_way = 0
         self._close_if_unused()
 
     def _close_if_unused(self) -> None:

@@ -18,6 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import bullmq_sync.link
 from bullmq_protocol import JobOptions, NewJob, ParentRef, prepare
 from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Command, Repeat
@@ -311,6 +312,38 @@ def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
         with pytest.raises(ConnectionLost):
             second.result(30)
         assert transport._attempt is None
+        transport.close()
+
+
+def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
+    pool: ThreadPoolExecutor, server: Server, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    rouse = bullmq_sync.link._rouse
+    interrupts: list[BaseException] = []
+
+    def interrupted(call: Any) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        rouse(call)
+
+    monkeypatch.setattr(bullmq_sync.link, "_rouse", interrupted)
+    with CutProxy(server.host, server.port) as proxy:
+        transport = Connection(proxy.url)
+        transport.perform(command("PING"))
+        reading = pool.submit(transport.perform, command("BLPOP", name, 0))
+        until(lambda: transport._link is not None and transport._link._reading is not None)
+        others = [pool.submit(transport.perform, command("PING")) for _ in range(3)]
+        link = transport._link
+        assert link is not None
+        until(lambda: sum(call.turn is not None for call in tuple(link._pending)) == 3)
+        interrupts.append(_Signalled())
+        proxy.drop_all()
+        with pytest.raises(_Signalled):
+            reading.result(30)
+        for other in others:
+            with pytest.raises(ConnectionLost):
+                other.result(10)
+        assert transport.perform(command("PING")) == b"PONG"
         transport.close()
 
 
