@@ -274,15 +274,20 @@ async def test_waiting_in_threads_is_interrupted(cluster: ClusterSet, name: str)
     pop = Command("BLPOP", (f"{{{name}}}queue",), (0,), as_texts, block_ms=0)
     owner = await in_thread(cluster.master, f"{{{name}}}queue")
     for end, message in (("interrupt", "interrupted"), ("close", "closed")):
-        listener: Any = transport.dedicated()
+        client = f"{name}-{end}"
+        listener: Any = transport.dedicated(client_name=client)
 
         async def wait(listener: Any = listener, message: str = message) -> None:
             with pytest.raises(TransportError, match=message):
                 await in_thread(listener.perform, pop)
 
+        def waits(client: str = client) -> bool:
+            rows = say(owner, "CLIENT", "LIST").splitlines()
+            return any(f" name={client} " in row and " flags=b" in row for row in rows)
+
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
-            await in_thread(topology.until, lambda: "blocked_clients:1" in say(owner, "INFO", "clients"), "a wait")
+            await in_thread(topology.until, waits, "a wait")
             await in_thread(getattr(listener, end))
         await in_thread(listener.close)
     await in_thread(transport.close)
