@@ -40,7 +40,8 @@ class TelemetrySpan(Protocol):
 
 
 class TelemetryProvider(Protocol):
-    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way and must not block."""
+    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way: it must not
+    block, nor raise."""
 
     def start_span(
         self, name: str, kind: SpanKind, attributes: Attributes, *, parent: str | None = None
