@@ -972,7 +972,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="b26eac4dc3474f9ea08baf2787da63f33c80cb94",
+    sha1="58838aaafa2519902d200af47c303f1ded3fdd01",
     keys=9,
     source="""\
 local call = redis.call
@@ -1311,7 +1311,7 @@ end
 return open_job, add_prioritized
 end
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
+if not (type(options) == 'table' and is_plain_add(head, options, KEYS[3], KEYS[2])) then
   local open_job, add_prioritized = load_add_prioritized()
   open_job(head, ARGV[2])
   return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
@@ -1456,7 +1456,7 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="a9e96000323c4286fefbbc527f84cc634227c6c8",
+    sha1="fdb04567ea2ff4d7ba8ce4985a4ec59f1113408b",
     keys=9,
     source="""\
 local call = redis.call
@@ -1805,7 +1805,7 @@ end
 return open_job, add_standard
 end
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-if not is_plain_add(head, options, KEYS[4], KEYS[3]) then
+if not (type(options) == 'table' and is_plain_add(head, options, KEYS[4], KEYS[3])) then
   local open_job, add_standard = load_add_standard()
   open_job(head, ARGV[2])
   return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)

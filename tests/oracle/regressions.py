@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.oracle.calls import (
     Q,
     T,
+    add_packed,
     add_repeatable,
     add_scheduler,
     get_metrics,
@@ -111,5 +112,18 @@ CASES: tuple[Case, ...] = (
         ("SADD", f"{Q}s", "m"),
         paginate(f"{Q}s", "abc", "1", "0", "5"),
         reply=ERROR,
+    ),
+    # Ours looked into the options before it counted (adding state 826925/2102).
+    *(
+        case(
+            f"01#{section} 3",
+            f"options that are {what}",
+            add_packed(command, Q, [Q, "", "n", T, None, None, None, None, None], options),
+            reply=ERROR,
+            id="1",
+            meta={"opts.maxLenEvents": "10000"},
+        )
+        for section, command in (("7.2", "addStandardJob"), ("7.4", "addPrioritizedJob"))
+        for what, options in (("no map", True), ("nothing", b""))
     ),
 )
