@@ -7,6 +7,7 @@ so the text of each place is kept.
 from __future__ import annotations
 
 import traceback
+import weakref
 from types import CodeType, TracebackType
 
 _MOST_PLACES = 1_000
@@ -17,8 +18,8 @@ class StackTexts:
     """Writes the texts of `traceback.format_exception`, for any number of threads."""
 
     def __init__(self) -> None:
-        # The code is kept, so that no other gets its id.
-        self._places: dict[tuple[int, int, int], tuple[CodeType, str]] = {}
+        # By the code's id, which another may get once it is gone.
+        self._places: dict[tuple[int, int, int], tuple[weakref.ref[CodeType], str]] = {}
 
     def of(self, exc: BaseException) -> str:
         """Return the stack text of an exception. It never raises, whatever the exception holds."""
@@ -56,8 +57,8 @@ class StackTexts:
     def _line(self, at: TracebackType, code: CodeType) -> str:
         key = (id(code), at.tb_lasti, at.tb_lineno)
         found = self._places.get(key)
-        if found is None:
+        if found is None or found[0]() is not code:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
-            found = self._places[key] = (code, traceback.format_tb(at, limit=1)[0])
+            found = self._places[key] = (weakref.ref(code), traceback.format_tb(at, limit=1)[0])
         return found[1]

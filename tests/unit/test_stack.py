@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import traceback
+import weakref
 from collections.abc import Callable
-from types import SimpleNamespace, TracebackType
+from types import CodeType, SimpleNamespace, TracebackType
 from typing import Any
 
 import pytest
@@ -184,6 +186,20 @@ def test_code_whose_id_is_used_again_is_another() -> None:
         assert text == pythons(error)
         assert source in text
         del linecache.cache[name], error
+
+
+def test_code_is_not_kept() -> None:
+    texts = StackTexts()
+
+    def fail() -> weakref.ref[CodeType]:
+        code = compile("raise ValueError('x')", "<gone>", "exec")
+        error = raised(lambda: exec(code))
+        assert texts.of(error) == pythons(error)
+        return weakref.ref(code)
+
+    known = fail()
+    gc.collect()
+    assert known() is None
 
 
 class Unprintable(Exception):
