@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
 from bullmq_anyio.job import Job
+from bullmq_protocol.codec import listed
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
@@ -66,6 +67,7 @@ class FlowProducer:
         self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
     ) -> list[FlowJob[Job[Any]]]:
         """Add several flows in one transaction, as `add`."""
+        flows = listed("flows", flows)
         if self._telemetry is None:
             return await self._add(flows, queues_options)
         with bulk_span(self._telemetry, flows):

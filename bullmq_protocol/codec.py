@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar, cast, overload
@@ -299,6 +300,13 @@ def check_type(field: str, kind: Any) -> None:
         msgspec.json.Decoder(kind)
     except Exception as error:
         raise UsageError(field, kind, f"must be a type that msgspec can decode: {error}") from None
+
+
+def listed(field: str, items: Iterable[T]) -> list[T]:
+    """Return what a caller gave as a list; a generator is read once. Raises `UsageError` for what is no list."""
+    if not isinstance(cast("object", items), Iterable) or isinstance(items, (str, bytes, Mapping)):
+        raise UsageError(field, cast("object", items), "must be a list")
+    return list(items)
 
 
 def _parse_leniently(text: str | bytes) -> Any:

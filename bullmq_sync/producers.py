@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from bullmq_protocol.codec import listed
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
@@ -66,6 +67,7 @@ class FlowProducer:
         self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
     ) -> list[FlowJob[Job[Any]]]:
         """Add several flows in one transaction, as `add`."""
+        flows = listed("flows", flows)
         if self._telemetry is None:
             return self._add(flows, queues_options)
         with bulk_span(self._telemetry, flows):

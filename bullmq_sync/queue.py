@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET
 
-from bullmq_protocol.codec import check_type, json_text
+from bullmq_protocol.codec import check_type, json_text, listed
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job
@@ -147,6 +147,7 @@ class Queue(QueueBase, Generic[T]):
 
         Raises `BulkAddError` if the server refused one: its `results` hold per job the job, or the error.
         """
+        jobs = listed("jobs", jobs)
         if self._tracing is None:
             return self._add_bulk(jobs)
         names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}

@@ -133,6 +133,9 @@ async def test_nothing_of_a_bulk_is_sent_if_one_is_wrong(queue: Any) -> None:
         with pytest.raises(UsageError) as caught:
             await queue.add_bulk([NewJob("a"), NewJob("a"), job])
         assert caught.value.field == f"jobs[2]: {field}"
+    for none in (None, NewJob("a"), "a"):
+        with pytest.raises(UsageError, match="jobs: must be a list"):
+            await queue.add_bulk(none)
     assert set((await queue.get_job_counts()).values()) == {0}
 
 

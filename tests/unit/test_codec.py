@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, json_text, number_text, pack, parse_json
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, json_text, listed, number_text, pack, parse_json
 from bullmq_protocol.errors import PayloadMismatch, UsageError
 
 
@@ -399,3 +399,14 @@ def test_a_type_is_looked_at_beside_lone_surrogates() -> None:
     assert parse_json('["\\ud800",[1]]', list[str | list[int]]) == ["\ud800", [1]]
     with pytest.raises(PayloadMismatch, match="Expected"):
         parse_json('["\\ud800",{"a":1}]', list[str | list[int]])
+
+
+@pytest.mark.parametrize("given", [[1, 2], (1, 2), iter([1, 2]), (each for each in (1, 2))])
+def test_listed(given: Any) -> None:
+    assert listed("jobs", given) == [1, 2]
+
+
+@pytest.mark.parametrize("given", [None, 1, "ab", b"ab", {"a": 1}])
+def test_what_is_no_list(given: Any) -> None:
+    with pytest.raises(UsageError, match="jobs: must be a list"):
+        listed("jobs", given)
