@@ -22,8 +22,10 @@ def packer(pack_command: Callable[[tuple[Arg, ...]], bytes]) -> Pack:
     """Return what packs commands, given what does so for text that is valid."""
 
     def pack(args: Sequence[Arg]) -> bytes:
+        # Numbers as text: hiredis 3.4 crashes where a signal's handler raises while it makes text of one.
+        args = tuple([str(arg) if type(arg) is int else arg for arg in args])
         try:
-            return pack_command(tuple(args))
+            return pack_command(args)
         except UnicodeEncodeError:
             pass
         # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.

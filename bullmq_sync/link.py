@@ -50,6 +50,8 @@ _LINGER_S = 0.0001
 """So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps at once, but for one time in so many."""
+_MOST_INTERRUPTS = 8
+"""So many times in a row may a signal's handler raise in the end of one call."""
 _NOTHING = object()
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 # hiredis declares it for tuples of one item, without a result.
@@ -253,7 +255,13 @@ class Link(Wire[Call]):
         try:
             self._carry(call)
         except BaseException as error:
-            self._withdraw(call, error)
+            for _ in range(_MOST_INTERRUPTS):
+                try:
+                    self._withdraw(call, error)
+                    break
+                except BaseException:
+                    # By a signal's handler again, at any point in it: nobody must be left behind.
+                    continue
             raise
         if call.failure is not None:
             raise call.failure
@@ -317,6 +325,9 @@ class Link(Wire[Call]):
                 self._writing = None if self._writing is call else self._writing
             if self._reading is call or self._reading is None:
                 self._pass_on()
+            else:
+                # It may have been given the role and not been woken: nobody who has it waits.
+                _rouse(self._reading)
             heir = self._heir()
             if heir is not None and self._writing is None:
                 _rouse(heir)

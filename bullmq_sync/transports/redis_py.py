@@ -62,6 +62,7 @@ from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
+from bullmq_protocol.wire import packer
 from bullmq_sync.connection import login_of
 
 _log = logging.getLogger("bullmq_sync")
@@ -175,7 +176,8 @@ class RedisPyTransport:
         self._parent = parent
         self._children: set[RedisPyTransport] = set()
         # Never connected: it turns commands into bytes.
-        self._packer = connect(None)
+        packing = self._packer = connect(None)
+        self._pack_words = packer(lambda words: b"".join(packing.pack_command(*words)))
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._pending: list[_Call] = []
@@ -345,7 +347,7 @@ class RedisPyTransport:
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     def _pack(self, command: Command[Any], *, full_source: bool = False) -> bytes:
-        return _packed(self._packer, command.wire(full_source=full_source))
+        return self._pack_words(command.wire(full_source=full_source))
 
     def _pieces(self, call: _Call) -> list[bytes]:
         """Return what to send for a call's open commands: a script in full if this connection has not sent it yet."""
@@ -639,19 +641,6 @@ def from_client(client: redis.Redis) -> tuple[Connect, float | None]:
         return make(**{**kwargs, **name})
 
     return connect, kwargs["socket_timeout"]
-
-
-def _packed(connection: RawConnection, args: Sequence[Arg]) -> bytes:
-    try:
-        return b"".join(connection.pack_command(*args))
-    except UnicodeEncodeError:
-        pass
-    # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
-    try:
-        raw = [arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args]
-    except UnicodeEncodeError as error:
-        raise UsageError("argument", error.object, "holds a lone surrogate, which has no form on the wire") from None
-    return b"".join(connection.pack_command(*raw))
 
 
 def read_reply(connection: RawConnection) -> Any:

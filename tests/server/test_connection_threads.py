@@ -34,7 +34,7 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.reply import as_none
 from bullmq_sync import Connection, Queue, RedisPyTransport, connect
-from bullmq_sync.link import Link
+from bullmq_sync.link import Link, pack
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
@@ -345,6 +345,65 @@ def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
                 other.result(10)
         assert transport.perform(command("PING")) == b"PONG"
         transport.close()
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
+    pool: ThreadPoolExecutor,
+    transport: Connection,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    times: int,
+) -> None:
+    rouse = bullmq_sync.link._rouse
+    interrupts: list[BaseException] = []
+
+    def interrupted(call: Any) -> None:
+        if interrupts and not call.done:
+            raise interrupts.pop()
+        rouse(call)
+
+    monkeypatch.setattr(bullmq_sync.link, "_rouse", interrupted)
+    transport.perform(command("PING"))
+    link = transport._link
+    assert link is not None
+    first = pool.submit(transport.perform, command("BLPOP", f"{name}:1", 0))
+    until(lambda: link._reading is not None and not link._out)
+    second = pool.submit(transport.perform, command("BLPOP", f"{name}:2", 0))
+    until(lambda: sum(call.turn is not None for call in tuple(link._pending)) == 1)
+    interrupts += [_Signalled() for _ in range(times)]
+    with redis.Redis.from_url(server.url) as admin:
+        admin.rpush(f"{name}:1", "x")
+        with pytest.raises(_Signalled):
+            first.result(30)
+        assert interrupts == []
+        admin.rpush(f"{name}:2", "y")
+        assert second.result(30) == [f"{name}:2".encode(), b"y"]
+    assert transport.perform(command("PING")) == b"PONG"
+
+
+def test_an_interrupt_while_numbers_are_packed() -> None:
+    """hiredis crashes where it is given numbers."""
+
+    def handle(*_: Any) -> None:
+        raise _Signalled
+
+    words = command("ECHO", *range(200)).wire()
+
+    def pack_on() -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0001)
+        while True:
+            pack(words)
+
+    before = signal.signal(signal.SIGVTALRM, handle)
+    try:
+        for _ in range(200):
+            with pytest.raises(_Signalled):
+                pack_on()
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert pack(words).endswith(b"$3\r\n199\r\n")
 
 
 def test_many_threads_over_tls(pool: ThreadPoolExecutor) -> None:

@@ -62,6 +62,17 @@ def test_text_is_packed_as_it_was_read() -> None:
         pack(("GET", "\ud800"))
 
 
+def test_numbers_are_handed_over_as_text() -> None:
+    seen: list[tuple[Arg, ...]] = []
+
+    def record(args: tuple[Arg, ...]) -> bytes:
+        seen.append(args)
+        return b""
+
+    packer(record)(["SET", "a", 1, b"b"])
+    assert seen == [("SET", "a", "1", b"b")]
+
+
 def test_a_script_goes_with_its_source_once() -> None:
     wire = Bytes(pack)
     add = adding(ONE).add
