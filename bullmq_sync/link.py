@@ -50,8 +50,6 @@ _LINGER_S = 0.0001
 """So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps at once, but for one time in so many."""
-_MOST_INTERRUPTS = 8
-"""So many times in a row may a signal's handler raise in the end of one call."""
 _NOTHING = object()
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 # hiredis declares it for tuples of one item, without a result.
@@ -255,13 +253,16 @@ class Link(Wire[Call]):
         try:
             self._carry(call)
         except BaseException as error:
-            for _ in range(_MOST_INTERRUPTS):
+            # A signal's handler may raise again at any call. There is none outside of a `try`: nobody is left behind.
+            try:
+                self._withdraw(call, error)
+            except BaseException:
                 try:
                     self._withdraw(call, error)
-                    break
                 except BaseException:
-                    # By a signal's handler again, at any point in it: nobody must be left behind.
-                    continue
+                    self._withdraw(call, error)
+                    raise
+                raise
             raise
         if call.failure is not None:
             raise call.failure
