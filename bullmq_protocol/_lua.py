@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="3972682161434f3650bf003cb5dd94a9b2829083",
+    sha1="f3b886b2e546037a7891f48bcb624790810a4e95",
     keys=6,
     source="""\
 local call = redis.call
@@ -38,7 +38,8 @@ local function mark_later(marker, delayed)
 end
 local function is_plain_add(head, options, counter, meta)
   local base, id = head[1], head[2]
-  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
+    or head[8] or options.de then
     return false
   end
   local job = base .. id
@@ -336,8 +337,8 @@ end
 return open_job, add_delayed
 end
 local head = cmsgpack.unpack(ARGV[1])
-local readable, options = pcall(cmsgpack.unpack, ARGV[3])
-if not (readable and type(options) == 'table' and is_plain_add(head, options, KEYS[3], KEYS[2])) then
+local _, options = pcall(cmsgpack.unpack, ARGV[3])
+if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
   local open_job, add_delayed = load_add_delayed()
   open_job(head, ARGV[2])
   return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3])
@@ -972,7 +973,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="58838aaafa2519902d200af47c303f1ded3fdd01",
+    sha1="1e5c6c47573118408394c12dc56926dddb21a64d",
     keys=9,
     source="""\
 local call = redis.call
@@ -983,7 +984,8 @@ local function place_by_priority(prioritized, counter, priority, id)
 end
 local function is_plain_add(head, options, counter, meta)
   local base, id = head[1], head[2]
-  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
+    or head[8] or options.de then
     return false
   end
   local job = base .. id
@@ -1311,7 +1313,7 @@ end
 return open_job, add_prioritized
 end
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-if not (type(options) == 'table' and is_plain_add(head, options, KEYS[3], KEYS[2])) then
+if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
   local open_job, add_prioritized = load_add_prioritized()
   open_job(head, ARGV[2])
   return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
@@ -1456,13 +1458,14 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="fdb04567ea2ff4d7ba8ce4985a4ec59f1113408b",
+    sha1="0e0a4ee581642227cb811c95ca2a03813ffd199a",
     keys=9,
     source="""\
 local call = redis.call
 local function is_plain_add(head, options, counter, meta)
   local base, id = head[1], head[2]
-  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
+    or head[8] or options.de then
     return false
   end
   local job = base .. id
@@ -1805,7 +1808,7 @@ end
 return open_job, add_standard
 end
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-if not (type(options) == 'table' and is_plain_add(head, options, KEYS[4], KEYS[3])) then
+if not is_plain_add(head, options, KEYS[4], KEYS[3]) then
   local open_job, add_standard = load_add_standard()
   open_job(head, ARGV[2])
   return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)

@@ -6,7 +6,7 @@
 
 -- specs/01-data-model-and-adding.md#sec-7-2. What other jobs than plain ones need is not even made for these.
 local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
-if not (type(options) == 'table' and is_plain_add(head, options, KEYS[4], KEYS[3])) then
+if not is_plain_add(head, options, KEYS[4], KEYS[3]) then
   --@not-plain
   local open_job, add_standard = load_add_standard()
   open_job(head, ARGV[2])

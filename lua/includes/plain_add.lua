@@ -4,7 +4,8 @@
 -- counter or the settings take first is not free.
 local function is_plain_add(head, options, counter, meta)
   local base, id = head[1], head[2]
-  if type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil or head[8] or options.de then
+  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
+    or head[8] or options.de then
     return false
   end
   local job = base .. id

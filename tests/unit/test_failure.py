@@ -54,17 +54,9 @@ from bullmq_protocol.failure import (
     stacktrace_json,
 )
 from bullmq_protocol.job import JobRecord
+from tests.support.raising import raised
 
 TRANSIENT, PERMANENT = Category.TRANSIENT, Category.PERMANENT
-
-
-def raised(call: Callable[[], object]) -> BaseException:
-    """Return what the call raises."""
-    try:
-        call()
-    except BaseException as error:
-        return error
-    raise AssertionError("nothing was raised")
 
 
 def httpx_status(status: int, headers: dict[str, str] | None = None) -> BaseException:

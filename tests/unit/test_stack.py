@@ -14,6 +14,7 @@ import pytest
 
 import bullmq_protocol.stack
 from bullmq_protocol.stack import StackTexts
+from tests.support.raising import raised
 
 
 def fails() -> None:
@@ -109,14 +110,6 @@ CASES: list[Callable[[], object]] = [
     in_generated_code,
     exits,
 ]
-
-
-def raised(call: Callable[[], object]) -> BaseException:
-    try:
-        call()
-    except BaseException as error:
-        return error
-    raise AssertionError("nothing was raised")
 
 
 def pythons(error: BaseException) -> str:
