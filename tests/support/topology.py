@@ -23,6 +23,7 @@ SERVICE = "jobs"
 SLOTS = 16_384
 _LIMIT_S = 90.0
 """Sentinels that were not given the processor for two seconds do nothing for thirty (their TILT mode)."""
+_ASK_AGAIN_S = 3.0
 _NODE_TIMEOUT_MS = 1000
 _DOWN_AFTER_MS = 1500
 _REPLICATION = ("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
@@ -79,6 +80,32 @@ def until(found: Callable[[], Any], what: str, *, limit_s: float = _LIMIT_S) -> 
         if time.monotonic() > limit:
             raise TimeoutError(f"not within {limit_s} s: {what} ({last})")
         time.sleep(0.02)
+
+
+def _asked(begin: Callable[[], Any], promoted: Callable[[], Server | None]) -> Server:
+    """Ask for a failover until there has been one, and return the new master.
+
+    A failover that was begun may be given up: masters do not vote twice for one shard within two node time-outs, and a
+    sentinel drops it when the replica is slow to turn. Nobody takes it up again then. A refusal means that it is under
+    way, has been, or is not possible yet.
+    """
+    limit = time.monotonic() + _LIMIT_S
+    while True:
+        try:
+            begin()
+        except (Refused, OSError) as error:
+            refusal: object = error
+        else:
+            refusal = None
+        try:
+            server: Server = until(
+                promoted, f"a promotion, asked for and answered with {refusal}", limit_s=_ASK_AGAIN_S
+            )
+        except TimeoutError:
+            if time.monotonic() > limit:
+                raise
+        else:
+            return server
 
 
 class _Set:
@@ -178,12 +205,7 @@ class SentinelSet(_Set):
     def master(self) -> Server:
         """Return the master that all running sentinels name and that says so itself. Waits for one."""
 
-        def agreed() -> Server | None:
-            ports = {self._named_port(each) for each in self.sentinels if each.alive}
-            found = [node for node in self.nodes if ports == {node.port} and node.alive]
-            return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
-
-        server: Server = until(agreed, "the sentinels agree on a master")
+        server: Server = until(self._agreed, "the sentinels agree on a master")
         return server
 
     def replica(self) -> Server:
@@ -195,8 +217,8 @@ class SentinelSet(_Set):
         """Let the sentinels promote the replica, as planned; return the new master once all name it."""
         old = self.master()
         self.await_ready()
-        until(lambda: self._ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE), "a sentinel begins a failover")
-        return self.await_promotion(old)
+        begin = functools.partial(self._ask, self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
+        return _asked(begin, functools.partial(self._promoted, old))
 
     def kill_master(self) -> Server:
         """End the master with SIGKILL and return it; the sentinels then promote the replica."""
@@ -207,7 +229,7 @@ class SentinelSet(_Set):
 
     def await_promotion(self, old: Server) -> Server:
         """Wait until all sentinels name another master than `old`, and return it."""
-        server: Server = until(lambda: found if (found := self.master()) is not old else None, "a promotion")
+        server: Server = until(functools.partial(self._promoted, old), "a promotion")
         return server
 
     def restore(self) -> None:
@@ -233,6 +255,15 @@ class SentinelSet(_Set):
         # INFO of the replica comes every ten seconds, so its own view of the link may be old news.
         fit = [each for each in replicas if each["flags"] == "slave" and each["runid"]]
         return bool(fit) and state["flags"] == "master" and state["num-other-sentinels"] == "2"
+
+    def _agreed(self) -> Server | None:
+        ports = {self._named_port(each) for each in self.sentinels if each.alive}
+        found = [node for node in self.nodes if ports == {node.port} and node.alive]
+        return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
+
+    def _promoted(self, old: Server) -> Server | None:
+        found = self._agreed()
+        return found if found is not old else None
 
     def _named_port(self, sentinel: Sentinel) -> int:
         answer = self._ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
@@ -308,14 +339,10 @@ class ClusterSet(_Set):
 
     def master(self, slot: int | str) -> Server:
         """Return the node that owns a slot, or the slot of a key, by the word of all that run."""
-        number = key_slot(slot) if isinstance(slot, str) else slot
-
-        def agreed() -> Server | None:
-            ports = {self._owner_port(each, number) for each in self.nodes if each.alive}
-            found = [node for node in self.nodes if ports == {node.port} and node.alive]
-            return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
-
-        server: Server = until(agreed, f"the nodes agree on the owner of slot {number}")
+        number = self._number(slot)
+        server: Server = until(
+            functools.partial(self._agreed, number), f"the nodes agree on the owner of slot {number}"
+        )
         return server
 
     def replica(self, slot: int | str) -> Server:
@@ -343,8 +370,8 @@ class ClusterSet(_Set):
         """Let the replica of the slot's owner take over, as planned; return it once all nodes say so."""
         old, replica = self.master(slot), self.replica(slot)
         until(lambda: self._say(replica, "ROLE")[3] == "connected", "the replica follows its master")
-        self._say(replica, "CLUSTER", "FAILOVER")
-        return self.await_promotion(slot, old)
+        begin = functools.partial(self._say, replica, "CLUSTER", "FAILOVER")
+        return _asked(begin, functools.partial(self._promoted, slot, old))
 
     def kill_master(self, slot: int | str) -> Server:
         """End the owner of the slot with SIGKILL and return it; the cluster then promotes its replica."""
@@ -356,7 +383,7 @@ class ClusterSet(_Set):
 
     def await_promotion(self, slot: int | str, old: Server) -> Server:
         """Wait until another node than `old` owns the slot, and return it."""
-        server: Server = until(lambda: found if (found := self.master(slot)) is not old else None, "a promotion")
+        server: Server = until(functools.partial(self._promoted, slot, old), "a promotion")
         return server
 
     def begin_migration(self, slot: int | str, target: Server) -> None:
@@ -412,6 +439,16 @@ class ClusterSet(_Set):
         whole = "cluster_state:ok" in state and f"cluster_slots_ok:{SLOTS}" in state and len(seen) == 6
         sound = all("fail" not in row[2] for row in seen) and len(set(followed)) == 3
         return whole and sound and (role[0] == "master" or role[3] == "connected")
+
+    def _agreed(self, slot: int | str) -> Server | None:
+        number = self._number(slot)
+        ports = {self._owner_port(each, number) for each in self.nodes if each.alive}
+        found = [node for node in self.nodes if ports == {node.port} and node.alive]
+        return found[0] if found and self._say(found[0], "ROLE")[0] == "master" else None
+
+    def _promoted(self, slot: int | str, old: Server) -> Server | None:
+        found = self._agreed(slot)
+        return found if found is not old else None
 
     def _number(self, slot: int | str) -> int:
         return key_slot(slot) if isinstance(slot, str) else slot
