@@ -27,7 +27,8 @@ class LeftOut(NamedTuple):
     """A hash field, an event field (`event.field`), `score`, `key` (all of it) or `order`."""
     why: str
     race: str = ""
-    """Left out only in runs with this race: `order`, several workers; `wake`, they close when the last job is done."""
+    """Left out only in runs with this race: `order`, several workers; `wake`, they close when the last job is done;
+    `slot`, the next run of a scheduler may be due before its job is added, which then waits at once."""
     keep: Callable[[str], Any] = lambda _: TIME
     """What remains of the value."""
 
@@ -57,6 +58,8 @@ LEFT_OUT = (
     LeftOut(r"events", "order", "who was first; compared: the sequence of each job's events", race="order"),
     LeftOut(r"events", "drained", "how often a worker found nothing", race="wake"),
     LeftOut(r"marker", "key", "who woke up last", race="wake"),
+    LeftOut(r"events", "delayed", "whether the run was still to come", race="slot"),
+    LeftOut(r"events", "waiting", "the same: it tells of the state before", race="slot"),
 )
 """Stream ids are times too and are not read at all."""
 

@@ -47,3 +47,10 @@ def test_differences_are_seen(key: str, value: Any) -> None:
 )
 def test_what_is_left_out_is_no_difference(key: str, value: Any) -> None:
     assert state.differences(_changed(key, value), STATE) == []
+
+
+def test_a_run_that_was_due_at_once_is_no_difference() -> None:
+    events = [{"event": "delayed", "jobId": "a"}, {"event": "waiting", "jobId": "a", "prev": "delayed"}]
+    assert state.differences(_changed("<0>:events", events), STATE, races=("slot",)) == []
+    (line,) = state.differences(_changed("<0>:events", [*events, {"event": "x"}]), STATE, races=("slot",))
+    assert line.startswith("<0>:events: ")
