@@ -94,7 +94,8 @@ class RedisPySentinelTransport(RedisPyTransport):
         super().close()
         if self._own:
             for sentinel in self._pool.sentinel_manager.sentinels:
-                sentinel.close()
+                # Closing the client would leave the connections of a pool that was made for it.
+                sentinel.connection_pool.disconnect()
 
     def _adopt(self, pool: _Pool) -> None:
         self._pool = pool
@@ -108,17 +109,25 @@ class RedisPySentinelTransport(RedisPyTransport):
     def _explain(self, error: RedisError) -> None:
         if not isinstance(error, MasterNotFoundError):
             return
+        pool = self._pool
+        told: list[str] = []
         unknown = 0
-        manager = self._pool.sentinel_manager
-        for sentinel in manager.sentinels:
+        for sentinel in pool.sentinel_manager.sentinels:
             try:
-                unknown += self._pool.service_name not in sentinel.sentinel_masters()
+                is_known = pool.service_name in sentinel.sentinel_masters()
             except (AuthenticationError, AuthorizationError, NoPermissionError) as refusal:
-                raise AuthenticationFailed(f"NOAUTH {refusal} (a sentinel of {manager!r})") from error
-            except RedisError:
-                continue
-        if unknown == len(manager.sentinels) and self._info is None:
-            raise UsageError("service", self._pool.service_name, f"is not known to {manager!r}") from error
+                raise AuthenticationFailed(f"NOAUTH {refusal} (the sentinel at {_place_of(sentinel)})") from error
+            except RedisError as failure:
+                told.append(f"{_place_of(sentinel)}: {failure}")
+            else:
+                unknown += not is_known
+                told.append(f"{_place_of(sentinel)}: {'names none that is up' if is_known else 'does not know it'}")
+        if told and unknown == len(told) and self._info is None:
+            places = ",".join(map(_place_of, pool.sentinel_manager.sentinels))
+            raise UsageError("service", pool.service_name, f"is not known to the sentinels at {places}") from error
+        raise ConnectionLost(
+            f"no master of {pool.service_name!r} is to be had: {'; '.join(told)}", maybe_applied=False
+        ) from error
 
     def _opened(self, connection: RawConnection) -> None:
         if self._info is not None and self._info.role not in ("", "master"):
@@ -246,6 +255,11 @@ def _from_options(options: SentinelOptions) -> tuple[_Pool, Connect]:
         return connection
 
     return pool, connect
+
+
+def _place_of(sentinel: redis.Redis) -> str:
+    kwargs: dict[str, Any] = sentinel.connection_pool.connection_kwargs
+    return f"{kwargs.get('host')}:{kwargs.get('port')}"
 
 
 def _sentinel_client(options: ConnectionOptions, limit_s: float) -> redis.Redis:

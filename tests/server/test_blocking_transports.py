@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +31,7 @@ from bullmq_protocol.reply import as_int, as_none
 from bullmq_sync.connection import Connection
 from bullmq_sync.transports.redis_py import RedisPyTransport
 from tests.support import servers
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 _ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
@@ -93,22 +93,10 @@ def transport(server: Server, kind: Kind) -> Iterator[Blocking]:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     threads = set(threading.enumerate())
-    before = _sockets()
+    before = sockets()
     yield
     assert set(threading.enumerate()) <= threads
-    _until(lambda: _sockets() <= before, "a socket was left")
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = os.readlink(entry)
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
+    _until(lambda: sockets() <= before, "a socket was left")
 
 
 def _until(holds: Callable[[], Any], otherwise: str, limit_s: float = 5.0) -> None:

@@ -21,6 +21,7 @@ from bullmq_protocol.reply import as_int, as_texts
 from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport
 from tests.support import servers, topology
 from tests.support.colours import Colour, opened
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet, say
 
@@ -87,6 +88,15 @@ async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, 
             used.add(owner)
         await (in_thread(transport.close) if colour.name == "threads" else transport.aclose())
     assert len(used) > 1
+
+
+async def test_closing_leaves_no_socket_open(cluster: ClusterSet, colour: Colour, name: str) -> None:
+    before = sockets()
+    queue = colour.Queue(name, url_of(cluster), **_TAGGED)
+    await queue.add("x")
+    assert not sockets() <= before
+    await queue.aclose()
+    assert sockets() <= before
 
 
 async def test_untagged_queues_are_refused_before_anything_is_sent(

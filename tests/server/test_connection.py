@@ -12,7 +12,6 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -37,6 +36,7 @@ from bullmq_protocol.server_info import INFO_SECTIONS
 from bullmq_protocol.testing.conformance import Fault
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
@@ -69,21 +69,9 @@ async def connection(server: Server) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def nothing_left() -> AsyncIterator[None]:
-    before = _sockets()
+    before = sockets()
     yield
-    await _until(lambda: _sockets() <= before)
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = os.readlink(entry)
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
+    await _until(lambda: sockets() <= before)
 
 
 async def _until(holds: Callable[[], Any]) -> None:
@@ -301,16 +289,16 @@ async def test_it_is_made_before_an_event_loop_runs_and_serves_only_one(server: 
 
 async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
     """Without being closed, while its event loop runs; its number may then be that of another socket."""
-    before = _sockets()
+    before = sockets()
     for _ in range(3):
         connection = Connection(server.url)
         assert await connection.perform(command("INCR", key)) is not None
-        assert len(_sockets() - before) == 1
+        assert len(sockets() - before) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             del connection
             gc.collect()
-        assert _sockets() <= before
+        assert sockets() <= before
 
 
 async def test_other_tasks_run_while_it_waits(connection: Connection, admin: redis.Redis, key: str) -> None:
@@ -332,7 +320,7 @@ async def test_other_tasks_run_while_it_waits(connection: Connection, admin: red
 async def test_it_may_outlive_its_event_loop(server: Server, admin: redis.Redis, key: str, backend: str) -> None:
     """Even with a reply to come."""
     admin.ping()
-    before = _sockets()
+    before = sockets()
     connection = Connection(server.url)
 
     async def leave() -> None:
@@ -354,7 +342,7 @@ async def test_it_may_outlive_its_event_loop(server: Server, admin: redis.Redis,
     await anyio.to_thread.run_sync(run)
     await use()
     await connection.aclose()
-    assert _sockets() <= before
+    assert sockets() <= before
 
     async def forget() -> None:
         assert await Connection(server.url).perform(PING) == b"PONG"
@@ -364,7 +352,7 @@ async def test_it_may_outlive_its_event_loop(server: Server, admin: redis.Redis,
         warnings.simplefilter("ignore", ResourceWarning)
         await anyio.to_thread.run_sync(partial(anyio.run, forget, backend=backend))
         gc.collect()
-    assert _sockets() <= before
+    assert sockets() <= before
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------

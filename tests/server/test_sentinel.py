@@ -29,6 +29,7 @@ from bullmq_protocol.topology import SentinelOptions
 from bullmq_sync.transports.redis_py_sentinel import RedisPySentinelTransport
 from tests.support import servers, topology
 from tests.support.colours import Colour, opened
+from tests.support.open_sockets import sockets
 from tests.support.topology import SERVICE, SentinelSet, say
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +104,7 @@ async def test_the_database_and_the_name_reach_the_master(sentinels: SentinelSet
 async def test_unknown_service(sentinels: SentinelSet, colour: Colour, name: str) -> None:
     url = f"redis+sentinel://{sentinels.hosts}/nobody"
     async with colour.Queue(name, url) as queue:
-        with pytest.raises(UsageError, match="nobody") as caught:
+        with pytest.raises(UsageError, match=f"not known to the sentinels at .*{sentinels.hosts}") as caught:
             await queue.add("x")
         assert caught.value.field == "service"
 
@@ -114,14 +115,30 @@ async def test_unknown_service(sentinels: SentinelSet, colour: Colour, name: str
         await colour.Worker(name, process, url).run()
 
 
+async def test_closing_leaves_no_socket_open(sentinels: SentinelSet, colour: Colour, name: str) -> None:
+    """Neither where a master was found nor where none is."""
+    before = sockets()
+    for service in (SERVICE, "nobody"):
+        queue = colour.Queue(name, f"redis+sentinel://{sentinels.hosts}/{service}")
+        try:
+            await queue.add("x")
+        except UsageError:
+            assert service == "nobody"
+        else:
+            assert not sockets() <= before
+        await queue.aclose()
+        assert sockets() <= before
+
+
 async def test_no_sentinel_answers(colour: Colour, name: str) -> None:
     with servers.closed_port() as first, servers.closed_port() as second:
         url = f"redis+sentinel://127.0.0.1:{first},127.0.0.1:{second}/jobs"
         async with colour.Queue(name, url) as queue:
-            with pytest.raises(ConnectionLost, match="jobs") as caught:
+            with pytest.raises(ConnectionLost, match="no master of 'jobs' is to be had: ") as caught:
                 await queue.add("x")
             assert caught.value.maybe_applied is False
-            assert all(str(port) in str(caught.value) for port in (first, second))
+            assert all(f"127.0.0.1:{port}: " in str(caught.value) for port in (first, second))
+            assert str(caught.value).count("refused") == 2
 
 
 async def test_passwords(guarded: SentinelSet, colour: Colour, name: str) -> None:

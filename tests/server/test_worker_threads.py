@@ -1,7 +1,6 @@
 """What only a worker on threads has: handlers that cannot be stopped, signals, threads of its own."""
 
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from bullmq_protocol.worker.notices import (
     JobMoved,
 )
 from bullmq_sync import Job, Queue, RedisPyTransport, Worker
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 _LIMIT_S = 30
@@ -39,25 +39,13 @@ def queue(server: Server, name: str) -> Iterator[Queue[Any]]:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     before = set(threading.enumerate())
-    sockets = _sockets()
+    opened = sockets()
     yield
     end = time.monotonic() + 5
-    while set(threading.enumerate()) - before or len(_sockets() - sockets) > 1:
+    while set(threading.enumerate()) - before or len(sockets() - opened) > 1:
         # The queue of the test is closed after this.
-        assert time.monotonic() < end, (set(threading.enumerate()) - before, _sockets() - sockets)
+        assert time.monotonic() < end, (set(threading.enumerate()) - before, sockets() - opened)
         time.sleep(0.005)
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = os.readlink(entry)
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
 
 
 class Told(threading.Event):

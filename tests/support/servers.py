@@ -255,11 +255,12 @@ class Server:
     socket_path: Path | None
     """The unix socket, of a process on this machine."""
 
-    def __init__(self, kind: str, source: Source, config: tuple[str, ...], tls: bool) -> None:
+    def __init__(self, kind: str, source: Source, config: tuple[str, ...], tls: bool | Path) -> None:
+        """`tls` may be the certificate to trust that `certificates` has made, so that several servers share it."""
         self.kind = kind
         self.host = "127.0.0.1"
         self.folder = Path(tempfile.mkdtemp(prefix=f"{kind}-"))
-        self.ca_file = _certificates(self.folder) if tls else None
+        self.ca_file = certificates(self.folder) if tls is True else tls or None
         self.socket_path = self.folder / "server.sock" if source.name != "docker" else None
         self._source = source
         self._config = config
@@ -345,10 +346,32 @@ class Server:
         arguments = [*ports, "--dir", str(self.folder), "--save", "", "--appendonly", "no"]
         if self.socket_path is not None:
             arguments += ["--bind", self.host, "--unixsocket", str(self.socket_path)]
-        if self.ca_file is not None:
-            arguments += ["--tls-cert-file", str(self.folder / "server.pem"), "--tls-auth-clients", "no"]
-            arguments += ["--tls-key-file", str(self.folder / "server.key"), "--tls-ca-cert-file", str(self.ca_file)]
+        for option, value in self.tls_options().items():
+            arguments += [f"--{option}", value]
         return [*arguments, *self._config]
+
+    def tls_options(self) -> dict[str, str]:
+        """Return the settings of a server with TLS, that of the port left out."""
+        if self.ca_file is None:
+            return {}
+        made = self.ca_file.parent
+        return {
+            "tls-cert-file": str(made / "server.pem"),
+            "tls-key-file": str(made / "server.key"),
+            "tls-ca-cert-file": str(self.ca_file),
+            "tls-auth-clients": "no",
+        }
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """Return a connected socket, with TLS where the server has it. Raises `OSError`."""
+        plain = socket.create_connection((self.host, self.port), timeout=timeout_s)
+        if self.ca_file is None:
+            return plain
+        try:
+            return ssl.create_default_context(cafile=self.ca_file).wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
 
     def _begin(self) -> None:
         arguments = self._arguments()
@@ -378,12 +401,8 @@ class Server:
         if self.socket_path is not None and not self.socket_path.exists():
             return False
         try:
-            with socket.create_connection((self.host, self.port), timeout=1) as plain:
-                if self.ca_file is None:
-                    return _pinged(plain)
-                context = ssl.create_default_context(cafile=self.ca_file)
-                with context.wrap_socket(plain, server_hostname=self.host) as wrapped:
-                    return _pinged(wrapped)
+            with self.connect(1) as connection:
+                return _pinged(connection)
         except OSError:
             return False
 
@@ -489,7 +508,8 @@ def _program_of_wheel(kind: str) -> Path | None:
     return program
 
 
-def _certificates(folder: Path) -> Path:
+def certificates(folder: Path) -> Path:
+    """Make a key and a certificate for this machine in the folder; return that of the authority, to be trusted."""
     authority = trustme.CA()
     leaf = authority.issue_cert("localhost", "127.0.0.1")
     leaf.private_key_pem.write_to_path(str(folder / "server.key"))

@@ -6,10 +6,11 @@ Made by commands alone, with short time limits, so that a failover takes one to 
 
 import functools
 import os
-import socket
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,12 +50,20 @@ def kinds() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*able[:1], *able[-1:])))
 
 
+def tls_kind() -> str:
+    """Return the kind whose members can have TLS: those from wheels know none. Raises `NoTls`."""
+    able = [kind for kind, source in sources().items() if source.name == "path"]
+    if not able:
+        raise servers.NoTls("TLS: no redis-server is on PATH, and programs from wheels know no TLS")
+    return able[0]
+
+
 def say(server: Server, *command: Any, password: str | None = None) -> Any:
     """Send one command over a connection of its own and return the reply, texts as `str`. Raises `Refused`."""
     commands = [("AUTH", password), command] if password else [command]
     reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape", replyError=Refused, notEnoughData=...)
     reply: Any = None
-    with socket.create_connection((server.host, server.port), timeout=10) as sock:
+    with server.connect(10) as sock:
         for each in commands:
             sock.sendall(hiredis.pack_command(tuple(map(str, each))))
             while (reply := reader.gets()) is ...:
@@ -111,8 +120,12 @@ def _asked(begin: Callable[[], Any], promoted: Callable[[], Server | None]) -> S
 class _Set:
     """Processes that belong together."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: bool) -> None:
         self._stack = ExitStack()
+        self.ca_file: Path | None = None
+        if tls:
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="certificates-"))
+            self.ca_file = servers.certificates(Path(folder))
 
     def stop(self) -> None:
         """End all processes and remove their folders."""
@@ -130,16 +143,20 @@ class _Set:
 class Sentinel(Server):
     """One sentinel on a given port, with the lines of its configuration."""
 
-    def __init__(self, kind: str, source: Source, port: int, lines: Sequence[str]) -> None:
+    def __init__(self, kind: str, source: Source, port: int, lines: Sequence[str], tls: bool | Path) -> None:
         self._given, self._lines = port, lines
-        super().__init__(kind, source, (), False)
+        super().__init__(kind, source, (), tls)
 
     def _arguments(self) -> list[str]:
         self.port, self.socket_path = self._given, None
         path = self.folder / "sentinel.conf"
         # It writes what it learns into the file, and reads it when it starts again.
         if not path.exists():
-            head = [f"port {self.port}", "bind 127.0.0.1", "protected-mode no", f"dir {self.folder}"]
+            ports = (
+                ["port 0", f"tls-port {self.port}", "tls-replication yes"] if self.ca_file else [f"port {self.port}"]
+            )
+            tls = [f"{option} {value}" for option, value in self.tls_options().items()]
+            head = [*ports, *tls, "bind 127.0.0.1", "protected-mode no", f"dir {self.folder}"]
             path.write_text("\n".join([*head, *self._lines]) + "\n")
         return [str(path), "--sentinel"]
 
@@ -147,11 +164,14 @@ class Sentinel(Server):
 class SentinelSet(_Set):
     """Three sentinels over a master and its replica, for the service `SERVICE`.
 
-    `password` is that of the data nodes, `sentinel_password` that of the sentinels.
+    `password` is that of the data nodes, `sentinel_password` that of the sentinels. With `tls` all of them have it, and
+    nothing else; `ca_file` is to be trusted then.
     """
 
-    def __init__(self, kind: str, *, password: str | None = None, sentinel_password: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, kind: str, *, password: str | None = None, sentinel_password: str | None = None, tls: bool = False
+    ) -> None:
+        super().__init__(tls)
         self.kind = kind
         self.password = password
         self.sentinel_password = sentinel_password
@@ -165,8 +185,9 @@ class SentinelSet(_Set):
 
     def _begin(self, source: Source) -> None:
         login = ("--requirepass", self.password, "--masterauth", self.password) if self.password else ()
+        encrypted = ("--tls-replication", "yes") if self.ca_file else ()
         for _ in range(2):
-            server = Server(self.kind, source, (*login, *_REPLICATION), False)
+            server = Server(self.kind, source, (*login, *encrypted, *_REPLICATION), self.ca_file or False)
             self.nodes.append(self._stack.enter_context(server))
         master, replica = self.nodes
         self._say(replica, "REPLICAOF", master.host, master.port)
@@ -189,7 +210,9 @@ class SentinelSet(_Set):
                 lines.append(f"sentinel auth-pass {SERVICE} {self.password}")
             if self.sentinel_password:
                 lines += [f"requirepass {self.sentinel_password}", f"sentinel sentinel-pass {self.sentinel_password}"]
-            self.sentinels.append(self._stack.enter_context(Sentinel(self.kind, source, own_port, lines)))
+            self.sentinels.append(
+                self._stack.enter_context(Sentinel(self.kind, source, own_port, lines, self.ca_file or False))
+            )
         self.await_ready()
 
     @property
@@ -280,10 +303,13 @@ class SentinelSet(_Set):
 
 
 class ClusterSet(_Set):
-    """Six nodes: three masters with a third of the slots and a replica each. The oldest kind takes every command."""
+    """Six nodes: three masters with a third of the slots and a replica each. The oldest kind takes every command.
 
-    def __init__(self, kind: str, *, password: str | None = None) -> None:
-        super().__init__()
+    With `tls` all of them have it, and nothing else; `ca_file` is to be trusted then.
+    """
+
+    def __init__(self, kind: str, *, password: str | None = None, tls: bool = False) -> None:
+        super().__init__(tls)
         self.kind = kind
         self.password = password
         self.nodes: list[Server] = []
@@ -299,8 +325,10 @@ class ClusterSet(_Set):
         config += ["--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "9"]
         if self.password:
             config += ["--requirepass", self.password, "--masterauth", self.password]
+        if self.ca_file:
+            config += ["--tls-cluster", "yes", "--tls-replication", "yes"]
         for _ in range(6):
-            server = Server(self.kind, source, tuple(config), False)
+            server = Server(self.kind, source, tuple(config), self.ca_file or False)
             self.nodes.append(self._stack.enter_context(server))
             self.ids[server] = self._say(server, "CLUSTER", "MYID")
         masters, replicas = self.nodes[:3], self.nodes[3:]
