@@ -12,8 +12,9 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.lowlevel import current_token
 
-from bullmq_anyio.connection import Connection, SharedConnection, check_tls
+from bullmq_anyio.connection import Connection, SharedConnection, check_tls, in_another_loop
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -60,7 +61,7 @@ class ClusterConnection:
         self._suspect: Place | None = None
         self._stale = True
         self._loads = 0
-        self._loading = anyio.Lock()
+        self._loading: _Loading | None = None
         self._last: int | None = None
         self._closed = False
 
@@ -176,10 +177,14 @@ class ClusterConnection:
     async def _locate(self, question: Locate) -> Place:
         if self._stale or question.fresh:
             loads = self._loads
-            async with self._loading:
-                # Whoever waited for another's question takes its answer.
-                if self._loads == loads:
+            # Whoever waited for another's question takes its answer.
+            while self._loads == loads:
+                if self._loading is None:
                     await self._load(question.avoid or self._suspect)
+                elif self._loading.loop is not current_token().native_token:
+                    raise in_another_loop(self._options.address)
+                else:
+                    await self._loading.over.wait()
         place = self._owners.get(question.slot) or self._map.owner(question.slot)
         if place is None:
             raise ServerError(f"CLUSTERDOWN no node serves slot {question.slot}")
@@ -187,6 +192,14 @@ class ClusterConnection:
         return place
 
     async def _load(self, avoid: Place | None) -> None:
+        loading = self._loading = _Loading()
+        try:
+            await self._ask(avoid)
+        finally:
+            self._loading = None
+            loading.over.set()
+
+    async def _ask(self, avoid: Place | None) -> None:
         """Ask one node after the other for the map, the one that failed last."""
         known = dict.fromkeys((*self._map.nodes, *self._options.nodes))
         failures: list[str] = []
@@ -209,3 +222,11 @@ class ClusterConnection:
             self._owners.clear()
             return
         raise ConnectionLost(f"no node of the cluster answers: {'; '.join(failures)}", maybe_applied=False)
+
+
+class _Loading:
+    """A question for the map that is under way, shared by the callers that came meanwhile."""
+
+    def __init__(self) -> None:
+        self.loop = current_token().native_token
+        self.over = anyio.Event()

@@ -19,7 +19,7 @@ from typing import Any
 
 import anyio
 import msgspec
-from anyio.lowlevel import cancel_shielded_checkpoint
+from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
 from bullmq_anyio.link import Link, SocketLink, link_over, pack
 from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
@@ -191,7 +191,7 @@ class SharedConnection(ABC):
             text = "belongs to the process that this one was forked from: make one in each"
             raise UsageError("connection", self._address, text)
         if link.is_strange():
-            raise UsageError("connection", self._address, "belongs to another event loop: make one in each")
+            raise in_another_loop(self._address)
         return link
 
     async def _connected(self) -> Link:
@@ -204,6 +204,8 @@ class SharedConnection(ABC):
             attempt = self._attempt
             if attempt is None:
                 return await self._connect()
+            if attempt.loop is not current_token().native_token:
+                raise in_another_loop(self._address)
             await attempt.over.wait()
             if attempt.failure is not None:
                 # one of its own for each task: the traceback belongs to who raises it
@@ -289,6 +291,11 @@ class Connection(SharedConnection):
         return link
 
 
+def in_another_loop(address: str) -> UsageError:
+    """Return the error for the use of a connection in another event loop than its own."""
+    return UsageError("connection", address, "belongs to another event loop: make one in each")
+
+
 class TlsContexts:
     """Makes the context of the system's authorities once, when it is needed."""
 
@@ -340,6 +347,7 @@ class _Attempt:
     """One attempt to connect, shared by the callers that came while it was under way."""
 
     def __init__(self) -> None:
+        self.loop = current_token().native_token
         self.over = anyio.Event()
         self.scope = anyio.CancelScope()
         self.failure: BullMQError | None = None

@@ -1,6 +1,7 @@
 """A Redis Cluster in three colours: slots found and followed through failovers and migrations, and what is refused."""
 
 import functools
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -157,6 +158,28 @@ async def test_a_connection_to_one_node_names_the_way_out(cluster: ClusterSet, c
         with pytest.raises(ServerError, match=r"redis\+cluster") as caught:
             await queue.add("x")
         assert caught.value.code == "MOVED"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_a_question_for_the_map_serves_only_its_event_loop(backend: str, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        transport = bullmq_anyio.connect(f"redis+cluster://127.0.0.1:{silent.getsockname()[1]}")
+        question = incr(name)
+
+        async def here() -> None:
+            with pytest.raises(ConnectionLost):
+                await transport.perform(question)
+
+        async def elsewhere() -> None:
+            with pytest.raises(UsageError, match="event loop"):
+                await transport.perform(question)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here)
+            accepted, _ = await in_thread(silent.accept)
+            await in_thread(functools.partial(anyio.run, elsewhere, backend=backend))
+            accepted.close()
+        await transport.aclose()
 
 
 async def test_no_node_answers(colour: Colour, name: str) -> None:

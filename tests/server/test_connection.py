@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import signal
+import socket
 import socketserver
 import ssl
 import threading
@@ -285,6 +286,25 @@ async def test_it_is_made_before_an_event_loop_runs_and_serves_only_one(server: 
         await other.aclose()
 
     await anyio.to_thread.run_sync(partial(anyio.run, use, backend=backend))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_an_attempt_to_connect_serves_only_its_event_loop(backend: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection = Connection(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+
+        async def elsewhere() -> None:
+            with pytest.raises(UsageError, match="event loop"):
+                await connection.perform(PING)
+
+        first = Aside(partial(connection.perform, PING))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first)
+            accepted, _ = await anyio.to_thread.run_sync(silent.accept)
+            await anyio.to_thread.run_sync(partial(anyio.run, elsewhere, backend=backend))
+            accepted.close()
+        assert isinstance(first.error, ConnectionLost)
+        await connection.aclose()
 
 
 async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
