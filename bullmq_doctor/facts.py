@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import msgspec
@@ -112,19 +113,22 @@ def look(url: str, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) 
         raise Unreachable(f"{options.address} cannot be reached: {error}") from None
 
 
-def _connected(url: str) -> Any:
+@contextmanager
+def _connected(url: str) -> Generator[Any]:
     limits: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "decode_responses": True}
     limits["encoding_errors"] = "replace"
     client: Any = cast("Any", redis.Redis).from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), **limits)
-    try:
+    with client:
         clustered = client.info("cluster").get("cluster_enabled") == 1
-    except BaseException:
-        client.close()
-        raise
-    if not clustered:
-        return client
-    client.close()
-    return cast("Any", RedisCluster).from_url(url, **limits)
+        if not clustered:
+            yield client
+    if clustered:
+        with cast("Any", RedisCluster).from_url(url, **limits) as cluster:
+            try:
+                yield cluster
+            finally:
+                # Closing it would leave the connections of its nodes.
+                cluster.disconnect_connection_pools()
 
 
 def _is_cluster(client: Any) -> bool:

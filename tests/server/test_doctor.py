@@ -22,6 +22,7 @@ from bullmq_protocol.testing.conformance import Fault
 from bullmq_sync import FlowProducer, Queue, Worker
 from tests.support import servers, topology
 from tests.support.cut_proxy import CutProxy
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 _ROOT = Path(__file__).parents[2]
@@ -173,12 +174,14 @@ def test_search_that_ends_early(start: Start, monkeypatch: pytest.MonkeyPatch) -
 
 def test_queue_without_hash_tag(cluster: topology.ClusterSet) -> None:
     host, port = cluster.addresses[0]
+    before = sockets()
     found = [
         finding.where
         for finding in examine(look(f"redis://{host}:{port}", ["mail", "{mail}"]))
         if finding.check == "hash-tag"
     ]
     assert found == ["bull:mail"]
+    assert sockets() <= before
 
 
 def test_queues_are_found(queue: Queue[Any], server: Server, name: str) -> None:

@@ -110,10 +110,11 @@ async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None
 
 
 async def test_a_server_that_is_loading(colour: Colour, name: str) -> None:
-    # A hundredth of a second for each key, until the worker has met it.
-    config = (*("--key-load-delay", "10000"), *("--loading-process-events-interval-bytes", "1024"))
+    # A hundredth of a second for each key; every 2 MB the server looks who is there.
+    config = ("--key-load-delay", "10000")
     with servers.start(config=config) as server, redis.Redis(host=server.host, port=server.port) as admin:
-        admin.mset({f"filler-{number}": random.randbytes(1000) for number in range(500)})
+        for number in range(250):
+            admin.set(f"filler-{number}", random.randbytes(100_000))
         worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
         seen = Seen(worker, Drained, WorkerProblem, Reconnected, JobCompleted)
         async with worker, colour.Queue(name, server.url) as queue:
@@ -125,7 +126,6 @@ async def test_a_server_that_is_loading(colour: Colour, name: str) -> None:
                 await seen.wait(Reconnected)
                 # It lets connections in, and refuses commands.
                 await seen.until(lambda: any("LOADING" in notice.message for notice in seen.of(WorkerProblem)))
-                admin.config_set("key-load-delay", 0)
             await queue.add("a")
             await seen.wait(JobCompleted)
 
