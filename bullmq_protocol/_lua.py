@@ -6281,7 +6281,7 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="9dc061c43251ea3a68f5ea54673b6005ed2b5996",
+    sha1="2fa3bd9f2170e592c1a0c87f80b37652bbcf17fb",
     keys=11,
     source="""\
 local call = redis.call
@@ -6352,6 +6352,29 @@ local function start_attempt(job, now, worker, known_fields)
     fields[count + 1], fields[count + 2] = 'ats', text
   end
   return fields
+end
+local PLACES = { name = 1, data = 2, opts = 3, timestamp = 4, delay = 5, priority = 6 }
+local function first_attempt(job, id, now, worker, found)
+  local fields = found or call('HGETALL', job)
+  if #fields == 12 and not worker then
+    local answer = { false, false, false, false, false, false, id }
+    for index = 1, 11, 2 do
+      local name = fields[index]
+      local place = PLACES[name]
+      if not place then
+        answer = nil
+        break
+      end
+      answer[place] = fields[index + 1]
+    end
+    if answer then
+      call('HMSET', job, 'processedOn', now, 'ats', '1')
+      spent = spent + #answer[2]
+      return answer
+    end
+  end
+  fields = start_attempt(job, now, worker, found)
+  return fields and { fields, id, 0, 0 }
 end
 local function load_take_first()
 local later = nil
@@ -6545,15 +6568,15 @@ if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or
     end
     local job = base .. id
     local found = redis.pcall('HGETALL', job)
-    local fields = not found.err and start_attempt(job, now, worker, found)
-    if not fields then
+    local answer = not found.err and first_attempt(job, id, now, worker, found)
+    if not answer then
       over = done > 0
       break
     end
     call('SET', job .. ':lock', token, 'PX', lock_ms)
     call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
     taken[number] = id
-    replies[number] = { fields, id, 0, 0 }
+    replies[number] = answer
     done = number
     if spent > MOST_SPENT then
       over = true
@@ -6585,7 +6608,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="ea668f4af39b2c0e5df4062579b7f61b2b7c7732",
+    sha1="9ba5238cd6d5c1fff8bbc50d1782f3f32d4fcbd7",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6677,6 +6700,29 @@ local function start_attempt(job, now, worker, known_fields)
     fields[count + 1], fields[count + 2] = 'ats', text
   end
   return fields
+end
+local PLACES = { name = 1, data = 2, opts = 3, timestamp = 4, delay = 5, priority = 6 }
+local function first_attempt(job, id, now, worker, found)
+  local fields = found or call('HGETALL', job)
+  if #fields == 12 and not worker then
+    local answer = { false, false, false, false, false, false, id }
+    for index = 1, 11, 2 do
+      local name = fields[index]
+      local place = PLACES[name]
+      if not place then
+        answer = nil
+        break
+      end
+      answer[place] = fields[index + 1]
+    end
+    if answer then
+      call('HMSET', job, 'processedOn', now, 'ats', '1')
+      spent = spent + #answer[2]
+      return answer
+    end
+  end
+  fields = start_attempt(job, now, worker, found)
+  return fields and { fields, id, 0, 0 }
 end
 local function load_finish_rest()
 local later = nil
@@ -7509,9 +7555,8 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
       call('SET', next_job .. ':lock', token, 'PX', kind[2])
       call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
       last_events = last_events + 1
-      local answer = alone_or_error(start_attempt, next_job, now, kind[4])
+      local answer = alone_or_error(first_attempt, next_job, next_id, now, kind[4])
       if answer[2] then
-        answer = { answer, next_id, 0, 0 }
         started = true
       else
       end

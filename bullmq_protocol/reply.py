@@ -120,7 +120,7 @@ def as_ints(reply: Reply) -> list[int]:
 def as_fields(reply: Reply) -> dict[str, bytes]:
     """Return a hash: flat array (RESP2, or inside a script's reply) or map (RESP3), field name to raw value."""
     if isinstance(reply, dict):
-        return {as_text(field): _raw(value) for field, value in reply.items()}
+        return {as_text(field): as_bytes(value) for field, value in reply.items()}
     flat = as_list(reply)
     if len(flat) % 2:
         raise UnexpectedReply("an even number of fields and values", reply)
@@ -129,7 +129,7 @@ def as_fields(reply: Reply) -> dict[str, bytes]:
         # The shortest way to see that they are bytes, all of them.
         b"".join(raw)
     except TypeError:
-        return {as_text(field): _raw(value) for field, value in zip(flat[::2], flat[1::2], strict=True)}
+        return {as_text(field): as_bytes(value) for field, value in zip(flat[::2], flat[1::2], strict=True)}
     items = iter(raw)
     return dict(zip(map(_name_of, items), items))  # noqa: B905
 
@@ -139,7 +139,8 @@ def as_text_fields(reply: Reply) -> dict[str, str]:
     return {field: as_text(value) for field, value in as_fields(reply).items()}
 
 
-def _raw(reply: Reply) -> bytes:
+def as_bytes(reply: Reply) -> bytes:
+    """Return a string reply as it came."""
     if isinstance(reply, bytes):
         return reply
     try:

@@ -3,12 +3,14 @@ full message. Frozen: commands compare."""
 
 from __future__ import annotations
 
+from typing import Final, cast
+
 import msgspec
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.errors import UnexpectedReply, script_error
 from bullmq_protocol.job import JobRecord
-from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_text
+from bullmq_protocol.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
 from bullmq_protocol.units import Millis
 
 
@@ -41,6 +43,29 @@ class Limiter(msgspec.Struct, frozen=True, kw_only=True):
     def packed(self) -> dict[str, int]:
         """Return the map that goes into the packed options."""
         return {"max": self.max, "duration": self.duration}
+
+
+_FIRST_FIELDS: Final = ("name", "data", "opts", "timestamp", "delay", "priority")
+_SHORT: Final = len(_FIRST_FIELDS) + 1
+
+
+def as_fetched_at(reply: Reply, now: Millis) -> Fetched:
+    """Return an answer of a call for several jobs at `now`: that of moveToActive, or a short one.
+
+    Source: specs/08-batches.md#short-answer
+    """
+    if not isinstance(reply, (list, tuple)) or len(reply) != _SHORT:
+        return as_fetched(reply)
+    values = cast("list[bytes]", reply[:-1])
+    try:
+        # The shortest way to see that they are bytes, all of them.
+        b"".join(values)
+    except TypeError:
+        values = [as_bytes(value) for value in values]
+    fields: dict[str, bytes] = dict(zip(_FIRST_FIELDS, values))  # noqa: B905
+    fields["processedOn"] = str(now).encode()
+    fields["ats"] = b"1"
+    return Fetched(JobRecord(as_text(reply[-1]), fields))
 
 
 def as_fetched(reply: Reply) -> Fetched:
@@ -105,11 +130,12 @@ class AddedId(msgspec.Struct, frozen=True):
 
 
 class FinishedReply(msgspec.Struct, frozen=True):
-    """Reply of moveToFinished: an error code, 0, or the answer of a fetch."""
+    """Reply of moveToFinished, also as part of that of finishMany: an error code, 0, or the answer of a fetch."""
 
     job_id: str
+    now: Millis
 
     def __call__(self, reply: Reply) -> Fetched:
         if isinstance(reply, int) and reply < 0:
             raise script_error(reply, "moveToFinished", job_id=self.job_id, state="active")
-        return as_fetched(reply)
+        return as_fetched_at(reply, self.now)

@@ -24,7 +24,7 @@ from bullmq_protocol._lua import (
 )
 from bullmq_protocol.codec import pack, pack_known
 from bullmq_protocol.command import Arg, Command, Repeat
-from bullmq_protocol.commands._shared import Fetched, Finish, Limiter, as_fetched
+from bullmq_protocol.commands._shared import Fetched, Finish, Limiter, as_fetched_at
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import Reply, as_list, as_text
@@ -166,7 +166,8 @@ def finish_many(keys: QueueKeys, finishes: Sequence[Command[Fetched]]) -> Comman
              of both, marker
     Args:    base prefix, packed options, packed heads (per job: id, token, now, failed, fetch, numbers of its options
              and its outcome), per outcome: result, packed fields or empty
-    Reply:   per job what its single command would have got -> raw replies, for those commands to decode, or errors
+    Reply:   per job what its single command would have got, or a short answer -> raw replies, for those commands to
+             decode, or errors
     Raises:  UsageError, UnexpectedReply
     Repeat:  guarded by the tokens
     Cost:    that of the single commands
@@ -219,7 +220,7 @@ def fetch_many(
 
     Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, marker
     Args:    base prefix, now (ms), packed options, packed tokens
-    Reply:   per token what moveToActive would have answered -> list of Fetched, at least one
+    Reply:   per token what moveToActive would have answered, or a short answer -> list of Fetched, at least one
     Raises:  UsageError, UnexpectedReply
     Repeat:  unsafe: a lost reply leaves locked jobs in `active` until the stalled check finds them
     Cost:    that of the single commands
@@ -237,7 +238,7 @@ def fetch_many(
             keys.marker,
         ),
         (keys.base, now, pack(options), pack(list(_bounded("tokens", tokens)))),
-        as_answers,
+        Answers(now),
         script=FETCH_MANY,
     )
 
@@ -262,12 +263,16 @@ def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:
     return [reply] * count
 
 
-def as_answers(reply: Reply) -> list[Fetched]:
-    """Return one answer of a fetch per element."""
-    answers = as_list(reply)
-    if not answers:
-        raise UnexpectedReply("at least one answer", reply)
-    return [as_fetched(each) for each in answers]
+class Answers(msgspec.Struct, frozen=True):
+    """One answer of a fetch at `now` per element."""
+
+    now: Millis
+
+    def __call__(self, reply: Reply) -> list[Fetched]:
+        answers = as_list(reply)
+        if not answers:
+            raise UnexpectedReply("at least one answer", reply)
+        return [as_fetched_at(each, self.now) for each in answers]
 
 
 def _one(reply: Reply) -> Reply | ServerError:

@@ -133,7 +133,7 @@ def move_to_finished(
             options.packed(),
             _packed_fields(fields),
         ),
-        FinishedReply(job_id),
+        FinishedReply(job_id, now),
         MOVE_TO_FINISHED,
         None,
         Repeat.GUARDED,

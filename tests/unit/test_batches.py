@@ -189,6 +189,30 @@ def test_fetches_of_several_jobs() -> None:
         plain.decode([])
 
 
+VALUES = [b"n", b'{"a":1}', b"{}", b"7", b"0", b"0"]
+
+
+@pytest.mark.parametrize("texts", [[*VALUES, b"9"], [*(value.decode() for value in VALUES), "9"]])
+def test_a_short_answer_is_that_of_a_first_attempt(texts: list[Any]) -> None:
+    whole = [b"name", b"n", b"data", b'{"a":1}', b"opts", b"{}", b"timestamp", b"7", b"delay", b"0", b"priority", b"0"]
+    answer = [[*whole, b"processedOn", b"5", b"ats", b"1"], b"9", 0, 0]
+    one, other = finish("1", "t"), finish("2", "t", now=6)
+    merged = finish_many(K, [one, other])
+    first, second = merged.decode([texts, texts])
+    assert one.decode(first) == one.decode(answer)  # type: ignore[arg-type]
+    job = other.decode(second).job  # type: ignore[arg-type]
+    assert job is not None and (job.id, job.processed_on, job.attempts_started, job.data) == ("9", 6, 1, {"a": 1})
+    fetch = fetch_many(K, tokens=["t"], lock_ms=1, now=5)
+    assert fetch.decode([texts]) == fetch.decode([answer])
+
+
+@pytest.mark.parametrize("broken", [[*VALUES, 9], [5, *VALUES[1:], b"9"], [*VALUES[:5], None, b"9"], [[], *VALUES]])
+def test_a_short_answer_that_is_none_is_refused(broken: list[Any]) -> None:
+    for decode in (finish("1", "t").decode, fetch_many(K, tokens=["t"], lock_ms=1, now=5).decode):
+        with pytest.raises(UnexpectedReply):
+            decode([broken] if decode.__class__.__name__ == "Answers" else broken)
+
+
 def test_outcomes_are_bounded_in_bytes() -> None:
     small, large = finish("1", "a"), finish("2", "b", value="x" * (MOST_OUTCOME_BYTES // 2))
     failure = finish("3", "c", outcome="failed", value="no", fields=("stacktrace", "y" * MOST_OUTCOME_BYTES))
