@@ -59,6 +59,8 @@ _LOOK_S = 0.00004
 """So long at a time it looks at nothing but the socket, if nothing else goes on."""
 _QUIET_S = 0.00002
 """Nothing else goes on where a turn of the event loop takes no longer."""
+_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""Who stays awake may be on the very processor on which the server is to run next. Windows has no such call."""
 _FIRST_PAUSE = 8
 _LONGEST_PAUSE = 128
 """So many writes go by, twice as many each time, after one whose reply did not come while the link was awake."""
@@ -596,6 +598,7 @@ class LoopLink(SocketLink):
             is_quiet = now - self._turned_at < _QUIET_S
             while is_quiet and self._pending and not self._heard and monotonic() - now < _LOOK_S:
                 self._heard = self._take()
+                _let_others_run()
             if self._pending:
                 self._turned_at = monotonic()
                 self._loop.call_soon(self._stay_awake)
@@ -735,6 +738,7 @@ class TrioLink(WaitLink):
                 if self.dead or self._take():
                     self._learn(True)
                     return
+                _let_others_run()
             self._learn(False)
         await super()._receive()
 

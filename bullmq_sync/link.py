@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import select
 import socket
 import ssl
@@ -50,6 +51,8 @@ _LINGER_S = 0.0001
 """So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps at once, but for one time in so many."""
+_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""Who looks may be on the very processor on which the server is to run next. Windows has no such call."""
 _NOTHING = object()
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 # hiredis declares it for tuples of one item, without a result.
@@ -500,6 +503,7 @@ class Link(Wire[Call]):
                 return
             if len(self._pending) > 1 or self._out:
                 return
+            _let_others_run()
         self._misses = min(2 * self._misses or 1, _MOST_PASSED_OVER)
         self._passes_over = self._misses
 
