@@ -99,7 +99,8 @@ class SharedConnection(ABC):
             await child.aclose()
         if self._parent is not None:
             self._parent._children.discard(self)
-        if self._attempt is not None:
+        if self._attempt is not None and self._attempt.loop is current_token().native_token:
+            # In another event loop it ends by itself, at its time limit.
             self._attempt.scope.cancel()
         if self._link is not None:
             self._link.die(Closed, "the client is closed")

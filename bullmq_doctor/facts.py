@@ -15,7 +15,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
 from bullmq_protocol.address import parse_url
-from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.keys import DEFAULT_PREFIX, QueueKeys
 from bullmq_protocol.server_info import ServerInfo
 
@@ -98,6 +98,11 @@ def look(url: str, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) 
     `url` is as everywhere in this library; names and prefix are as they stand in the keys, with their braces. Reads
     are bounded (`SAMPLE`, `WEIGHED`, `CHILDREN`, `SCANNED`). Raises `Unreachable`, and `UsageError` for a bad argument.
     """
+    scheme = str(url).partition("://")[0]
+    if "+" in scheme:
+        raise UsageError(
+            "url", f"{scheme}://...", "must be that of one server: of the master, or of any node of a cluster"
+        )
     options = parse_url(url)
     wanted = [QueueKeys.of(name, prefix=prefix) for name in queues]
     try:

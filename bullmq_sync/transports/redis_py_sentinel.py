@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, cast
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
+from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
@@ -277,4 +277,16 @@ def _sentinel_client(options: ConnectionOptions, limit_s: float) -> redis.Redis:
     }
     if context is not None:
         kwargs["context"] = context
-    return redis.Redis(connection_pool=redis.ConnectionPool(**kwargs))
+    return _SentinelClient(connection_pool=redis.ConnectionPool(**kwargs))
+
+
+class _SentinelClient(redis.Redis):
+    """Asks one sentinel. One that refuses the question, because it is none, is passed over as one that is down."""
+
+    def sentinel_masters(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return cast("Any", super()).sentinel_masters(*args, **kwargs)
+        except NoPermissionError:
+            raise
+        except ResponseError as refusal:
+            raise redis.ConnectionError(str(refusal)) from refusal

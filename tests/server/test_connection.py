@@ -307,6 +307,21 @@ async def test_an_attempt_to_connect_serves_only_its_event_loop(backend: str) ->
         await connection.aclose()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_closing_in_another_event_loop_ends_an_attempt_to_connect(backend: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        connection = Connection(ConnectionOptions(host=host, port=port, connect_timeout_ms=500))
+        first = Aside(partial(connection.perform, PING))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first)
+                accepted, _ = await anyio.to_thread.run_sync(silent.accept)
+                await anyio.to_thread.run_sync(partial(anyio.run, connection.aclose, backend=backend))
+        accepted.close()
+        assert isinstance(first.error, Closed)
+
+
 async def test_what_nobody_uses_any_more_goes(server: Server, key: str) -> None:
     """Without being closed, while its event loop runs; its number may then be that of another socket."""
     before = sockets()

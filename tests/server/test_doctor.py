@@ -184,6 +184,13 @@ def test_queue_without_hash_tag(cluster: topology.ClusterSet) -> None:
     assert sockets() <= before
 
 
+@pytest.mark.parametrize("url", ["redis+cluster://:hunter2@a:1", "rediss+sentinel://:hunter2@a:1/jobs"])
+def test_it_looks_at_one_server(url: str) -> None:
+    with pytest.raises(UsageError, match="must be that of one server") as caught:
+        look(url)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_queues_are_found(queue: Queue[Any], server: Server, name: str) -> None:
     queue.add("a")
     odd = [f"{name}[x]", f"{name}*"]

@@ -141,6 +141,16 @@ async def test_no_sentinel_answers(colour: Colour, name: str) -> None:
             assert str(caught.value).count("refused") == 2
 
 
+async def test_a_server_among_the_sentinels_is_passed_over(sentinels: SentinelSet, colour: Colour, name: str) -> None:
+    with servers.start(sentinels.kind) as server:
+        hosts = f"{server.host}:{server.port}"
+        async with colour.Queue(name, f"redis+sentinel://{hosts},{sentinels.hosts}/{SERVICE}") as queue:
+            assert (await queue.add("x")).id == "1"
+        async with colour.Queue(name, f"redis+sentinel://{hosts}/{SERVICE}") as queue:
+            with pytest.raises(ConnectionLost, match=f"is to be had: {hosts}: .*(?i:unknown command)"):
+                await queue.add("x")
+
+
 async def test_passwords(guarded: SentinelSet, colour: Colour, name: str) -> None:
     right = f"redis+sentinel://:data-secret@{guarded.hosts}/{SERVICE}?sentinel_password=s-secret"
     async with colour.Queue(name, right) as queue:
