@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +18,7 @@ from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
 from bullmq_protocol.worker.notices import HandlerAbandoned, JobActive, JobCompleted, JobFailed, JobMoved
 from tests.support import servers
+from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
@@ -28,12 +27,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 @pytest.fixture
 async def nothing_left() -> AsyncIterator[None]:
     """Compare tasks, threads and sockets."""
-    before = _sockets()
+    before = sockets()
     threads = _threads()
     yield
     assert _threads() <= threads
     with anyio.fail_after(30):
-        while not _sockets() <= before:
+        while not sockets() <= before:
             await anyio.sleep(0.001)
     assert [task.name for task in anyio.get_running_tasks() if "bullmq" in str(task.name)] == []
 
@@ -41,18 +40,6 @@ async def nothing_left() -> AsyncIterator[None]:
 def _threads() -> set[threading.Thread]:
     # The test runner needs one of trio's.
     return {thread for thread in threading.enumerate() if not thread.name.startswith("Trio thread")}
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = os.readlink(entry)
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
 
 
 @pytest.fixture
