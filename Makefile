@@ -21,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle simulate chaos chaos-abrupt bench clean
+.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -75,6 +75,14 @@ check: env ## format, lint, types, stale Lua and pages, and the core's coverage 
 
 oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) $(IN) -m tests.oracle
+
+mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
+	@$(IN) -m tools.mutants.lua
+	@$(IN) -m tools.mutants.python
+
+mutants-sample: env ## the same for a few faults, drawn by SEED (at most two minutes each)
+	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED)
+	@$(IN) -m tools.mutants.python --sample 40 --seed $(SEED)
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
 	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)
