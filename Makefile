@@ -66,6 +66,7 @@ check: env ## format, lint, types, stale Lua and pages, and the core's coverage 
 	$(IN) -m pyright --pythonpath $(IN)
 	$(IN) lua/build.py --check
 	$(IN) tools/reference.py --check
+	$(IN) tools/error_table.py --check
 	$(IN) tools/twin.py --check
 	@mkdir -p .cache
 	HYPOTHESIS_PROFILE=dev COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov --cov-report= tests/unit tests/property

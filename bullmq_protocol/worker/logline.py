@@ -136,12 +136,12 @@ def _failed(notice: JobFailed) -> LogLine:
         "job_id": job_id,
         "attempts_made": notice.attempts_made,
         "duration_ms": notice.duration_ms,
+        "category": notice.category.value,
         "error": notice.reason,
     }
     if notice.retry_delay_ms is not None:
         fields["delay_ms"] = notice.retry_delay_ms
         message = f"job {job_id} failed (attempt {notice.attempts_made}), retried in {notice.retry_delay_ms} ms"
         return LogLine(WARNING, f"{message}: {notice.reason}", fields)
-    fields["category"] = "permanent" if notice.permanent else "transient"
     message = f"job {job_id} failed" if notice.permanent else f"job {job_id} failed, its attempts are exhausted"
     return LogLine(ERROR, f"{message}: {notice.reason}", fields)

@@ -40,6 +40,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from bullmq_protocol.categories import is_transient_code
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import (
@@ -63,7 +64,7 @@ from bullmq_protocol.errors import (
     ScriptError,
     WrongState,
 )
-from bullmq_protocol.failure import Failure, FailureKind, is_transient_code
+from bullmq_protocol.failure import Failure, FailureKind
 from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bullmq_protocol.categories import Category
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.metrics import MetricsCollector
 from bullmq_protocol.units import Millis
@@ -50,7 +51,8 @@ def collect(notice: Notice, collector: MetricsCollector, queue: str, worker_id: 
                 collector.job_processed(queue, "retried")
             else:
                 collector.job_processed(queue, "failed")
-                collector.job_failed(queue, "permanent" if notice.permanent else "transient_exhausted")
+                transient = notice.category is Category.TRANSIENT
+                collector.job_failed(queue, "transient_exhausted" if transient else "permanent")
             collector.job_duration(queue, notice.duration_ms / 1000)
         case JobStalled():
             collector.job_stalled(queue)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
+from bullmq_protocol.categories import Category
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.units import Millis
@@ -31,8 +32,9 @@ class JobCompleted(msgspec.Struct, frozen=True, tag="completed"):
 class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
     """A failed attempt was stored. `retry_delay_ms` is None when the job failed for good, else the delay of the retry.
 
-    `exhausted` is True when the attempts are used up. `exception` is what the handler raised, None where none did (a
-    failed child, a job started too often).
+    `exhausted` is True when the attempts are used up; `permanent` when the job failed for another reason. `category`
+    says whether a retry could have helped (docs/errors.md), whatever became of the job. `exception` is what the handler
+    raised, None where none did (a failed child, a job started too often).
     """
 
     job: JobRecord
@@ -42,6 +44,7 @@ class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
     exhausted: bool
     permanent: bool
     duration_ms: Millis
+    category: Category = Category.PERMANENT
     exception: Any = None
 
 

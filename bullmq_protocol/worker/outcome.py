@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from bullmq_protocol.categories import Category
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.finishing import (
     FinishOptions,
@@ -18,7 +19,7 @@ from bullmq_protocol.commands.finishing import (
     move_to_finished,
     retry_job,
 )
-from bullmq_protocol.failure import Category, Failure, FailureKind, Retry, decide, stacktrace_json
+from bullmq_protocol.failure import Failure, FailureKind, Retry, decide, stacktrace_json
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import KeepJobs, Retention, retention_map
@@ -71,6 +72,7 @@ class Report(msgspec.Struct, eq=False):
     delay: float = 0
     exhausted: bool = False
     permanent: bool = False
+    category: Category = Category.PERMANENT
     exception: Any = None
     fetch_next: bool = False
 
@@ -121,6 +123,7 @@ class Report(msgspec.Struct, eq=False):
             exhausted=self.exhausted,
             permanent=self.permanent,
             duration_ms=duration,
+            category=self.category,
             exception=self.exception,
         )
 
@@ -161,7 +164,14 @@ def failure_report(
     if isinstance(decision, Retry):
         kind = ReportKind.DELAY if decision.delay_ms else ReportKind.RETRY
         fields = failure_fields(failure.message, trace, telemetry)
-        return Report(kind, value=failure.message or "", fields=fields, delay=decision.delay_ms, exception=exception)
+        return Report(
+            kind,
+            value=failure.message or "",
+            fields=fields,
+            delay=decision.delay_ms,
+            category=failure.category,
+            exception=exception,
+        )
     reason = decision.reason
     if strategy_error is not None and not decision.exhausted and failure.kind is FailureKind.ERROR:
         reason = strategy_error
@@ -171,14 +181,17 @@ def failure_report(
         fields=failure_fields(reason, trace, telemetry),
         exhausted=decision.exhausted,
         permanent=decision.permanent,
+        category=failure.category,
         exception=exception,
     )
 
 
 def failed_by(reason: str, kind: FailureKind) -> Failure:
     """Return a failure that no handler raised: a deferred one, or a refused report."""
-    name = "UnrecoverableError" if kind is FailureKind.UNRECOVERABLE else "Error"
-    return Failure(kind=kind, name=name, message=reason, stack=f"{name}: {reason}", category=Category.TRANSIENT)
+    unrecoverable = kind is FailureKind.UNRECOVERABLE
+    name = "UnrecoverableError" if unrecoverable else "Error"
+    category = Category.PERMANENT if unrecoverable else Category.TRANSIENT
+    return Failure(kind=kind, name=name, message=reason, stack=f"{name}: {reason}", category=category)
 
 
 def stack_trace_limit(job: JobRecord) -> float | None:

@@ -215,7 +215,7 @@ async def test_jobs_taken_by_hand_are_counted(
     assert shown("bullmq_jobs_processed_total", status="retried") == 1
     await worker.fail(await worker.get_next_job(block=False), ValueError("twice"))
     assert [shown("bullmq_jobs_processed_total", status=status) for status in ("completed", "failed")] == [1, 1]
-    assert shown("bullmq_jobs_failed_total", reason="transient_exhausted") == 1
+    assert shown("bullmq_jobs_failed_total", reason="permanent") == 1
     assert shown("bullmq_job_duration_seconds_count") == 3
     await worker.aclose()
 

@@ -3,10 +3,13 @@
 import asyncio
 import concurrent.futures
 import errno
+import ftplib
 import http.client
+import imaplib
 import io
 import json
 import math
+import smtplib
 import socket
 import sqlite3
 import ssl
@@ -17,9 +20,16 @@ from typing import Any
 
 import aio_pika
 import aiohttp
+import aiokafka.errors
+import aiomysql
+import aiosmtplib
 import anyio
+import asyncpg
+import botocore.exceptions
+import confluent_kafka
 import httpcore
 import httpx
+import kafka.errors
 import msgspec
 import pika.exceptions
 import psycopg
@@ -27,6 +37,7 @@ import psycopg2
 import psycopg_pool
 import pydantic
 import pymongo.errors
+import pymysql
 import pytest
 import redis
 import redis.exceptions
@@ -35,22 +46,19 @@ import sqlalchemy.exc
 import trio
 import urllib3.exceptions
 import valkey.exceptions
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from yarl import URL
 
 from bullmq_protocol import errors
+from bullmq_protocol.categories import NAMESAKES, RULE_GROUPS, Category, categorise, is_transient_code, rule_key
 from bullmq_protocol.failure import (
-    _RULES,
-    Category,
     Fail,
     Failure,
     FailureKind,
     Retry,
     RetryPolicy,
-    _key,
-    categorise,
     decide,
     failure_of,
-    is_transient_code,
     stacktrace_json,
 )
 from bullmq_protocol.job import JobRecord
@@ -95,6 +103,32 @@ def mongo_error(*labels: str, **details: Any) -> BaseException:
     return error
 
 
+def aws_error(status: int, code: str = "SomeCode", **headers: str) -> BaseException:
+    metadata = {
+        "HTTPStatusCode": status,
+        "HTTPHeaders": {name.replace("_", "-"): text for name, text in headers.items()},
+    }
+    found = {"Error": {"Code": code, "Message": "text"}, "ResponseMetadata": metadata}
+    return botocore.exceptions.ClientError(found, "PutObject")  # type: ignore[arg-type]
+
+
+def kafka_error(code: int) -> BaseException:
+    return confluent_kafka.KafkaException(confluent_kafka.KafkaError(code))
+
+
+def mysql_error(code: int) -> BaseException:
+    """What PyMySQL, and aiomysql through it, make of a server's error packet."""
+    text = b"#HY000text"
+    return raised(lambda: pymysql.err.raise_mysql_exception(b"\xff" + code.to_bytes(2, "little") + text))
+
+
+def through_asyncpg_dialect(inner: BaseException) -> BaseException:
+    """What SQLAlchemy raises on asyncpg: its dialect's own exception in between, the driver's as the cause."""
+    between = AsyncAdapt_asyncpg_dbapi.InterfaceError(str(inner))
+    between.__cause__ = inner
+    return sqlalchemy_error(sqlalchemy.exc.InterfaceError, between)
+
+
 def trio_cancelled() -> BaseException:
     async def main() -> BaseException:
         found: list[BaseException] = []
@@ -118,6 +152,11 @@ def sqlite_locked() -> BaseException:
     error = sqlite3.OperationalError("database is locked")
     error.sqlite_errorcode = sqlite3.SQLITE_BUSY
     return error
+
+
+def caused(outer: BaseException, inner: BaseException) -> BaseException:
+    outer.__cause__ = inner
+    return outer
 
 
 # One list per row of the table in requirements, left column then right.
@@ -279,6 +318,17 @@ RULES_ARE_PERMANENT = [
     errors.UsageError("delay", -1, "must be at least 0"),
 ]
 
+RDKAFKA_TRANSIENT = [
+    getattr(confluent_kafka.KafkaError, name)
+    for name in (
+        *("_TRANSPORT", "_RESOLVE", "_MSG_TIMED_OUT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_QUEUE_FULL"),
+        *("_TIMED_OUT_QUEUE", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION"),
+        *("REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION"),
+        *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS"),
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    )
+]
+
 DATABASES_ARE_TRANSIENT = [
     psycopg.OperationalError("server closed the connection unexpectedly"),
     psycopg.errors.ConnectionFailure("08006"),
@@ -305,6 +355,33 @@ DATABASES_ARE_TRANSIENT = [
     pika.exceptions.AMQPConnectionError("gone"),
     pika.exceptions.ConnectionClosedByBroker(320, "shut down"),
     aio_pika.exceptions.AMQPConnectionError("gone"),
+    *(mysql_error(code) for code in (1040, 1203, 1205, 1213, 1053)),
+    pymysql.err.OperationalError(2003, "Can't connect to MySQL server"),
+    pymysql.err.OperationalError(2006, "MySQL server has gone away"),
+    pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query"),
+    pymysql.err.InterfaceError(0, ""),
+    aiomysql.OperationalError(2013, "Lost connection to MySQL server during query"),
+    aiomysql.InterfaceError("(0, 'Not connected')"),
+    sqlalchemy_error(sqlalchemy.exc.OperationalError, mysql_error(1213)),
+    sqlalchemy_error(sqlalchemy.exc.OperationalError, mysql_error(1040)),
+    sqlalchemy_error(sqlalchemy.exc.OperationalError, pymysql.err.OperationalError(2006, "gone")),
+    asyncpg.InterfaceError("connection is closed"),
+    asyncpg.InterfaceError("cannot perform operation: connection is closed"),
+    asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+    asyncpg.DeadlockDetectedError("deadlock detected"),
+    asyncpg.TooManyConnectionsError("too many clients already"),
+    through_asyncpg_dialect(asyncpg.InterfaceError("connection is closed")),
+    through_asyncpg_dialect(asyncpg.DeadlockDetectedError("deadlock detected")),
+    kafka.errors.KafkaTimeoutError("late"),
+    kafka.errors.RequestTimedOutError(),
+    kafka.errors.KafkaConnectionError("gone"),
+    kafka.errors.NotLeaderForPartitionError(),
+    aiokafka.errors.KafkaTimeoutError(),
+    aiokafka.errors.RequestTimedOutError(),
+    aiokafka.errors.KafkaConnectionError("gone"),
+    aiokafka.errors.KafkaUnavailableError(),
+    aiokafka.errors.NoBrokersAvailable(),
+    *(kafka_error(code) for code in RDKAFKA_TRANSIENT),
 ]
 
 DATABASES_ARE_PERMANENT = [
@@ -322,6 +399,82 @@ DATABASES_ARE_PERMANENT = [
     mongo_error(code=2),
     mongo_error("NoWritesPerformed"),
     pika.exceptions.ChannelClosedByBroker(404, "no queue"),
+    *(mysql_error(code) for code in (1045, 1062, 1064, 1146)),
+    pymysql.err.Error("Already closed"),
+    pymysql.err.MySQLError(),
+    sqlalchemy_error(sqlalchemy.exc.ProgrammingError, mysql_error(1146)),
+    asyncpg.InterfaceError("cannot perform operation: another operation is in progress"),
+    asyncpg.InterfaceError("pool is closed"),
+    asyncpg.UniqueViolationError("twice"),
+    through_asyncpg_dialect(asyncpg.InterfaceError("the server expects 1 argument")),
+    kafka.errors.MessageSizeTooLargeError(),
+    kafka.errors.TopicAuthorizationFailedError(),
+    aiokafka.errors.MessageSizeTooLargeError(),
+    aiokafka.errors.TopicAuthorizationFailedError(),
+    kafka_error(confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE),
+    kafka_error(confluent_kafka.KafkaError._AUTHENTICATION),
+    confluent_kafka.KafkaException(),
+    confluent_kafka.KafkaException("text"),
+]
+
+MAIL_AND_FILES_ARE_TRANSIENT = [
+    smtplib.SMTPServerDisconnected("Connection unexpectedly closed"),
+    smtplib.SMTPConnectError(421, b"too busy"),
+    smtplib.SMTPConnectError(-1, b""),
+    smtplib.SMTPDataError(451, b"local error"),
+    smtplib.SMTPSenderRefused(452, b"disk full", "a@example.org"),
+    smtplib.SMTPResponseException(421, b"closing"),
+    smtplib.SMTPRecipientsRefused({"a@example.org": (450, b"busy"), "b@example.org": (421, b"closing")}),
+    aiosmtplib.SMTPServerDisconnected("gone"),
+    aiosmtplib.SMTPConnectError("refused"),
+    aiosmtplib.SMTPReadTimeoutError("late"),
+    aiosmtplib.SMTPResponseException(421, "closing"),
+    aiosmtplib.SMTPRecipientsRefused([aiosmtplib.SMTPRecipientRefused(450, "busy", "a@example.org")]),
+    imaplib.IMAP4.abort("socket error: EOF"),
+    ftplib.error_temp("421 too many users"),
+]
+
+MAIL_AND_FILES_ARE_PERMANENT = [
+    smtplib.SMTPAuthenticationError(535, b"no"),
+    smtplib.SMTPResponseException(554, b"no"),
+    smtplib.SMTPRecipientsRefused({"a@example.org": (450, b"busy"), "b@example.org": (550, b"unknown")}),
+    smtplib.SMTPNotSupportedError("SMTPUTF8"),
+    aiosmtplib.SMTPResponseException(550, "unknown"),
+    aiosmtplib.SMTPRecipientsRefused(
+        [aiosmtplib.SMTPRecipientRefused(code, "text", "a@example.org") for code in (450, 550)]
+    ),
+    imaplib.IMAP4.error("SELECT failed"),
+    ftplib.error_perm("550 no such file"),
+]
+
+AWS_IS_TRANSIENT = [
+    *(aws_error(status) for status in (500, 502, 503, 504, 429, 408)),
+    aws_error(503, "SlowDown"),
+    aws_error(400, "ThrottlingException"),
+    aws_error(400, "ProvisionedThroughputExceededException"),
+    aws_error(400, "RequestTimeout"),
+    botocore.exceptions.ReadTimeoutError(endpoint_url="http://host", error="late"),
+    botocore.exceptions.ConnectTimeoutError(endpoint_url="http://host", error="late"),
+    botocore.exceptions.EndpointConnectionError(endpoint_url="http://host", error="refused"),
+    botocore.exceptions.ConnectionClosedError(endpoint_url="http://host"),
+    botocore.exceptions.ResponseStreamingError(error="cut"),
+    botocore.exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+    caused(
+        botocore.exceptions.SSLError(endpoint_url="http://host", error="cut"),
+        ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+    ),
+]
+
+AWS_IS_PERMANENT = [
+    *(aws_error(status) for status in (301, 400, 403, 404, 409, 412)),
+    aws_error(404, "NoSuchKey"),
+    botocore.exceptions.ClientError({}, "PutObject"),
+    botocore.exceptions.ClientError({"Error": {}, "ResponseMetadata": {"HTTPStatusCode": "503"}}, "PutObject"),  # type: ignore[typeddict-item]
+    botocore.exceptions.NoCredentialsError(),
+    caused(
+        botocore.exceptions.SSLError(endpoint_url="http://host", error="no"),
+        ssl.SSLCertVerificationError("certificate verify failed"),
+    ),
 ]
 
 CANCELLATIONS_ARE_TRANSIENT = [
@@ -352,6 +505,8 @@ def cases(rows: dict[str, list[BaseException]]) -> list[Any]:
             "http": HTTP_IS_TRANSIENT,
             "resources": RESOURCES_ARE_TRANSIENT,
             "databases": DATABASES_ARE_TRANSIENT,
+            "mail": MAIL_AND_FILES_ARE_TRANSIENT,
+            "aws": AWS_IS_TRANSIENT,
             "cancellations": CANCELLATIONS_ARE_TRANSIENT,
         }
     ),
@@ -369,6 +524,8 @@ def test_transient(error: BaseException) -> None:
             "http": HTTP_IS_PERMANENT,
             "rules": RULES_ARE_PERMANENT,
             "databases": DATABASES_ARE_PERMANENT,
+            "mail": MAIL_AND_FILES_ARE_PERMANENT,
+            "aws": AWS_IS_PERMANENT,
             "else": ANYTHING_ELSE_IS_PERMANENT,
         }
     ),
@@ -379,8 +536,22 @@ def test_permanent(error: BaseException) -> None:
 
 def test_every_rule_is_met_by_a_class_of_its_library() -> None:
     tables = [table for table in globals().values() if isinstance(table, list) and isinstance(table[0], BaseException)]
-    met = {_key(kind) for table in tables for error in table for kind in type(error).__mro__}
-    assert set(_RULES) - met == set()
+    met = {rule_key(kind) for table in tables for error in table for kind in type(error).__mro__}
+    assert {rule for rules in RULE_GROUPS.values() for rule in rules} - met == set()
+
+
+def test_no_two_rules_are_for_one_class() -> None:
+    names = [rule for rules in RULE_GROUPS.values() for rule in rules]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("package", NAMESAKES)
+def test_a_namesake_is_judged_as_the_package_whose_names_it_has(package: str) -> None:
+    """mysqlclient has no wheels, so that a class of its name stands for it."""
+    shape = {"__module__": f"{package}.of.some.module"}
+    kind = {"redis": "ReadOnlyError", "pymysql": "MySQLError"}[NAMESAKES[package]]
+    error = type("OfThatPackage", (type(kind, (Exception,), shape),), shape)(1213, "Deadlock found")
+    assert categorise(error) is TRANSIENT
 
 
 # --- the cases by name of the requirements ---
@@ -450,6 +621,12 @@ def test_retry_after_is_the_delay(make: Callable[..., BaseException], value: str
     assert (failure.category, failure.retry_after_ms) == (TRANSIENT, wait)
 
 
+def test_the_delay_that_aws_asks_for() -> None:
+    assert failure_of(aws_error(503, "SlowDown", retry_after="3")).retry_after_ms == 3000
+    assert failure_of(aws_error(429, retry_after="Sun, 06 Nov 1994 08:50:37 GMT"), now_ms=NOW).retry_after_ms == 60_000
+    assert failure_of(aws_error(503)).retry_after_ms is None
+
+
 def test_a_date_needs_the_time_and_lower_case_names_do() -> None:
     class Response:
         status = 503
@@ -488,11 +665,6 @@ def test_content_is_read_by_shape(attributes: dict[str, Any], category: Category
 
 
 # --- causes and groups ---
-
-
-def caused(outer: BaseException, inner: BaseException) -> BaseException:
-    outer.__cause__ = inner
-    return outer
 
 
 def in_context(outer: BaseException, inner: BaseException) -> BaseException:

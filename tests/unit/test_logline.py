@@ -8,6 +8,7 @@ import pytest
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.categories import Category
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.worker import notices
@@ -25,6 +26,7 @@ def failed(**changes: Any) -> notices.JobFailed:
         "exhausted": True,
         "permanent": False,
         "duration_ms": 12,
+        "category": Category.TRANSIENT,
     }
     return notices.JobFailed(**{**values, **changes})
 
@@ -41,7 +43,14 @@ LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
         failed(retry_delay_ms=500.0, exhausted=False),
         WARNING,
         "retried in 500",
-        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "delay_ms": 500.0},
+        {
+            "job_id": "7",
+            "attempts_made": 2,
+            "duration_ms": 12,
+            "error": "boom",
+            "category": "transient",
+            "delay_ms": 500.0,
+        },
     ),
     (
         failed(),
@@ -50,7 +59,13 @@ LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
         {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "transient"},
     ),
     (
-        failed(permanent=True, exhausted=False),
+        failed(category=Category.PERMANENT),
+        ERROR,
+        "attempts are exhausted",
+        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
+    ),
+    (
+        failed(permanent=True, exhausted=False, category=Category.PERMANENT),
         ERROR,
         "job 7 failed: boom",
         {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},

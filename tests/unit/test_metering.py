@@ -1,16 +1,22 @@
 """What becomes of each notice as a metric; the default takes nothing."""
 
 import inspect
+import json
 from typing import Any, get_args
 
 import pytest
 
+from bullmq_protocol.categories import Category
+from bullmq_protocol.errors import UnrecoverableError
+from bullmq_protocol.failure import FailureKind, RetryPolicy, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, NoMetrics
 from bullmq_protocol.operations.sample_lengths import QueueLengths
 from bullmq_protocol.worker import notices
 from bullmq_protocol.worker.metering import METERED, Meter, collect, lasted
+from bullmq_protocol.worker.options import WorkerOptions
+from bullmq_protocol.worker.outcome import failed_by, failure_report
 
 JOB = JobRecord.from_fields("7", {"name": b"mail"})
 METHODS = [name for name in vars(MetricsCollector) if not name.startswith("_")]
@@ -28,7 +34,8 @@ class Recorder:
 
 
 def failed(**changes: Any) -> notices.JobFailed:
-    values = {"retry_delay_ms": None, "exhausted": True, "permanent": False, "duration_ms": 1500}
+    values: dict[str, Any] = {"retry_delay_ms": None, "exhausted": True, "permanent": False, "duration_ms": 1500}
+    values["category"] = Category.TRANSIENT
     return notices.JobFailed(**{"job": JOB, "reason": "boom", "attempts_made": 2, **values, **changes})
 
 
@@ -40,7 +47,7 @@ CALLS: list[tuple[notices.Notice, list[tuple[Any, ...]]]] = [
         [("job_processed", "q", "failed"), ("job_failed", "q", "transient_exhausted"), ("job_duration", "q", 1.5)],
     ),
     (
-        failed(permanent=True),
+        failed(category=Category.PERMANENT),
         [("job_processed", "q", "failed"), ("job_failed", "q", "permanent"), ("job_duration", "q", 1.5)],
     ),
     (notices.JobStalled("7"), [("job_stalled", "q")]),
@@ -113,3 +120,33 @@ def test_how_long_a_job_taken_by_hand_has_lasted() -> None:
     assert lasted(JobRecord("1", {"processedOn": b"100"}), 130) == 30
     assert lasted(JobRecord("1", {"processedOn": b"100"}), 90) == 0
     assert lasted(JobRecord("1", {}), 130) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "policy", "strategy_delay", "category"),
+    [
+        (ValueError("x"), 1, RetryPolicy.BULLMQ, None, Category.PERMANENT),
+        (ConnectionError("x"), 1, RetryPolicy.BULLMQ, None, Category.TRANSIENT),
+        (ValueError("x"), 2, RetryPolicy.BULLMQ, None, Category.PERMANENT),
+        (ConnectionError("x"), 2, RetryPolicy.BULLMQ, None, Category.TRANSIENT),
+        (ValueError("x"), 2, RetryPolicy.CATEGORISING, None, Category.PERMANENT),
+        (ConnectionError("x"), 2, RetryPolicy.BULLMQ, -1, Category.TRANSIENT),
+        (UnrecoverableError("x"), 2, RetryPolicy.BULLMQ, None, Category.PERMANENT),
+    ],
+)
+def test_the_category_is_that_of_the_error_whatever_becomes_of_the_job(
+    error: Exception, attempts: int, policy: RetryPolicy, strategy_delay: float | None, category: Category
+) -> None:
+    backoff: dict[str, Any] = {} if strategy_delay is None else {"backoff": {"type": "own", "delay": 5}}
+    job = JobRecord.from_fields("7", {"opts": json.dumps({"attempts": attempts, **backoff}).encode()})
+    settings, _ = WorkerOptions(retry_policy=policy).checked()
+    report = failure_report(job, failure_of(error), settings, roll=0.5, strategy_delay=strategy_delay)
+    assert report.notice(job, 5).category is category
+
+
+@pytest.mark.parametrize(
+    ("kind", "category"),
+    [(FailureKind.UNRECOVERABLE, Category.PERMANENT), (FailureKind.ERROR, Category.TRANSIENT)],
+)
+def test_the_category_of_a_failure_that_no_handler_raised(kind: FailureKind, category: Category) -> None:
+    assert failed_by("the child failed", kind).category is category

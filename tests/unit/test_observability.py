@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry, Histogram
 
 from bullmq_prometheus import PrometheusMetrics
+from bullmq_protocol.categories import Category
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.worker.metering import Meter
 from bullmq_protocol.worker.notices import (
@@ -59,7 +60,7 @@ def metrics(registry: CollectorRegistry) -> PrometheusMetrics:
     for notice in (
         JobCompleted(JOB, "1", 250),
         JobFailed(JOB, "boom", 1, 10.0, exhausted=False, permanent=False, duration_ms=40),
-        JobFailed(JOB, "boom", 2, None, exhausted=True, permanent=False, duration_ms=40),
+        JobFailed(JOB, "boom", 2, None, True, False, 40, Category.TRANSIENT),
         JobFailed(JOB, "boom", 1, None, exhausted=False, permanent=True, duration_ms=40),
         JobStalled("7"),
         RenewalFailed(("7", "8"), "late"),

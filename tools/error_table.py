@@ -1,0 +1,106 @@
+"""Write `docs/errors.md` from the rules in `bullmq_protocol/categories.py`: `python tools/error_table.py [--check]`."""
+
+import errno
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bullmq_protocol.categories import (
+    NAMESAKES,
+    RULE_GROUPS,
+    TRANSIENT_ERRNO,
+    TRANSIENT_SQLSTATE_CLASSES,
+    TRANSIENT_STATUS,
+    Rule,
+    Verdict,
+)
+
+TARGET = Path(__file__).parents[1] / "docs" / "errors.md"
+
+HEAD = """\
+<!-- Written by tools/error_table.py from bullmq_protocol/categories.py; edit that. -->
+
+# Transient and permanent errors
+
+When a handler raises, its exception is **transient** (a retry may help) or **permanent** (it cannot):
+
+- With `RetryPolicy.CATEGORISING` a permanent error fails the job at once, whatever attempts are left. With
+  `RetryPolicy.BULLMQ`, the default, every error is retried while attempts are left, as on Node.
+- The log field `category` and the label `reason` of `bullmq_jobs_failed_total` name the category under either policy.
+
+The first of these that applies decides:
+
+1. **Your own word.** A `TransientError` or `PermanentError`, raised by the handler or anywhere in the chain of causes.
+   `UnrecoverableError` is permanent.
+2. **The type**, by the tables below. A rule holds for the class and its subclasses; the most derived class that has a
+   rule wins. Packages are known by name, so none of them need be installed.
+3. **The content**, by the shape of the exception.
+4. **The cause**: what the exception was raised from, or what was being handled when it was raised, outermost first.
+   SQLAlchemy's `orig` and urllib's `reason` count as causes.
+5. Otherwise it is **permanent**.
+
+An exception group is transient when each exception in it is.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page, or tell that it is stale; return the exit status."""
+    if list(arguments) not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    text = page()
+    if not arguments:
+        TARGET.write_text(text, encoding="utf-8")
+        return 0
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    print("tools/error_table.py: docs/errors.md is stale, run python tools/error_table.py", file=sys.stderr)
+    return 1
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return HEAD + "\n" + "\n".join([*_by_shape(), *_by_type()]) + "\n"
+
+
+def _by_shape() -> Iterator[str]:
+    statuses = ", ".join(map(str, TRANSIENT_STATUS))
+    names = ", ".join(f"`{errno.errorcode[number]}`" for number in sorted(TRANSIENT_ERRNO))
+    classes = ", ".join(f"`{each}`" for each in sorted(TRANSIENT_SQLSTATE_CLASSES))
+    yield "## By content"
+    yield ""
+    yield "| What is looked at | Transient | Permanent |"
+    yield "|---|---|---|"
+    yield (
+        "| HTTP status: `response.status_code`, `response.status`, `status`, `status_code`, `code` | "
+        f"{statuses}, 500 to 599; a `Retry-After` header is the delay of the retry | any other from 400 on |"
+    )
+    yield f"| SQLSTATE: `sqlstate`, `pgcode` | classes {classes} | any other |"
+    yield f"| `errno` of an `OSError` | {names} | any other |"
+    yield ""
+
+
+def _by_type() -> Iterator[str]:
+    yield "## By type"
+    for group, rules in RULE_GROUPS.items():
+        yield ""
+        yield f"### {group}"
+        yield ""
+        yield "| Class | Category |"
+        yield "|---|---|"
+        for name, rule in rules.items():
+            yield f"| `{name}` | {_said(rule)} |"
+    yield ""
+    yield "Packages whose exceptions have another's names are judged alike: " + (
+        ", ".join(f"`{each}` as `{known}`" for each, known in NAMESAKES.items()) + "."
+    )
+    yield "A class stands with its package, not with its module: `psycopg.errors.OperationalError` is listed as"
+    yield "`psycopg.OperationalError`. The package of confluent-kafka's exceptions is `cimpl`."
+
+
+def _said(rule: Rule) -> str:
+    return rule.category.value if isinstance(rule, Verdict) else rule.says
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
