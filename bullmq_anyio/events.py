@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
+from bullmq_protocol.codec import check_type
 from bullmq_protocol.errors import BullMQError, Closed, TransportError, UsageError, WaitTimeout
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.operations.ask_finished import ask_finished
@@ -21,7 +22,7 @@ from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stream import EventsMissed, ReadEvent
 from bullmq_protocol.transport import AsyncTransport
-from bullmq_protocol.units import Duration, check_whole, to_ms
+from bullmq_protocol.units import Duration, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
 
 E = TypeVar("E")
@@ -198,8 +199,19 @@ class QueueEvents:
     def __aiter__(self) -> EventStream:
         return self.stream()
 
-    async def wait_until_finished(self, job_id: str, timeout: Duration | None = None, *, result_type: Any = Any) -> Any:
+    async def wait_until_finished(
+        self,
+        job_id: str,
+        timeout: Duration | None = None,
+        *,
+        result_type: Any = Any,
+        may_not_exist: bool = False,
+    ) -> Any:
         """Wait until a job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+
+        The result of a job that was removed at its end is read back from the stream, as long as it is among the newest
+        10,000 entries. `may_not_exist` also waits for a job that is still to be added; it had better have an id that no
+        job had before, because an end that the stream still tells of counts.
 
         For any number of callers it needs this reader's connection, and one to ask for the state of their jobs. Raises
         `JobFailedError` with the reason of a failure, `JobNotFound` for a job that was removed or does not exist (one
@@ -207,13 +219,15 @@ class QueueEvents:
         object is closed, and `msgspec.ValidationError` for a result that does not fit.
         """
         check_name("job_id", job_id, max_length=None)
+        check_type("result_type", result_type)
+        check_flag("may_not_exist", may_not_exist)
         timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
         if self._closed:
             raise Closed
         if not self._running:
             raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
         waiters = self._waiters
-        waiter = waiters.add(job_id, _nothing)
+        waiter = waiters.add(job_id, _nothing, may_not_exist=may_not_exist)
         try:
             with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
                 first = True
@@ -225,7 +239,8 @@ class QueueEvents:
                     if waiter.must_ask:
                         waiter.must_ask = False
                         try:
-                            waiters.answer(waiter, await run(ask_finished(self._keys, job_id), self._transport))
+                            asking = ask_finished(self._keys, job_id, look_back=first)
+                            waiters.answer(waiter, await run(asking, self._transport))
                         except TransportError as error:
                             # Later the events tell, or the next question.
                             if first or isinstance(error, Closed):

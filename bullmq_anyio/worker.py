@@ -58,7 +58,7 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stack import StackTexts
@@ -154,7 +154,7 @@ class Worker(Generic[T]):
         check_collector(metrics_collector)
         check_provider(telemetry)
         self._settings, warnings = options.checked(zones=find_zone)
-        self._id = _worker_id() if worker_id is None else check_name("worker_id", worker_id)
+        self._id = _worker_id() if worker_id is None else check_label("worker_id", worker_id)
         for warning in warnings:
             _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor

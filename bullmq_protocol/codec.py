@@ -292,14 +292,52 @@ def parse_json(text: str | bytes, type: Any = Any) -> Any:
         raise PayloadMismatch("holds a lone surrogate, or nesting, that the type's decoder does not take") from None
 
 
+# What JSON gives: a class that one of these is an instance of takes it as it is.
+_FROM_JSON: Final[tuple[object, ...]] = ({}, [], "", 0, 0.5, True, None)
+
+
 def check_type(field: str, kind: Any) -> None:
-    """Raise `UsageError` for what msgspec cannot decode into. None is no type."""
-    if kind is None:
+    """Raise `UsageError` for what msgspec cannot decode into, or only with a hook. None and `Any` are taken."""
+    if kind is None or kind is Any:
         return
     try:
         msgspec.json.Decoder(kind)
+        found = msgspec.inspect.type_info(kind)
     except Exception as error:
         raise UsageError(field, kind, f"must be a type that msgspec can decode: {error}") from None
+    strange = _strange_class(found)
+    if strange is not None:
+        name = getattr(strange, "__qualname__", strange)
+        raise UsageError(
+            field,
+            kind,
+            f"must be a type that msgspec can decode, which {name} is not: take a struct, a dataclass or a TypedDict",
+        )
+
+
+def _strange_class(found: msgspec.inspect.Type) -> object | None:
+    """Return a class within a type that no JSON value can become, if there is one."""
+    seen: set[int] = set()
+    rest: list[object] = [found]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, msgspec.inspect.CustomType):
+            if not _takes_json(each.cls):
+                return each.cls
+        elif isinstance(each, tuple):
+            rest += cast("tuple[object, ...]", each)
+        elif isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen:
+            # Types refer to themselves; a field's default is no type.
+            seen.add(id(each))
+            rest += [getattr(each, name) for name in each.__struct_fields__ if name not in ("default", "values")]
+    return None
+
+
+def _takes_json(kind: type) -> bool:
+    try:
+        return any(isinstance(each, kind) for each in _FROM_JSON)
+    except TypeError:  # a protocol that no instance can be asked for
+        return False
 
 
 def listed(field: str, items: Iterable[T]) -> list[T]:

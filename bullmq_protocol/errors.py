@@ -35,33 +35,62 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
     return error
 
 
-def _shown(value: object, most: int) -> str:
-    """Return a value's repr, cut to a length; its type where it has none, or is nested too deeply for one."""
+# `scheme://` with an `@`, or with something after a colon that is no port; and `user:password@host` alone.
+_LOGIN = re.compile(
+    r"""[a-z][a-z0-9+.-]*:/{1,2}(?:\[[0-9a-f:.%]*\])?[^\s]*?(?:@|:(?![0-9]{1,5}(?:[/?#,'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
+    re.IGNORECASE,
+)
+_HIDDEN = "[a URL with a login]"
+
+
+def looks_like_login(text: str) -> bool:
+    """Tell whether a text looks like a URL with a user or a password in it, also one without scheme or host."""
+    return _LOGIN.search(text) is not None
+
+
+def without_login(text: str) -> str:
+    """Return a text as it may be shown: from what looks like a URL with a login on, nothing is left of it."""
+    found = _LOGIN.search(text)
+    return text if found is None else f"{text[: found.start()]}{_HIDDEN}"
+
+
+def shown(value: object, most: int = 120) -> str:
+    """Return a value's repr, cut to a length, without the login of a URL; its type where it has none, or is nested too
+    deeply for one."""
     try:
         text = repr(value)
     except Exception:
         return f"a {type(value).__name__}"
+    text = without_login(text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class UsageError(BullMQError, ValueError):
     """A bad value from the caller, found before anything was sent.
 
-    `field`, `value` and `rule` say which, what and why; the message holds all three.
+    `field`, `value` and `rule` say which, what and why; the message holds all three. A value that looks like a URL with
+    a login is replaced by a text that says so.
     """
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        super().__init__(f"{field}: {rule} (got {_shown(value, 120)})")
-        self.field = field
-        self.value = value
-        self.rule = rule
+        self.field = without_login(field)
+        self.rule = without_login(rule)
+        self.value = _HIDDEN if _holds_login(value) else value
+        super().__init__(f"{self.field}: {self.rule} (got {shown(self.value)})")
+
+
+def _holds_login(value: object) -> bool:
+    try:
+        return looks_like_login(value if isinstance(value, str) else repr(value))
+    except Exception:
+        return False
 
 
 class UnexpectedReply(BullMQError):
     """The server answered with a shape that the specification does not allow."""
 
     def __init__(self, expected: str, reply: object) -> None:
-        super().__init__(f"expected {expected}, got {_shown(reply, 200)}")
+        super().__init__(f"expected {expected}, got {shown(reply, 200)}")
         self.expected = expected
         self.reply = reply
 

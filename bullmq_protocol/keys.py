@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import UsageError, looks_like_login
 
 DEFAULT_PREFIX = "bull"
 MAX_NAME_LENGTH = 255
@@ -43,6 +43,19 @@ def check_name(field: str, value: object, *, max_length: int | None = MAX_NAME_L
     except UnicodeEncodeError:
         raise UsageError(field, value, "must be text that UTF-8 can hold (no lone surrogates)") from None
     return value
+
+
+def refuse_login(field: str, value: str) -> None:
+    """Raise `UsageError` for a name that would carry a password into every key, log and list of clients."""
+    if looks_like_login(value):
+        raise UsageError(field, value, "looks like a URL with a login, which belongs into the connection")
+
+
+def check_label(field: str, value: object) -> str:
+    """Return a name that stands in logs and lists of clients, or raise `UsageError`."""
+    name = check_name(field, value)
+    refuse_login(field, name)
+    return name
 
 
 class QueueKeys(msgspec.Struct, frozen=True, dict=True):
@@ -87,10 +100,12 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
         Source: specs/01-data-model-and-adding.md#sec-2-1
         """
         check_name("queue name", name)
+        refuse_login("queue name", name)
         if ":" in name:
             raise UsageError("queue name", name, "must not contain ':'")
         if not isinstance(prefix, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("prefix", prefix, "must be a string")
+        refuse_login("prefix", prefix)
         if not isinstance(layout, KeyLayout):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("layout", layout, "must be a KeyLayout")
         if layout is KeyLayout.TAGGED_QUEUE:

@@ -43,17 +43,23 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said: the stream's newest entry, and how the job ended; None: it has not."""
+    """What the server said: the stream's newest entry, and how the job ended; None: it has not.
+
+    `certain`: the stream was asked, too, and tells that a job that is gone lived after its last end.
+    """
 
     newest_id: str
     finished: Finished | None = None
+    certain: bool = False
 
 
 class Waiter:
-    """One caller. `wake` is called whenever it has something to look at."""
+    """One caller. `wake` is called whenever it has something to look at. With `may_not_exist` it also waits for a job
+    that is still to be added."""
 
-    def __init__(self, job_id: str, wake: Callable[[], object]) -> None:
+    def __init__(self, job_id: str, wake: Callable[[], object], *, may_not_exist: bool = False) -> None:
         self.job_id = job_id
+        self.may_not_exist = may_not_exist
         self.finished: Finished | None = None
         self.must_ask = True
         self.wake = wake
@@ -72,14 +78,16 @@ class Waiter:
     def answered(self, answer: Answer) -> None:
         """Take the state that was asked for."""
         early, self._early = self._early, None
-        if answer.finished is None:
+        if answer.finished is None or (self.may_not_exist and answer.finished.status == MISSING):
             self._since = entry_place(answer.newest_id)
             if early is not None and early[0] > self._since:
                 self.settle(early[1])
         elif answer.finished.status != MISSING:
             self.settle(answer.finished)
-        elif early is not None:
+        elif early is not None and (early[0] > entry_place(answer.newest_id) or not answer.certain):
             self.settle(early[1])
+        elif answer.certain:
+            self.settle(answer.finished)
         else:
             # The event of its end may still be on the way.
             self._since = (-1, -1)
@@ -110,9 +118,9 @@ class Waiters:
     def __len__(self) -> int:
         return sum(map(len, self._by_job.values()))
 
-    def add(self, job_id: str, wake: Callable[[], object]) -> Waiter:
+    def add(self, job_id: str, wake: Callable[[], object], *, may_not_exist: bool = False) -> Waiter:
         """Let a caller wait for a job."""
-        waiter = Waiter(job_id, wake)
+        waiter = Waiter(job_id, wake, may_not_exist=may_not_exist)
         self._by_job.setdefault(job_id, []).append(waiter)
         return waiter
 

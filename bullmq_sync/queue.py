@@ -256,11 +256,20 @@ class Queue(QueueBase, Generic[T]):
             self.call(job_commands.update_progress(self._keys, _id(job_id), text))
 
     def wait_until_finished(
-        self, job_id: str, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+        self,
+        job_id: str,
+        queue_events: QueueEvents,
+        timeout: Duration | None = None,
+        *,
+        result_type: Any = Any,
+        may_not_exist: bool = False,
     ) -> Any:
-        """Wait until a job is finished and return its result, as `Job.wait_until_finished`."""
+        """Wait until a job is finished and return its result, as `QueueEvents.wait_until_finished`.
+
+        `may_not_exist` also waits for a job that is still to be added.
+        """
         check_reader(queue_events, QueueEvents, self._keys)
-        return queue_events.wait_until_finished(job_id, timeout, result_type=result_type)
+        return queue_events.wait_until_finished(job_id, timeout, result_type=result_type, may_not_exist=may_not_exist)
 
     def add_job_log(self, job_id: str, row: str, keep_logs: int | None = None) -> int:
         """Append a row to a job's log, keep the newest `keep_logs` rows (None or 0: all); return how many it has.

@@ -46,6 +46,21 @@ def read_events(keys: QueueKeys, after: str, *, count: int) -> Batch:
     )
 
 
+def read_events_back(keys: QueueKeys, before: str | None = None, *, count: int) -> Command[tuple[RawEntry, ...]]:
+    """Read up to `count` of the newest entries before one (None: of all), the newest first.
+
+    Keys:    events
+    Args:    id of the entry, exclusive
+    Reply:   entries -> tuple of RawEntry
+    Raises:  UnexpectedReply
+    Repeat:  safe
+    Cost:    O(entries returned)
+    Source:  specs/04-schedulers-flows-events.md#sec-10
+    """
+    last = "+" if before is None else f"({before}"
+    return Command("XREVRANGE", (keys.events,), (last, "-", "COUNT", count), _entries, repeat=Repeat.SAFE)
+
+
 def wait_for_events(keys: QueueKeys, after: str, *, count: int, block_ms: Millis) -> Command[tuple[RawEntry, ...]]:
     """Wait for entries after one, at most `block_ms`.
 
@@ -107,7 +122,11 @@ def as_entries(reply: Reply) -> tuple[RawEntry, ...]:
         if len(stream) != 2:
             raise UnexpectedReply("a stream's name and entries", reply)
         entries = stream[1]
-    return tuple(_entry(entry) for entry in as_list(entries))
+    return _entries(entries)
+
+
+def _entries(reply: Reply) -> tuple[RawEntry, ...]:
+    return tuple(_entry(entry) for entry in as_list(reply))
 
 
 def _entry(reply: Reply) -> RawEntry:

@@ -1,27 +1,78 @@
-"""Ask how a job ended, beside the event stream."""
+"""Ask how a job ended, beside the event stream, and in it."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from bullmq_protocol.command import Batch, Operation
-from bullmq_protocol.commands.events import last_event_id
+from bullmq_protocol.commands.events import NO_ENTRY, last_event_id, read_events_back
 from bullmq_protocol.commands.jobs import is_finished
-from bullmq_protocol.errors import BullMQError, JobNotFound
+from bullmq_protocol.errors import BullMQError, JobNotFound, UnexpectedReply
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.reply import as_fields
+from bullmq_protocol.stream import RawEntry
 from bullmq_protocol.waiters import MISSING, Answer, Finished
 
+PAGES_BACK: Final = (100, 900, 3000, 6000)
+"""So many entries are read back at a time, 10,000 in all: what a queue keeps by default."""
 
-def ask_finished(keys: QueueKeys, job_id: str) -> Operation[Answer]:
+_BEFORE_THE_END: Final = frozenset((b"added", b"waiting", b"delayed", b"active", b"waiting-children", b"stalled"))
+
+
+def ask_finished(keys: QueueKeys, job_id: str, *, look_back: bool = False) -> Operation[Answer]:
     """Read a job's end, and the stream's newest entry: before that when it has not ended, after it when it is gone.
 
-    Steps:   one round trip; two for a job that is gone
+    With `look_back` the end of a job that is gone is looked for among the newest 10,000 entries of the stream.
+
+    Steps:   one round trip; two for a job that is gone, up to five with `look_back`
     Atomic:  no
     Source:  specs/04-schedulers-flows-events.md#sec-10
     """
     newest, state = yield from Batch((last_event_id(keys), is_finished(keys, job_id)))
     if isinstance(state, JobNotFound):
+        if look_back:
+            return (yield from _look_back(keys, job_id.encode()))
         newest = yield from last_event_id(keys)
         return Answer(newest, Finished(MISSING))
     for each in (newest, state):
         if isinstance(each, BullMQError):
             raise each
     return Answer(newest, None if state.status == "pending" else Finished(state.status, state.value))
+
+
+def _look_back(keys: QueueKeys, job_id: bytes) -> Operation[Answer]:
+    newest, before = NO_ENTRY, None
+    for count in PAGES_BACK:
+        entries = yield from read_events_back(keys, before, count=count)
+        if entries and before is None:
+            newest = entries[0].entry_id
+        for entry in entries:
+            found = _end(entry, job_id)
+            if found is not None:
+                return Answer(newest, found, certain=True)
+        if len(entries) < count:
+            break
+        before = entries[-1].entry_id
+    return Answer(newest, Finished(MISSING))
+
+
+def _end(entry: RawEntry, job_id: bytes) -> Finished | None:
+    """Return what an entry tells of the end of a job that is gone, None if nothing. A removal tells nothing: it comes
+    after the end."""
+    try:
+        fields = as_fields(entry.fields)
+    except UnexpectedReply:
+        return None
+    if fields.get("jobId") != job_id:
+        return None
+    name = fields.get("event")
+    if name == b"completed":
+        return Finished("completed", _text(fields.get("returnvalue")))
+    if name == b"failed":
+        return Finished("failed", _text(fields.get("failedReason")))
+    # It lived after the last end that the stream tells of.
+    return Finished(MISSING) if name in _BEFORE_THE_END else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "surrogateescape")

@@ -16,7 +16,7 @@ from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.cron import Zones
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.failure import RetryPolicy
-from bullmq_protocol.keys import MAX_NAME_LENGTH, check_name
+from bullmq_protocol.keys import check_label
 from bullmq_protocol.options import KeepJobs
 from bullmq_protocol.schedule import no_zones
 from bullmq_protocol.units import Duration, Millis, to_ms
@@ -100,7 +100,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None:
                 _check_keep(field, value)
         if self.name is not None:
-            check_name("name", self.name, max_length=MAX_NAME_LENGTH)
+            check_label("name", self.name)
         if not isinstance(self.retry_policy, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("retry_policy", self.retry_policy, "must be a RetryPolicy")
         started = self.max_started_attempts

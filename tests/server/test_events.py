@@ -1,6 +1,7 @@
 """Events on real servers, in three colours: reading, callbacks, losses of connection, and waiting for jobs."""
 
 import logging
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,8 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from bullmq_protocol import JobOptions, KeyLayout, NewJob, UsageError
+from bullmq_protocol import JobOptions, KeyLayout, NewJob, UsageError, WorkerOptions
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands.events import last_event_id, publish_event
 from bullmq_protocol.commands.queues import get_queue_events
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -391,26 +393,107 @@ async def test_removed_job_is_told(queue: Any, events: Any, worker: Any) -> None
 
 
 async def test_result_of_a_job_that_is_removed_at_its_end(queue: Any, events: Any, worker: Any) -> None:
-    """The wait began before the end, so the event tells it, whoever is first."""
+    """Whether the wait begins before the end, or after the reader has passed it."""
+    gone = JobOptions(remove_on_complete=True, remove_on_fail=True)
     async with events, anyio.create_task_group() as tasks:
         found: list[Any] = []
+
+        async def wait(job: Any) -> None:
+            found.append(await job.wait_until_finished(events, 10_000))
+
         for _ in range(20):
-            job = await queue.add("a", options=JobOptions(remove_on_complete=True))
+            job = await queue.add("a", options=gone)
             taken = await worker.get_next_job()
-
-            async def wait(job: Any = job) -> None:
-                try:
-                    found.append(await job.wait_until_finished(events, 10_000))
-                except JobNotFound as error:
-                    found.append(error)
-
-            tasks.start_soon(wait)
+            tasks.start_soon(wait, job)
             await worker.complete(taken, "done")
         with anyio.fail_after(30):
             while len(found) < 20:
                 await anyio.lowlevel.checkpoint()
-    # Where the wait began after the end nobody can tell any more.
-    assert {value if isinstance(value, str) else type(value).__name__ for value in found} <= {"done", "JobNotFound"}
+        assert found == ["done"] * 20
+        job = await queue.add("a", options=gone)
+        await worker.complete(await worker.get_next_job(), {"n": 1})
+        failing = await queue.add("a", options=gone)
+        await worker.fail(await worker.get_next_job(), ValueError("broken"))
+        for _ in range(150):
+            await queue.call(publish_event(queue.keys, "mine", {"jobId": "other"}))
+        newest = await queue.call(last_event_id(queue.keys))
+        while events.last_event_id != newest:
+            await anyio.lowlevel.checkpoint()
+        assert await job.wait_until_finished(events, 10_000, result_type=dict[str, int]) == {"n": 1}
+        with pytest.raises(JobFailedError, match="broken"):
+            await failing.wait_until_finished(events, 10_000)
+
+
+async def test_a_job_that_was_taken_away_is_told(queue: Any, events: Any, worker: Any) -> None:
+    """An earlier life of its id has ended well, but the last one has not."""
+    once = JobOptions(job_id="once", remove_on_complete=True)
+    async with events:
+        await queue.add("a", options=once)
+        await worker.complete(await worker.get_next_job(), "first")
+        job = await queue.add("a", options=once)
+        await job.remove()
+        with pytest.raises(JobNotFound):
+            await job.wait_until_finished(events, 10_000)
+        with pytest.raises(JobNotFound):
+            await events.wait_until_finished("never", 10_000)
+
+
+async def test_waiting_for_a_job_that_is_still_to_be_added(queue: Any, events: Any, worker: Any) -> None:
+    async with events, anyio.create_task_group() as tasks:
+        found: dict[str, Any] = {}
+
+        async def wait(job_id: str) -> None:
+            try:
+                found[job_id] = await queue.wait_until_finished(job_id, events, 20_000, may_not_exist=True)
+            except JobNotFound as error:
+                found[job_id] = error
+
+        tasks.start_soon(wait, "later")
+        tasks.start_soon(wait, "removed")
+        with pytest.raises(WaitTimeout):
+            await events.wait_until_finished("never", 300, may_not_exist=True)
+        await queue.add("a", options=JobOptions(job_id="later", remove_on_complete=True))
+        await worker.complete(await worker.get_next_job(), "done")
+        await (await queue.add("a", options=JobOptions(job_id="removed"))).remove()
+        with anyio.fail_after(30):
+            while len(found) < 2:
+                await anyio.lowlevel.checkpoint()
+        assert found["later"] == "done"
+        assert isinstance(found["removed"], JobNotFound)
+        # Also where the wait begins after its end.
+        assert await events.wait_until_finished("later", 10_000, may_not_exist=True) == "done"
+        with pytest.raises(UsageError, match="may_not_exist"):
+            await events.wait_until_finished("later", may_not_exist=1)
+        with pytest.raises(UsageError, match="result_type"):
+            await events.wait_until_finished("later", result_type=threading.Thread)
+
+
+@pytest.mark.alone
+async def test_results_of_jobs_that_are_awaited_at_once(
+    colour: Colour, server: Server, queue: Any, events: Any, name: str
+) -> None:
+    """50 callers, each of which adds a job that is removed at its end and waits for it, 2,000 in all."""
+    gone = JobOptions(remove_on_complete=True)
+    found: list[int] = []
+
+    def give(job: Any) -> Any:
+        return job.data
+
+    async def give_later(job: Any) -> Any:
+        return job.data
+
+    async def call(first: int) -> None:
+        for number in range(first, 2000, 50):
+            job = await queue.add("a", number, gone)
+            found.append(await job.wait_until_finished(events, 60_000))
+
+    worker = colour.Worker(
+        name, give if colour.name == "threads" else give_later, server.url, options=WorkerOptions(concurrency=20)
+    )
+    async with events, worker, anyio.create_task_group() as tasks:
+        for first in range(50):
+            tasks.start_soon(call, first)
+    assert sorted(found) == list(range(2000))
 
 
 async def test_closing_the_events_ends_the_waiting(queue: Any, events: Any) -> None:

@@ -55,6 +55,7 @@ SAMPLES: Mapping[str, tuple[Any, ...] | dict[str, Any]] = {
     "wait for marker": {"block_ms": 5000},
     "read scheduler": ("s",),
     "read events": {"after": "0-0", "count": 10},
+    "read events back": {"before": "5-0", "count": 10},
     "wait for events": {"after": "0-0", "count": 10, "block_ms": 5000},
     "publishEvent": ("mine", {"a": 1}),
 }

@@ -1,5 +1,6 @@
 """Reading the event stream and waiting for jobs, without a server."""
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from bullmq_protocol.commands.events import (
     last_event_id,
     publish_event,
     read_events,
+    read_events_back,
     wait_for_events,
 )
 from bullmq_protocol.errors import (
@@ -27,7 +29,7 @@ from bullmq_protocol.errors import (
     WaitTimeout,
 )
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.operations.ask_finished import ask_finished
+from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_finished
 from bullmq_protocol.operations.read_events import PAGE, EventReader
 from bullmq_protocol.stream import (
     AddedEvent,
@@ -336,8 +338,8 @@ def test_reader_of_another_queue_is_refused() -> None:
     check_reader(Reader(), Reader, QueueKeys.of("other"))
 
 
-def asked(*replies: Any) -> Answer:
-    operation = ask_finished(KEYS, "1")
+def asked(*replies: Any, look_back: bool = False) -> Answer:
+    operation = ask_finished(KEYS, "1", look_back=look_back)
     next(operation)
     for reply in replies:
         try:
@@ -357,6 +359,76 @@ def test_asking_for_the_end_of_a_job() -> None:
     for replies in ([ServerError("ERR a"), [0]], [newest, ServerError("ERR b")]):
         with pytest.raises(ServerError):
             asked(replies)
+
+
+def numbered(number: int, *fields: bytes) -> list[Any]:
+    return [b"%d-0" % number, list(fields)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "finished"),
+    [
+        ([], Finished(MISSING)),
+        ([(b"event", b"completed", b"jobId", b"2", b"returnvalue", b"7")], Finished(MISSING)),
+        ([(b"event", b"completed", b"jobId", b"1", b"returnvalue", b"7")], Finished("completed", "7")),
+        ([(b"event", b"completed", b"jobId", b"1")], Finished("completed")),
+        ([(b"event", b"failed", b"jobId", b"1", b"failedReason", b"no\xff")], Finished("failed", "no\udcff")),
+        ([(b"event", b"drained"), (b"odd",), (b"event", b"completed", b"jobId", b"1")], Finished("completed")),
+        (
+            [(b"event", b"removed", b"jobId", b"1"), (b"event", b"completed", b"jobId", b"1", b"returnvalue", b"7")],
+            Finished("completed", "7"),
+        ),
+        (
+            [(b"event", b"added", b"jobId", b"1"), (b"event", b"completed", b"jobId", b"1", b"returnvalue", b"7")],
+            Finished(MISSING),
+        ),
+    ],
+)
+def test_reading_back_for_the_end_of_a_job(entries: list[tuple[bytes, ...]], finished: Finished) -> None:
+    page = [numbered(90 - index, *fields) for index, fields in enumerate(entries)]
+    answer = asked([[], [-1]], page, look_back=True)
+    assert (answer.newest_id, answer.finished) == ("90-0" if entries else "0-0", finished)
+    assert answer.certain == any(b"1" in fields for fields in entries)
+
+
+def test_reading_back_has_a_bound() -> None:
+    operation = ask_finished(KEYS, "1", look_back=True)
+    next(operation)
+    step = operation.send([[], [-1]])
+    assert step == read_events_back(KEYS, count=100)
+    newest = number = 20_000
+    for count, following in pairwise((*PAGES_BACK, 0)):
+        page = [numbered(number - index, b"event", b"drained") for index in range(count)]
+        number -= count
+        if following:
+            assert operation.send(page) == read_events_back(KEYS, f"{number + 1}-0", count=following)
+        else:
+            with pytest.raises(StopIteration) as stop:
+                operation.send(page)
+            assert stop.value.value == Answer(f"{newest}-0", Finished(MISSING))
+    assert newest - number == 10_000
+
+
+def test_waiting_for_a_job_that_does_not_exist_yet() -> None:
+    waiters = Waiters()
+    waiter = waiters.add("1", list, may_not_exist=True)
+    waiters.answer(waiter, Answer("5-0", Finished(MISSING)))
+    waiters.reached("9-0")
+    assert waiter.finished is None
+    waiters.take(CompletedEvent("4-0", "1", "4"))
+    assert waiter.finished is None
+    waiters.take(CompletedEvent("9-1", "1", "7"))
+    assert waiter.finished == Finished("completed", "7")
+
+
+@pytest.mark.parametrize(("place", "status"), [("4-0", MISSING), ("6-0", "completed")])
+def test_what_was_heard_before_the_answer_may_tell_of_an_earlier_life(place: str, status: str) -> None:
+    waiters = Waiters()
+    waiter = waiters.add("1", list)
+    waiters.take(CompletedEvent(place, "1", "7"))
+    waiters.answer(waiter, Answer("5-0", Finished(MISSING), certain=True))
+    assert waiter.finished is not None
+    assert waiter.finished.status == status
 
 
 def test_an_entry_needs_an_id() -> None:

@@ -1,13 +1,35 @@
 """Types, collectors and providers that a program hands over are checked before anything begins."""
 
-from typing import Any
+import dataclasses
+import numbers
+import pathlib
+from collections.abc import Callable, Hashable
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    runtime_checkable,
+)
 
+import attrs
+import msgspec
+import pydantic
 import pytest
 
+import bullmq_anyio
+import bullmq_sync
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.metrics import NO_METRICS, NoMetrics, check_collector
 from bullmq_protocol.telemetry import check_provider
+
+T = TypeVar("T")
 
 
 class Provider:
@@ -35,9 +57,118 @@ def test_what_is_no_type_is_refused(wrong: Any) -> None:
     assert caught.value.field == "data_type"
 
 
-def test_what_fits_is_taken() -> None:
-    for kind in (None, Any, int, list[int], int | str | None):
+class Plain:
+    pass
+
+
+class Boxed(Generic[T]):
+    pass
+
+
+class PydanticModel(pydantic.BaseModel):
+    to: str
+
+
+class Holder(msgspec.Struct):
+    inner: Plain
+    again: "Holder | None" = None
+
+
+class GenericHolder(msgspec.Struct, Generic[T]):
+    value: T
+
+
+@dataclasses.dataclass
+class Record:
+    paths: dict[str, pathlib.Path]
+
+
+class Typed(TypedDict):
+    there: NotRequired[Plain]
+
+
+class Tupled(NamedTuple):
+    first: int
+    second: Plain
+
+
+@attrs.define
+class Attrs:
+    plain: Plain
+
+
+@runtime_checkable
+class HasName(Protocol):
+    name: str
+
+
+@runtime_checkable
+class HasKeys(Protocol):
+    def keys(self) -> Any: ...
+
+
+class Tree(msgspec.Struct):
+    value: int
+    below: "list[Tree]" = []
+    at: Literal["a", 1] = "a"
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (Plain, "Plain"),
+        (pathlib.Path, "Path"),
+        (complex, "complex"),
+        (PydanticModel, "PydanticModel"),
+        (Boxed[int], "Boxed"),
+        (Plain | None, "Plain"),
+        (list[Plain], "Plain"),
+        (dict[str, list[tuple[int, Plain]]], "Plain"),
+        (dict[Plain, int], "Plain"),
+        (Annotated[Plain, "x"], "Plain"),
+        (Holder, "Plain"),
+        (list[Holder | None], "Plain"),
+        (GenericHolder[Plain], "Plain"),
+        (Record, "Path"),
+        (Typed, "Plain"),
+        (Tupled, "Plain"),
+        (Attrs, "Plain"),
+        (HasName, "HasName"),
+        (type, "type"),
+        (Callable[[int], int], "Callable"),
+    ],
+)
+def test_a_class_that_no_json_becomes_is_refused(kind: Any, named: str) -> None:
+    with pytest.raises(UsageError, match=f"that msgspec can decode, which .*{named} is not: take a struct") as caught:
         check_type("data_type", kind)
+    assert caught.value.field == "data_type"
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+@pytest.mark.parametrize("name", ["Queue", "Worker"])
+def test_queues_and_workers_refuse_it_when_they_are_made(package: Any, name: str) -> None:
+    for kind in (Plain, PydanticModel, list[pathlib.Path]):
+        with pytest.raises(UsageError, match="data_type"):
+            getattr(package, name)("q", connection="redis://127.0.0.1:1", data_type=kind)
+
+
+class Odd(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise TypeError
+
+
+class NobodyKnows(metaclass=Odd):
+    pass
+
+
+def test_what_fits_is_taken() -> None:
+    for kind in (None, Any, int, list[int], int | str | None, Tree, list[Tree | None], GenericHolder[int], T):
+        check_type("data_type", kind)
+    # What JSON gives is an instance of these.
+    for kind in (object, numbers.Number, Hashable, HasKeys, list[object], dict[Hashable, Any]):
+        check_type("data_type", kind)
+    with pytest.raises(UsageError):
+        check_type("data_type", NobodyKnows)
     check_collector(NO_METRICS)
     check_provider(None)
     check_provider(Provider())
