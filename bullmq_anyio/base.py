@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+
+from msgspec import UNSET
 
 from bullmq_anyio.drive import Connection, check_server, perform, run, transport_of
 from bullmq_protocol import VERSION
@@ -20,7 +22,7 @@ from bullmq_protocol.paging import Page, Plan
 from bullmq_protocol.scripts import ScriptSource
 from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
 from bullmq_protocol.transport import AsyncTransport
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.units import check_flag, check_whole
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -97,7 +99,7 @@ class QueueBase:
         self._max_len_events = max_len_events
         self._transport, self._owned = transport_of(connection, scripts)
         self._checked = False
-        self._described = skip_meta_update
+        self._described = check_flag("skip_meta_update", skip_meta_update)
         self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
 
     def __repr__(self) -> str:
@@ -114,17 +116,22 @@ class QueueBase:
 
     async def call(self, command: Command[R]) -> R:
         """Perform any command of the core."""
+        if not isinstance(command, Command):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("command", command, "must be a Command of the core (an operation goes through run)")
         if not (self._checked and self._described):
             await self._open()
         return command.decode(await self._transport.perform(command))
 
     async def run(self, operation: Operation[R]) -> R:
         """Run any operation of the core."""
-        await self._open()
-        return await run(operation, self._transport)
+        if not isinstance(operation, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("operation", operation, "must be an operation of the core (a command goes through call)")
+        return await run(operation, self._transport, opening=self._open)
 
     def pages(self, plan: Plan[V]) -> Pages[V]:
         """Walk through the pages of a long operation, or through the rest of one that was begun before."""
+        if not callable(getattr(plan, "page", None)):
+            raise UsageError("plan", plan, "must be the plan of a long operation, such as the `rest` of its pages")
         return Pages(plan, self._keys, self.run)
 
     async def aclose(self) -> None:
@@ -178,6 +185,7 @@ class JobBase:
     """What a job was read as, and where it came from."""
 
     _discarded = False
+    _payload: Any = UNSET
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from bullmq_anyio.cluster import ClusterConnection
@@ -36,8 +36,16 @@ async def perform(transport: AsyncTransport, command: Command[T]) -> T:
     return command.decode(await transport.perform(command))
 
 
-async def run(op: Operation[T], transport: AsyncTransport, clock: Clock = clock) -> T:
-    """Run an operation to its end: perform each step, answer each question for the time."""
+async def run(
+    op: Operation[T],
+    transport: AsyncTransport,
+    clock: Clock = clock,
+    opening: Callable[[], Awaitable[None]] | None = None,
+) -> T:
+    """Run an operation to its end: perform each step, answer each question for the time.
+
+    `opening` is called once before the first step is performed, and after its arguments were checked.
+    """
     resume: Any = op.send
     value: Any = None
     while True:
@@ -45,6 +53,9 @@ async def run(op: Operation[T], transport: AsyncTransport, clock: Clock = clock)
             step = resume(value)
         except StopIteration as stop:
             return cast("T", stop.value)
+        if opening is not None:
+            await opening()
+            opening = None
         try:
             resume, value = op.send, clock() if isinstance(step, Now) else await transport.perform(step)
         except Exception as error:

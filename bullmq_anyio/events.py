@@ -290,17 +290,21 @@ class QueueEvents:
             await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
+        if self._closed:
+            raise Closed
+        if self._running or self._tasks is not None:
+            raise UsageError("queue_events", self.name, "is already running")
         self._met = anyio.Event()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._run_behind)
         try:
             await self._met.wait()
-        except BaseException:
+        except BaseException as error:
             self._tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                await self._tasks.__aexit__(None, None, None)
                 await self.aclose()
+            await self._tasks.__aexit__(type(error), error, error.__traceback__)
             raise
         if self._error is not None:
             await self.__aexit__(None, None, None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar
+
+from msgspec import UNSET
 
 from bullmq_anyio.base import Items, JobBase
 from bullmq_anyio.drive import clock
@@ -30,8 +31,9 @@ from bullmq_protocol.commands.moving import (
     promote,
     reprocess_job,
 )
-from bullmq_protocol.errors import JobNotFound, UsageError
+from bullmq_protocol.errors import JobNotFound, UsageError, shown
 from bullmq_protocol.job import JobRecord
+from bullmq_protocol.keys import check_name
 from bullmq_protocol.operations.read_dependencies import (
     Cursor,
     DependenciesPage,
@@ -43,7 +45,7 @@ from bullmq_protocol.operations.read_dependencies import (
 )
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.options import JobOptions, ParentRef
-from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ class Job(JobBase, Generic[T]):
     """
 
     def __repr__(self) -> str:
-        return f"Job(id={self.id!r}, name={self.name!r}, queue={self.queue_name!r})"
+        return f"Job(id={shown(self.id)}, name={shown(self.name)}, queue={self.queue_name!r})"
 
     @property
     def id(self) -> str:
@@ -85,11 +87,17 @@ class Job(JobBase, Generic[T]):
     def queue_name(self) -> str:
         return self._keys.name
 
-    @cached_property
+    @property
     def data(self) -> T:
         """The payload, in the type the queue or worker was given. Raises `msgspec.DecodeError` if it does not fit."""
-        data: T = self.record.data_as(self._data_type)
+        if self._payload is UNSET:
+            self._payload = self.record.data_as(self._data_type)
+        data: T = self._payload
         return data
+
+    @data.setter
+    def data(self, value: object) -> NoReturn:
+        raise UsageError("data", value, "cannot be assigned: call update_data, which also stores it")
 
     @property
     def opts(self) -> JobOptions:
@@ -166,7 +174,7 @@ class Job(JobBase, Generic[T]):
 
     async def update_progress(self, value: Any, *, strict: bool = False) -> None:
         """Store the progress, any JSON value, and tell it to listeners. `strict`: a whole number from 0 to 100 only."""
-        if strict and (type(value) is not int or not 0 <= value <= 100):
+        if check_flag("strict", strict) and (type(value) is not int or not 0 <= value <= 100):
             raise UsageError("progress", value, "must be a whole number from 0 to 100")
         text = json_text(value, field="progress")
         await self._perform(commands.update_progress(self._keys, self.id, text))
@@ -190,11 +198,13 @@ class Job(JobBase, Generic[T]):
 
     async def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
         """Read rows of the log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        check_flag("asc", asc)
         return await self._run(get_job_logs(self._keys, self.id, start=start, end=end, ascending=asc))
 
     def iter_logs(self, page_size: int = 1000, asc: bool = True) -> Items[str]:
         """Read all rows of the log, `page_size` at a time; not `asc`: the newest first."""
         check_whole("page_size", page_size, least=1)
+        check_flag("asc", asc)
         return Items(self._pages(LogPages(job_id=self.id, page_size=page_size, ascending=asc)), list)
 
     async def clear_logs(self, keep_logs: int = 0) -> None:
@@ -295,9 +305,11 @@ class Job(JobBase, Generic[T]):
         Returns False if there is nothing to wait for: the job stays active. After True raise `WaitingChildrenError`.
         Raises `ChildFailed`.
         """
-        own = token or self.token
+        own = self.token if token is None else check_name("token", token)
         if own is None:
             raise UsageError("token", None, "is needed: the job was not taken by a worker")
+        if child is not None:
+            check_name("child", child, max_length=None)
         return await self._perform(
             move_to_waiting_children(self._keys, self.id, token=own, now=clock().wall, child_key=child)
         )
@@ -315,6 +327,7 @@ class Job(JobBase, Generic[T]):
 
     async def remove(self, *, remove_children: bool = True) -> bool:
         """Remove the job with its data and, by default, its children; False when one of them is locked."""
+        check_flag("remove_children", remove_children)
         return await self._perform(commands.remove_job(self._keys, self.id, remove_children=remove_children)) == 1
 
     async def refresh(self) -> None:
@@ -389,7 +402,7 @@ class Job(JobBase, Generic[T]):
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _token(self, token: str | None) -> str:
-        return token or self.token or NO_TOKEN
+        return (self.token or NO_TOKEN) if token is None else check_name("token", token)
 
     def _note(self, **texts: str) -> None:
         """Take over what was written, field by field; an empty text is a field that is gone."""
@@ -398,4 +411,4 @@ class Job(JobBase, Generic[T]):
 
     def _replace(self, record: JobRecord) -> None:
         self.record = record
-        self.__dict__.pop("data", None)
+        self._payload = UNSET

@@ -12,7 +12,7 @@ from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perf
 from bullmq_anyio.job import Job
 from bullmq_protocol.codec import listed
 from bullmq_protocol.commands.events import publish_event
-from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.errors import BullMQError, UsageError, without_login
 from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -46,6 +46,10 @@ class FlowProducer:
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         check_provider(telemetry)
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("limits", limits, "must be a Limits")
+        # Names the prefix and the layout where they are wrong.
+        QueueKeys.of("any", prefix=prefix, layout=layout)
         self._telemetry = telemetry
         self._prefix = prefix
         self._layout = layout
@@ -95,8 +99,8 @@ class FlowProducer:
         """
         checked = check_name("job_id", job_id, max_length=None)
         keys = QueueKeys.of(queue_name, prefix=self._prefix if prefix is None else prefix, layout=self._layout)
-        await check_server(self._transport, keys)
-        found = await run(read_flow(keys, checked, depth=depth, max_children=max_children), self._transport)
+        reading = read_flow(keys, checked, depth=depth, max_children=max_children)
+        found = await run(reading, self._transport, opening=lambda: check_server(self._transport, keys))
         if found is None:
             return None
         jobs = [(above, self._job(each.keys, each.record)) for above, each in found.jobs]
@@ -139,7 +143,7 @@ class FlowProducer:
             nodes.end(prepared.nodes)
         for node in prepared.nodes:
             for warning in node.job.warnings:
-                _log.warning("queue %s, job %s: %s", node.keys.name, node.job.name, warning)
+                _log.warning("queue %s, job %s: %s", node.keys.name, without_login(node.job.name), warning)
         return prepared
 
 

@@ -23,7 +23,7 @@ from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
-from bullmq_protocol.errors import BulkAddError, UsageError
+from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
@@ -48,7 +48,7 @@ from bullmq_protocol.telemetry import (
     new_with_context,
     with_context,
 )
-from bullmq_protocol.units import Duration, Millis, check_whole, to_ms
+from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 
 T = TypeVar("T")
@@ -191,6 +191,7 @@ class Queue(QueueBase, Generic[T]):
         """Return ids of jobs by their place in each of the states, both ends included; negative places count from the
         end. `asc`: next to run first, next due first, or finished first. `waiting` does not bring `paused` with it."""
         named = queues.check_states(_named(states))
+        check_flag("asc", asc)
         return await self.call(getters.get_ranges(self._keys, named, start=start, end=end, ascending=asc))
 
     async def get_jobs(
@@ -201,6 +202,7 @@ class Queue(QueueBase, Generic[T]):
         `waiting` brings `paused` with it. The jobs are read after their places, so one that is gone by then is left
         out. For more than some thousand jobs use `iter_jobs`.
         """
+        check_flag("asc", asc)
         records = await self.run(get_jobs(self._keys, _named(states), start=start, end=end, ascending=asc))
         return self._jobs(records)
 
@@ -238,6 +240,7 @@ class Queue(QueueBase, Generic[T]):
         Jobs that move meanwhile may come twice or not at all.
         """
         named = queues.expand_states(_named(states))
+        check_flag("asc", asc)
         check_whole("page_size", page_size, least=1)
         return Items(self.pages(JobPages(states=named, page_size=page_size, ascending=asc)), self._jobs)
 
@@ -246,7 +249,7 @@ class Queue(QueueBase, Generic[T]):
 
         Raises `JobBelongsToScheduler`. A job that is not there counts as removed.
         """
-        shown = json_text({"removeChildren": remove_children})
+        shown = json_text({"removeChildren": check_flag("remove_children", remove_children)})
         with self._span("remove", attributes={"bullmq.job.id": job_id, "bullmq.job.options": shown}):
             command = job_commands.remove_job(self._keys, _id(job_id), remove_children=remove_children)
             return await self.call(command) == 1
@@ -284,18 +287,21 @@ class Queue(QueueBase, Generic[T]):
 
     async def get_job_logs(self, job_id: str, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
         """Read rows of a job's log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        check_flag("asc", asc)
         return await self.run(get_job_logs(self._keys, _id(job_id), start=start, end=end, ascending=asc))
 
     def iter_logs(self, job_id: str, page_size: int = 1000, asc: bool = True) -> Items[str]:
         """Read all rows of a job's log, `page_size` at a time; not `asc`: the newest first."""
         check_whole("page_size", page_size, least=1)
+        check_flag("asc", asc)
         return Items(self.pages(LogPages(job_id=_id(job_id), page_size=page_size, ascending=asc)), list)
 
     async def get_dependencies(
         self, parent_id: str, kind: Literal["processed", "pending"], start: int = 0, end: int = -1
     ) -> DependencyRange:
         """Read children of a job by their place in the order of a scan, with their jobs; both ends included."""
-        return await self.run(get_dependency_range(self._keys, _id(parent_id), kind, start=start, end=end))
+        checked = check_name("parent_id", parent_id, max_length=None)
+        return await self.run(get_dependency_range(self._keys, checked, kind, start=start, end=end))
 
     # --- counts and figures -------------------------------------------------------------------------------------------
 
@@ -346,7 +352,7 @@ class Queue(QueueBase, Generic[T]):
 
     async def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
         """Count the waiting jobs of each of these priorities; 0: those without one."""
-        return await self.call(getters.get_counts_per_priority(self._keys, priorities))
+        return await self.call(getters.get_counts_per_priority(self._keys, listed("priorities", priorities)))
 
     async def get_metrics(self, outcome: Literal["completed", "failed"], start: int = 0, end: int = -1) -> Metrics:
         """Read how many jobs completed or failed per minute, the newest minute first; both ends included.
@@ -357,6 +363,8 @@ class Queue(QueueBase, Generic[T]):
 
     async def export_prometheus_metrics(self, labels: Mapping[str, str] | None = None) -> str:
         """Return the counts of all states in the text form of Prometheus, each with these further labels."""
+        if labels is not None and not isinstance(labels, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("labels", labels, "must map names to values")
         queues.prometheus_text(self.name, {}, labels or {})
         return queues.prometheus_text(self.name, await self.get_job_counts(), labels or {})
 
@@ -432,6 +440,7 @@ class Queue(QueueBase, Generic[T]):
 
     def obliterate_pages(self, *, force: bool = False, count: int = 1000) -> Pages[int]:
         """Do what `obliterate` does, one page at each step; a page's value is the number of jobs that are left."""
+        check_flag("force", force)
         check_whole("count", count, least=1)
         return self.pages(Obliterate(force=force, count=count))
 
@@ -449,9 +458,10 @@ class Queue(QueueBase, Generic[T]):
         `on_page` is called after each page, with the number of jobs that are left.
         """
         check_callback(on_page)
+        pages = self.retry_pages(state, count=count, timestamp=timestamp)
         asked = {"state": state, "count": count, **({} if timestamp is None else {"timestamp": timestamp})}
         with self._span("retryJobs", "producer", attributes={"bullmq.queue.options": json_text(asked)}):
-            await finish(self.retry_pages(state, count=count, timestamp=timestamp), on_page)
+            await finish(pages, on_page)
 
     def retry_pages(
         self,
@@ -474,8 +484,9 @@ class Queue(QueueBase, Generic[T]):
         `on_page` is called after each page, with the number of jobs that are left.
         """
         check_callback(on_page)
+        pages = self.promote_pages(count=count)
         with self._span("promoteJobs", attributes={"bullmq.queue.options": json_text({"count": count})}):
-            await finish(self.promote_pages(count=count), on_page)
+            await finish(pages, on_page)
 
     def promote_pages(self, *, count: int = 1000) -> Pages[int]:
         """Do what `promote_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
@@ -565,6 +576,9 @@ class Queue(QueueBase, Generic[T]):
         taken yet is replaced, and keeps its slot. Raises `UsageError` (`CronError` for the pattern) before anything
         is sent, `SchedulerIdTaken`, `SchedulerSlotsTaken`.
         """
+        check_name("scheduler_id", scheduler_id, max_length=None)
+        if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
         template = NewJob(scheduler_id if name is None else name, data, JobOptions() if options is None else options)
         place = f"{self.name}.{template.name}"
         named = {"bullmq.job.scheduler.id": scheduler_id}
@@ -584,7 +598,7 @@ class Queue(QueueBase, Generic[T]):
             if prepared is None:
                 return None
             for warning in prepared.warnings:
-                _log.warning("queue %s, job scheduler %s: %s", self.name, scheduler_id, warning)
+                _log.warning("queue %s, job scheduler %s: %s", self.name, without_login(scheduler_id), warning)
             record = await self.run(upsert_scheduler(self._keys, prepared))
             span.set_attributes({"bullmq.job.id": record.id})
             return self._job(record)
@@ -599,6 +613,7 @@ class Queue(QueueBase, Generic[T]):
 
         Repeatable jobs of older clients are among them.
         """
+        check_flag("asc", asc)
         return await self.run(get_job_schedulers(self._keys, start=start, end=end, ascending=asc))
 
     async def get_job_schedulers_count(self) -> int:
@@ -619,6 +634,8 @@ class Queue(QueueBase, Generic[T]):
 
         It is found by what it was added with: name, `every` or `pattern`, `tz`, `end_date`, and its id.
         """
+        if not isinstance(repeat, RepeatOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("repeat", repeat, "must be a RepeatOptions")
         named = {"bullmq.job.name": name, **({} if job_id is None else {"bullmq.job.id": job_id})}
         with self._span("removeRepeatable", destination=f"{self.name}.{name}", attributes=named):
             key = schedulers.repeatable_key(name, repeat, job_id)
@@ -683,7 +700,7 @@ class Queue(QueueBase, Generic[T]):
         else:
             mould = known[0]
         for warning in mould.model.warnings:
-            _log.warning("queue %s, job %s: %s", self.name, name, warning)
+            _log.warning("queue %s, job %s: %s", self.name, without_login(name), warning)
         return mould.prepare(data, time_ns() // 1_000_000)
 
     def _mould(self, name: str, options: JobOptions) -> Mould:
@@ -706,7 +723,7 @@ def _id(job_id: object) -> str:
 
 
 def _named(states: str | Sequence[str]) -> Sequence[str]:
-    return (states,) if isinstance(states, str) else states
+    return (states,) if isinstance(states, str) else listed("states", states)
 
 
 def _row(row: object) -> str:

@@ -37,7 +37,7 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
 
 # `scheme://` with an `@`, or with something after a colon that is no port; and `user:password@host` alone.
 _LOGIN = re.compile(
-    r"""[a-z][a-z0-9+.-]*:/{1,2}(?:\[[0-9a-f:.%]*\])?[^\s]*?(?:@|:(?![0-9]{1,5}(?:[/?#,'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
+    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\])?+[^\s]*?(?:@|:(?![0-9]{1,5}(?:[/?#,'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
     re.IGNORECASE,
 )
 _HIDDEN = "[a URL with a login]"
@@ -58,10 +58,9 @@ def shown(value: object, most: int = 120) -> str:
     """Return a value's repr, cut to a length, without the login of a URL; its type where it has none, or is nested too
     deeply for one."""
     try:
-        text = repr(value)
+        text = repr(without_login(value)) if isinstance(value, str) else without_login(repr(value))
     except Exception:
         return f"a {type(value).__name__}"
-    text = without_login(text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

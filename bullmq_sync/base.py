@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+
+from msgspec import UNSET
 
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
@@ -20,7 +22,7 @@ from bullmq_protocol.paging import Page, Plan
 from bullmq_protocol.scripts import ScriptSource
 from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
 from bullmq_protocol.transport import Transport
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.units import check_flag, check_whole
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
 
 R = TypeVar("R")
@@ -97,7 +99,7 @@ class QueueBase:
         self._transport, self._owned = transport_of(connection, scripts)
         self._lock = threading.Lock()
         self._checked = False
-        self._described = skip_meta_update
+        self._described = check_flag("skip_meta_update", skip_meta_update)
         self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
 
     def __repr__(self) -> str:
@@ -114,16 +116,21 @@ class QueueBase:
 
     def call(self, command: Command[R]) -> R:
         """Perform any command of the core."""
+        if not isinstance(command, Command):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("command", command, "must be a Command of the core (an operation goes through run)")
         self._open()
         return perform(self._transport, command)
 
     def run(self, operation: Operation[R]) -> R:
         """Run any operation of the core."""
-        self._open()
-        return run(operation, self._transport)
+        if not isinstance(operation, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("operation", operation, "must be an operation of the core (a command goes through call)")
+        return run(operation, self._transport, opening=self._open)
 
     def pages(self, plan: Plan[V]) -> Pages[V]:
         """Walk through the pages of a long operation, or through the rest of one that was begun before."""
+        if not callable(getattr(plan, "page", None)):
+            raise UsageError("plan", plan, "must be the plan of a long operation, such as the `rest` of its pages")
         return Pages(plan, self._keys, self.run)
 
     def close(self) -> None:
@@ -192,6 +199,7 @@ class JobBase:
 
     _cancelled: Cancellation | None = None
     _discarded = False
+    _payload: Any = UNSET
 
     def __init__(
         self,

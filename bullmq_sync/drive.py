@@ -44,8 +44,11 @@ def perform(transport: Performer, command: Command[T]) -> T:
     return command.decode(transport.perform(command))
 
 
-def run(op: Operation[T], transport: Performer, clock: Clock = clock) -> T:
-    """Run an operation to its end: perform each step, answer each question for the time."""
+def run(op: Operation[T], transport: Performer, clock: Clock = clock, opening: Callable[[], None] | None = None) -> T:
+    """Run an operation to its end: perform each step, answer each question for the time.
+
+    `opening` is called once before the first step is performed, and after its arguments were checked.
+    """
     resume: Any = op.send
     value: Any = None
     while True:
@@ -53,6 +56,9 @@ def run(op: Operation[T], transport: Performer, clock: Clock = clock) -> T:
             step = resume(value)
         except StopIteration as stop:
             return cast("T", stop.value)
+        if opening is not None:
+            opening()
+            opening = None
         try:
             resume, value = op.send, clock() if isinstance(step, Now) else transport.perform(step)
         except Exception as error:

@@ -294,6 +294,10 @@ class QueueEvents:
             self._transport.close()
 
     def __enter__(self) -> Self:
+        if self._closed:
+            raise Closed
+        if self._running or self._thread is not None:
+            raise UsageError("queue_events", self.name, "is already running")
         # A callback that never ends must not keep the process alive.
         self._thread = threading.Thread(target=self._run_behind, name=f"bullmq events {self.name}", daemon=True)
         self._thread.start()

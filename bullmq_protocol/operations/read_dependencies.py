@@ -116,7 +116,10 @@ def get_dependencies_page(
     Raises:  UsageError, UnexpectedReply (a return value that is no JSON)
     Source:  specs/03-transitions-admin-getters.md#sec-12-4
     """
-    asked = zip(DEPENDENCY_KINDS, (processed, unprocessed, ignored, failed), strict=True)
+    asked = tuple(zip(DEPENDENCY_KINDS, (processed, unprocessed, ignored, failed), strict=True))
+    for kind, cursor in asked:
+        if cursor is not None and not isinstance(cursor, Cursor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(kind, cursor, "must be a Cursor")
     commands = {kind: _reader(keys, job_id, kind, cursor) for kind, cursor in asked if cursor is not None}
     if not commands:
         raise UsageError("cursor", None, "is needed for at least one kind")
