@@ -9,6 +9,8 @@ SEED ?= 0
 DURATION ?= 60
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
+# What is said before the first run; afterwards it is what the last one took.
+TEST_MINUTES = 15
 
 IN = .venv/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright
@@ -21,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -29,28 +31,31 @@ menu:
 env:
 	@$(PYTHON) tools/env.py .venv > /dev/null
 
-demo: env ## add 10,000 jobs and work them off on an embedded server
-	@$(IN) -m examples.demo
+demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
+	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null
+	@.venv-demo/bin/python -m examples.demo
+
+unit: env ## run the tests that need no server and no long search, in under 20 s
+	@$(IN) -m pytest -q -n 2 -m 'not search' tests/unit
 
 test: env ## run all tests on one Python, every server that can be had, and Node where it is installed
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(MAKE) run-covered IN=$(IN)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py test $(TEST_MINUTES) $(MAKE) run-covered IN=$(IN)
 
 test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same with more examples on Python 3.11, then what depends on Python's version on 3.12 and 3.13
 
 $(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(MAKE) run-covered IN=.venv-$*/bin/python
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python
 
 # --brief: without what is marked any_python, on the oldest and the newest server.
 $(NEWER:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
 
 .PHONY: run-tests run-covered
 run-tests:
 	@mkdir -p .cache
-	@# Once, not by each of the processes at the same time.
-	@$(IN) -c 'from tests.support import node, servers; servers.sources(); node.node_available() and (node.bullmq_folder(), node.otel_folder())'
+	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos
 
@@ -59,15 +64,17 @@ run-covered:
 	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report=' AGAIN=--cov-append
 	$(IN) -m coverage report --fail-under=80
 
-check: env ## format, lint, types, stale Lua and pages, and the core's coverage by the tests without a server
+lint: env ## the quick half of check: format, lint, types, stale Lua, twins and pages
 	$(IN) -m ruff format --check .
 	$(IN) -m ruff check .
 	$(IN) -m mypy
-	$(IN) -m pyright --pythonpath $(IN)
 	$(IN) lua/build.py --check
 	$(IN) tools/reference.py --check
 	$(IN) tools/error_table.py --check
 	$(IN) tools/twin.py --check
+
+check: lint ## lint, pyright, and the core's coverage by the tests without a server
+	$(IN) -m pyright --pythonpath $(IN)
 	@mkdir -p .cache
 	HYPOTHESIS_PROFILE=dev COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov --cov-report= tests/unit tests/property
 	@# conformance.py is what a transport is put through: it runs in the tests with a server

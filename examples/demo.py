@@ -1,23 +1,31 @@
-"""Add 10,000 jobs and work them off on a server that comes along: `make demo`.
+"""Add 10,000 jobs and work them off on a server of its own: `make demo`.
 
-Every 50th job fails at its first attempt and is retried with backoff; one job is delayed by a second.
+The server is that of `BULLMQ_TEST_REDIS_URL`, else a `redis-server` or `valkey-server` on PATH, else a program out of
+a wheel. Every 50th job fails at its first attempt and is retried with backoff; one job is delayed by a second.
 """
 
 import asyncio
 import logging
+import os
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support import servers
+from tests.support.server_programs import WHEELS, NoServer, program_of_wheel, programs_on_path
 
 JOBS = 10_000
 CHUNK = 500
 EVERY_FAILING = 50
 DELAYED = JOBS // 2
+START_S = 10.0
 
 
 class Progress:
@@ -88,12 +96,49 @@ async def demo(url: str) -> None:
     print(f"demo: {added} added, {counts['completed']} completed, {retries} retries, {rate:.0f} jobs/s")
 
 
+def find_program() -> tuple[str, str]:
+    """Return the kind and the path of a server program."""
+    for kind, program in programs_on_path().items():
+        return kind, program
+    for kind in reversed(WHEELS):
+        print(f"demo: no server on PATH, getting {kind} out of a wheel", flush=True)
+        found = program_of_wheel(kind)
+        if found is not None:
+            return kind, str(found)
+    raise NoServer("no redis-server or valkey-server on PATH, and no wheel of one can be had")
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Start a server at a unix socket, so that no port is taken; give its URL."""
+    external = os.environ.get("BULLMQ_TEST_REDIS_URL")
+    if external:
+        print("demo: the server of BULLMQ_TEST_REDIS_URL", flush=True)
+        yield external
+        return
+    kind, program = find_program()
+    with tempfile.TemporaryDirectory(prefix="demo-") as folder:
+        socket = Path(folder, "server.sock")
+        print(f"demo: starting {kind} at {socket}", flush=True)
+        command = [program, "--port", "0", "--unixsocket", str(socket), "--dir", folder, "--save", ""]
+        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            limit = time.monotonic() + START_S
+            while not socket.exists():
+                if running.poll() is not None or time.monotonic() > limit:
+                    raise NoServer(f"{program} did not start")
+                time.sleep(0.01)
+            yield f"unix://{socket}"
+        finally:
+            running.terminate()
+            running.wait()
+
+
 def main() -> None:
     # Each retry would be a warning on the terminal.
     logging.getLogger("bullmq_anyio").setLevel(logging.ERROR)
-    with servers.start() as server:
-        print(f"server: {server.kind} on port {server.port}", flush=True)
-        asyncio.run(demo(server.url))
+    with server() as url:
+        asyncio.run(demo(url))
 
 
 if __name__ == "__main__":

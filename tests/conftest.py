@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import node, servers
+from tests.support.progress import QUIET_S, Progress
 
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
@@ -41,9 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out what does not depend on Python's version (any_python) and the servers of middle age",
     )
+    parser.addoption(
+        "--quiet-s",
+        type=float,
+        default=QUIET_S,
+        help="after how many seconds without a finished test a line says what runs",
+    )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config.getoption("quiet_s")), "progress")
     # SIGTERM ends a run as Ctrl-C does, so that the servers it started end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 

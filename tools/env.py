@@ -1,25 +1,44 @@
-"""Make a virtual environment with pip alone: `python3 tools/env.py FOLDER [3.12]`, then print its Python.
+"""Make a virtual environment with pip alone, then print its Python.
+
+`python3 tools/env.py FOLDER [3.12] [--extra anyio]`
+
+By default it holds everything that tests and checks need. With `--extra` it holds what that extra of pyproject.toml
+needs and nothing else: no pip, no installed package, run from the root of the repository.
 
 It needs no `ensurepip`, which Debian keeps in a package of its own, and never installs into the system. The
 environment is made again when pyproject.toml, this file or the Python changes.
 """
 
+import argparse
+import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+# Older Pythons have none: `main` says that they are too old.
+with contextlib.suppress(ImportError):
+    import tomllib
 
 ROOT = Path(__file__).parents[1]
 OLDEST = (3, 11)
+QUIET_S = 20.0
+"""After how long without a word a step says that it still runs."""
 
 
 def main(arguments: list[str]) -> int:
-    folder = ROOT / arguments[0]
-    base = find_python(arguments[1]) if len(arguments) > 1 else sys.executable
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("version", nargs="?")
+    parser.add_argument("--extra")
+    asked = parser.parse_args(arguments)
+    folder = ROOT / asked.folder
+    base = find_python(asked.version) if asked.version else sys.executable
     if base is None:
-        print(f"env: no Python {arguments[1]} on PATH or in pyenv", file=sys.stderr)
+        print(f"env: no Python {asked.version} on PATH or in pyenv", file=sys.stderr)
         return 1
     version = version_of(base)
     if version is None or tuple(int(figure) for figure in version.split(".")) < OLDEST:
@@ -30,27 +49,61 @@ def main(arguments: list[str]) -> int:
     wanted = stamp_of(base, version)
     if not (stamp.exists() and stamp.read_text() == wanted and version_of(str(python)) == version):
         shutil.rmtree(folder, ignore_errors=True)
-        make(base, folder, python)
+        make(base, folder, python, asked.extra)
         stamp.write_text(wanted)
     print(python)
     return 0
 
 
-def make(base: str, folder: Path, python: Path) -> None:
+def make(base: str, folder: Path, python: Path, extra: str | None) -> None:
     """Make the environment; every line of the tools goes to stderr, since stdout holds the answer alone."""
-    print(f"env: making {folder.name} with {base}", file=sys.stderr)
+    began = time.monotonic()
+    tell(f"making {folder.name} with {base}")
     run(base, "-m", "venv", "--without-pip", str(folder))
     # Any pip will do to fetch the environment's own: the base's, or that of the Python that runs this.
     pip = base if has_pip(base) else sys.executable
     quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action=ignore")
-    run(pip, "-m", "pip", "--python", str(python), "install", *quiet, "pip>=25.1")
-    extras = "anyio,sync,cron,prometheus,otel,testing"
-    run(str(python), "-m", "pip", "install", *quiet, "--group", "dev", "--editable", f".[{extras}]")
+    install = (pip, "-m", "pip", "--python", str(python), "install", *quiet)
+    if extra is not None:
+        needed = requirements(extra)
+        tell(f"installing {', '.join(needed)}")
+        # Compiling takes longer than a short program gains by it.
+        run(*install, "--only-binary=:all:", "--no-compile", *needed)
+    else:
+        tell("installing pip")
+        run(*install, "pip>=25.1")
+        extras = "anyio,sync,cron,prometheus,otel,testing"
+        tell("installing the library, and what tests and checks need: one to three minutes")
+        run(str(python), "-m", "pip", "install", *quiet, "--group", "dev", "--editable", f".[{extras}]")
+    tell(f"{folder.name} is made, it took {time.monotonic() - began:.0f} s")
+
+
+def requirements(extra: str) -> list[str]:
+    """Return what the library needs with one of its extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *project["optional-dependencies"][extra]]
+
+
+def tell(text: str) -> None:
+    print(f"env: {text}", file=sys.stderr, flush=True)
 
 
 def run(*command: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
-    subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)
+    began = time.monotonic()
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    while True:
+        try:
+            code = process.wait(QUIET_S)
+            break
+        except subprocess.TimeoutExpired:
+            tell(f"still at it after {time.monotonic() - began:.0f} s")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    if code != 0:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def find_python(version: str) -> str | None:

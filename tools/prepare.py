@@ -1,0 +1,21 @@
+"""Get what the tests bring along, once and not in each of their processes: `python -m tools.prepare`."""
+
+from tests.support import node, servers
+from tests.support.progress import Ticker
+
+
+def main() -> None:
+    """Name each step, and say every while that it still runs."""
+    with Ticker(lambda seconds: print(f"prepare: still at it after {seconds:.0f} s", flush=True), 20):
+        print("prepare: servers", flush=True)
+        print(f"prepare: {', '.join(f'{kind} ({source.name})' for kind, source in servers.sources().items())}")
+        if node.node_available():
+            print("prepare: BullMQ and its telemetry for Node, by npm", flush=True)
+            node.bullmq_folder()
+            node.otel_folder()
+        else:
+            print("prepare: no Node here, so that oracle and interop are left out", flush=True)
+
+
+if __name__ == "__main__":
+    main()
