@@ -13,6 +13,7 @@ WORKERS ?= 4
 TEST_MINUTES = 15
 
 IN = .venv/bin/python
+MUTANTS_IN = .venv-mutants/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 export PYTHONUNBUFFERED = 1
@@ -23,13 +24,16 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env env-mutants demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 env:
 	@$(PYTHON) tools/env.py .venv > /dev/null
+
+env-mutants:
+	@$(PYTHON) tools/env.py .venv-mutants --group mutants > /dev/null
 
 demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
 	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null
@@ -84,13 +88,13 @@ check: lint ## lint, pyright, and the core's coverage by the tests without a ser
 oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) $(IN) -m tests.oracle
 
-mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
+mutants: env env-mutants ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
 	@$(IN) -m tools.mutants.lua
-	@$(IN) -m tools.mutants.python
+	@$(MUTANTS_IN) -m tools.mutants.python
 
-mutants-sample: env ## the same for a few faults, drawn by SEED (at most two minutes each)
+mutants-sample: env env-mutants ## the same for a few faults, drawn by SEED (at most two minutes each)
 	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED)
-	@$(IN) -m tools.mutants.python --sample 40 --seed $(SEED)
+	@$(MUTANTS_IN) -m tools.mutants.python --sample 400 --seed $(SEED) --seconds 60
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
 	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)

@@ -21,7 +21,7 @@ from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
+from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -46,7 +46,7 @@ from bullmq_protocol.telemetry import (
 from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_sync.drive import Connection, check_parents, clock, run
+from bullmq_sync.drive import Connection, check_parents, clock
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.zones import find_zone
@@ -68,9 +68,6 @@ class Queue(QueueBase, Generic[T]):
     are JSON values. For type checkers a union is named twice: `Queue[A | B](name, data_type=A | B)`. `scripts` are
     ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs carry their context (see
     `bullmq_protocol.telemetry`), `BullMQOtel` for one.
-
-    `max_len_events` is about how many events the queue keeps, for all its programs. 0 switches events off: readers get
-    none, and those who wait for a job learn of its end only by asking every 15 s, or never if it is removed at its end.
 
     Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
     anything is sent, `UsageError` for a bad argument.
@@ -134,8 +131,6 @@ class Queue(QueueBase, Generic[T]):
             check_parents(self._transport, self._keys, [job])
         if not (self._checked and self._described):
             self._open()
-        if job.deduplication_key is not None or job.job_id:
-            return self._job(run(add_one(self._keys, job), self._transport))
         command = add_job(self._keys, job)
         return self._job(added_record(job, command.decode(self._transport.perform(command))))
 

@@ -1,9 +1,10 @@
 """Make a virtual environment with pip alone, then print its Python.
 
-`python3 tools/env.py FOLDER [3.12] [--extra anyio]`
+`python3 tools/env.py FOLDER [3.12] [--group mutants] [--extra anyio]`
 
-By default it holds everything that tests and checks need. With `--extra` it holds what that extra of pyproject.toml
-needs and nothing else: no pip, no installed package, run from the root of the repository.
+By default it holds everything that tests and checks need (the group `dev` of pyproject.toml). With `--extra` it holds
+what that extra of pyproject.toml needs and nothing else: no pip, no installed package, run from the root of the
+repository.
 
 It needs no `ensurepip`, which Debian keeps in a package of its own, and never installs into the system. The
 environment is made again when pyproject.toml, this file or the Python changes.
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("version", nargs="?")
+    parser.add_argument("--group", default="dev")
     parser.add_argument("--extra")
     asked = parser.parse_args(arguments)
     folder = ROOT / asked.folder
@@ -49,13 +51,13 @@ def main(arguments: list[str]) -> int:
     wanted = stamp_of(base, version)
     if not (stamp.exists() and stamp.read_text() == wanted and version_of(str(python)) == version):
         shutil.rmtree(folder, ignore_errors=True)
-        make(base, folder, python, asked.extra)
+        make(base, folder, python, asked.group, asked.extra)
         stamp.write_text(wanted)
     print(python)
     return 0
 
 
-def make(base: str, folder: Path, python: Path, extra: str | None) -> None:
+def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -> None:
     """Make the environment; every line of the tools goes to stderr, since stdout holds the answer alone."""
     began = time.monotonic()
     tell(f"making {folder.name} with {base}")
@@ -74,7 +76,7 @@ def make(base: str, folder: Path, python: Path, extra: str | None) -> None:
         run(*install, "pip>=25.1")
         extras = "anyio,sync,cron,prometheus,otel,testing"
         tell("installing the library, and what tests and checks need: one to three minutes")
-        run(str(python), "-m", "pip", "install", *quiet, "--group", "dev", "--editable", f".[{extras}]")
+        run(str(python), "-m", "pip", "install", *quiet, "--group", group, "--editable", f".[{extras}]")
     tell(f"{folder.name} is made, it took {time.monotonic() - began:.0f} s")
 
 

@@ -21,7 +21,7 @@ from bullmq_protocol.worker.events import (
     Unlistened,
 )
 from bullmq_protocol.worker.machine import WorkerMachine
-from bullmq_protocol.worker.notices import Notice
+from bullmq_protocol.worker.notices import Notice, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.snapshot import WorkerState
 
@@ -90,6 +90,9 @@ class Bench:
                 case CancelJob():
                     self.cancelled[action.run] = action.reason
                 case Notify():
+                    assert isinstance(action.notice, Notice), "a notice is none of the known ones"
+                    if isinstance(action.notice, WorkerProblem):
+                        assert isinstance(action.notice.message, str) and action.notice.message
                     self.notices.append(action.notice)
                 case Stopped():
                     self.stopped = action

@@ -66,6 +66,40 @@ def test_bad_url(url: Any, field: str, rule: str) -> None:
         parse_url(url)
     assert caught.value.field == field
     assert rule in caught.value.rule
+    assert caught.value.value is not None
+
+
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [
+        (7, int),
+        ("redis://h/one", "one"),
+        ("redis://h?db=x", "x"),
+        ("redis://h?db=", ""),
+        ("redis://h?db=²", "²"),
+        ("redis://h?db=٣", "٣"),
+        ("redis://h/1?db=2", "db"),
+        ("redis://h?colour=red", "colour"),
+        ("redis://u:p@h?a@b=1", "a@b"),
+    ],
+)
+def test_what_a_refused_url_shows(url: Any, value: object) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+    assert caught.value.value == value
+
+
+def test_a_hint_to_encode_passwords_where_there_may_be_one() -> None:
+    for url, hinted in (("redis://h:port", False), ("redis://:pa#ss@h", True)):
+        with pytest.raises(UsageError) as caught:
+            parse_url(url)
+        assert ("%2F" in caught.value.rule) is hinted
+
+
+def test_parts_of_a_url_are_decoded() -> None:
+    options = parse_url("unix://%75s%65r:p%20w@/run/a%20b.sock")
+    assert (options.username, options.password, options.unix_path) == ("user", "p w", "/run/a b.sock")
+    assert parse_url("redis://a%2Db").host == "a-b"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +131,15 @@ def test_bad_option(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(UsageError) as caught:
         ConnectionOptions(**fields)
     assert caught.value.field == field
+    hidden = field in ("password", "credentials")
+    assert caught.value.value == ("***" if hidden else fields[field])
+
+
+def test_limits_of_options_are_taken() -> None:
+    for port in (1, 65_535):
+        assert ConnectionOptions(port=port).port == port
+    assert ConnectionOptions(connect_timeout_ms=1, command_timeout_ms=1).command_timeout_ms == 1
+    assert ConnectionOptions(command_timeout_ms=None).command_timeout_ms is None
 
 
 @pytest.mark.parametrize("url", ["redis://me:hidden@host:port", "http://me:hidden@host", "redis://me:hidden@host/x"])
@@ -116,6 +159,7 @@ def test_no_password_in_repr() -> None:
     [
         ("redis://[::1]:7000/2", "redis://[::1]:7000/2"),
         ("unix:///run/redis.sock", "unix:///run/redis.sock?db=0"),
+        ("rediss://h", "rediss://h:6379/0"),
     ],
 )
 def test_address(url: str, address: str) -> None:
@@ -200,7 +244,11 @@ def test_login_needs_a_form_on_the_wire() -> None:
     with pytest.raises(AuthenticationFailed, match="surrogate") as refused:
         checked_login((None, "hidden\udcff"))
     assert "hidden" not in str(refused.value)
-    assert checked_login(("é", None)) == ("é", None)
+    for last in ("\udfff", "\ud800"):
+        with pytest.raises(AuthenticationFailed, match="surrogate"):
+            checked_login((last, None))
+    for fine in ("é", "\ud7ff", "\ue000"):
+        assert checked_login((fine, None)) == (fine, None)
 
 
 @pytest.mark.parametrize(

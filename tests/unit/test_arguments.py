@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -125,7 +126,14 @@ def refused(call: Callable[[Any], Any], target: Any) -> UsageError:
 
     with pytest.raises(UsageError) as caught:
         anyio.run(attempt)
+    assert caught.value.value is not None or gives_none(call), "the refusal does not show the value"
     return caught.value
+
+
+def gives_none(call: Callable[[Any], Any]) -> bool:
+    """Tell whether a call passes None, or leaves out an argument."""
+    constants = [each.argval for each in dis.get_instructions(call) if each.opname == "LOAD_CONST"]
+    return None in constants or not constants
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -319,6 +319,7 @@ def test_what_the_server_cannot_unpack_is_refused(value: object, rule: str) -> N
         pack(value)
     assert rule in caught.value.rule
     assert caught.value.field.startswith("options")
+    assert caught.value.value is not None
 
 
 def test_the_error_of_a_packed_value_names_its_place() -> None:

@@ -199,6 +199,29 @@ def test_reader_gives_up_on_what_nothing_can_mend_before_the_first_answer(error:
         EventReader(KEYS).failed(error, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"last_event_id": "x"}, "last_event_id"),
+        ({"block_ms": 0}, "blocking_timeout"),
+        ({"max_delay_ms": 0}, "max_reconnect_delay"),
+    ],
+)
+def test_reader_refuses(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        EventReader(KEYS, **given)
+    assert (caught.value.field, caught.value.value) == (field, next(iter(given.values())))
+
+
+def test_an_answer_about_the_start_is_contact() -> None:
+    reader = EventReader(KEYS)
+    reader.step()
+    assert reader.failed(ServerError("ERR x"), 0.5) == 100
+    reader.step()
+    reader.answered([])
+    assert reader.failed(AuthenticationFailed("NOAUTH"), 0.5) == 100
+
+
 def test_reader_raises_an_error_within_a_batch() -> None:
     reader = EventReader(KEYS, last_event_id="5-0")
     reader.step()

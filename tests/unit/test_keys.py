@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from typing import Any
 
 import pytest
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name, is_client_name
+from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name, is_client_name, key_slot
 
 
 def test_plain_layout() -> None:
@@ -43,15 +44,29 @@ def test_layouts(layout: KeyLayout, name: str, prefix: str, wait: str) -> None:
     assert keys.has_hash_tag is (layout is not KeyLayout.PLAIN)
 
 
-@pytest.mark.parametrize("prefix", ["{}", "{}x{y}", "}{", "{open"])
+@pytest.mark.parametrize("prefix", ["{}", "{}x{y}", "}{", "{open", "tail}"])
 def test_what_is_no_hash_tag(prefix: str) -> None:
     assert not QueueKeys.of("q", prefix=prefix).has_hash_tag
+
+
+@pytest.mark.parametrize(
+    ("key", "equal"),
+    [("}{a}b", "a"), ("a}b", "a}b"), ("{a}{b}", "a"), ("a{b", "a{b"), ("\udcff", b"\xff"), ("é{ü}", "ü")],
+)
+def test_slots_are_those_of_the_hash_tag(key: str, equal: str | bytes) -> None:
+    hashed = equal.encode() if isinstance(equal, str) else equal
+    assert key_slot(key) == crc_hqx(hashed, 0) % 16_384
+
+
+def test_a_tag_may_follow_a_closing_brace() -> None:
+    assert QueueKeys.of("q", prefix="}{a}").has_hash_tag
 
 
 def test_crossslot_is_refused_early() -> None:
     with pytest.raises(UsageError, match="CROSSSLOT") as caught:
         QueueKeys.of("mail").require_hash_tag()
     assert "TAGGED_PREFIX" in str(caught.value) and '"{bull}"' in str(caught.value)
+    assert (caught.value.field, caught.value.value) == ("queue name", "bull:mail")
     QueueKeys.of("mail", layout=KeyLayout.TAGGED_QUEUE).require_hash_tag()
 
 
@@ -74,16 +89,25 @@ def test_bad_queue_names(name: Any, rule: str) -> None:
 
 
 def test_bad_prefix() -> None:
-    with pytest.raises(UsageError, match="prefix"):
-        QueueKeys.of("q", prefix=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="prefix") as caught:
+        QueueKeys.of("q", prefix=7)  # type: ignore[arg-type]
+    assert caught.value.value == 7
 
 
 def test_bad_layout() -> None:
-    with pytest.raises(UsageError, match="layout"):
+    with pytest.raises(UsageError, match="layout") as caught:
         QueueKeys.of("q", layout="tagged-queue")  # type: ignore[arg-type]
+    assert caught.value.value == "tagged-queue"
 
 
-@pytest.mark.parametrize(("name", "good"), [("bull:cQ==:w:a", True), ("a b", False), ("ü", False), ("a\n", False)])
+def test_the_longest_name_is_taken() -> None:
+    assert QueueKeys.of("x" * 255).name == "x" * 255
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [("bull:cQ==:w:a", True), ("!", True), ("~", True), ("a b", False), ("\x7f", False), ("ü", False), ("a\n", False)],
+)
 def test_names_that_the_server_takes(name: str, good: bool) -> None:
     assert is_client_name(name) is good
 

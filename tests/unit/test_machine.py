@@ -583,7 +583,8 @@ def test_a_lost_lock_lets_the_handler_run_and_drops_the_report() -> None:
     assert not bench.cancelled
     bench.returned("1")
     assert not bench.has("moveToFinished")
-    assert bench.said(ReportRefused)[0].reason == "the lock was lost"
+    (refused,) = bench.said(ReportRefused)
+    assert (refused.reason, refused.uncertain) == ("the lock was lost", False)
     assert bench.has("moveToActive")
 
 
@@ -668,6 +669,7 @@ def test_a_check_is_skipped_while_the_previous_one_runs() -> None:
 def test_a_refused_check_is_repeated_later() -> None:
     bench = Bench()
     bench.refuse("moveStalledJobsToWait", "ERR x")
+    assert bench.said(WorkerProblem)[-1].message == "stalled check: ERR x"
     assert bench.machine.deadline() == bench.mono + 5000
     bench.tick()
     assert bench.has("moveStalledJobsToWait")
@@ -744,6 +746,9 @@ def test_what_cannot_be_scheduled_is_put_back(repeat: dict[str, Any], word: str)
 def test_a_pattern_is_searched_from_the_slot_before() -> None:
     bench = scheduled({"pattern": "*/5 * * * * *", "tz": "utc", "count": 1}, ats="20")
     assert bench.call("updateJobScheduler").command.args[0] == START + 5_000 - START % 5_000
+    later = {"repeat": {"pattern": "*/5 * * * * *", "tz": "utc"}, "prevMillis": START + 60_000}
+    bench = busy("repeat:s:5", {"rjk": "s", "opts": json.dumps(later)})
+    assert bench.call("updateJobScheduler").command.args[0] == START + 65_000 - START % 5_000
 
 
 def oldest(repeat: dict[str, Any], **fields: str) -> Bench:
@@ -787,6 +792,11 @@ def test_the_offset_of_an_old_repeatable_job(offset: int, priority: int, command
     added = packed(bench.call(command), 2)
     assert (added["delay"], added["prevMillis"]) == (delay, START + 1000)
     assert list(added["repeat"].items()) == [("offset", offset), ("every", 1000), ("pattern", None), ("count", 1)]
+
+
+def test_an_old_repeatable_job_goes_on_from_a_slot_yet_to_come() -> None:
+    bench = oldest({}, opts=json.dumps({"repeat": {"every": 1000}, "prevMillis": START + 7_100}))
+    assert bench.call("updateRepeatableJobMillis").command.args[0] == (START + 7_100) // 1000 * 1000 + 1000
 
 
 def test_an_old_repeatable_job_that_was_removed_is_not_added_again() -> None:
@@ -838,8 +848,11 @@ def test_a_refused_schedule_puts_the_job_back() -> None:
     bench = scheduled({"every": 1000})
     bench.refuse("updateJobScheduler", "ERR broken")
     assert bench.has("moveToDelayed")
+    problem = bench.said(WorkerProblem)[-1]
+    assert problem.message.endswith(": ERR broken") and problem.job_id == "repeat:s:5"
     bench.refuse("moveToDelayed", "ERR broken too")
-    assert "Job will become stalled" in bench.said(WorkerProblem)[-1].message
+    problem = bench.said(WorkerProblem)[-1]
+    assert "Job will become stalled" in problem.message and problem.job_id == "repeat:s:5"
     assert bench.machine.running_jobs == 0
 
 

@@ -127,6 +127,7 @@ def test_bad_clean_is_refused(options: dict[str, Any], field: str) -> None:
     with pytest.raises(UsageError) as caught:
         answered(plan.page(K), [])
     assert caught.value.field == field
+    assert caught.value.value == options[field]
 
 
 # --- retry, promote, obliterate ---------------------------------------------------------------------------------------

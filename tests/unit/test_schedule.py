@@ -210,6 +210,16 @@ def test_the_options_of_the_next_job_keep_their_places() -> None:
     ]
 
 
+def test_the_next_job_of_an_interval_has_no_slot_yet() -> None:
+    options = options_of_next({"prevMillis": 1}, {"every": 5}, "s", Due(1, None), now=NOW, zones=zones)
+    assert (options["jobId"], options["delay"], options["timestamp"]) == ("repeat:s:undefined", 0, NOW)
+    assert "prevMillis" not in options
+
+
+def test_a_slot_that_is_over_is_due_at_once() -> None:
+    assert options_of_next({}, {}, "s", Due(1, NOW - 5), now=NOW, zones=zones)["delay"] == 0
+
+
 def test_what_is_packed_for_an_interval() -> None:
     """The first reference state of the specification."""
     template = JobOptions(
@@ -281,14 +291,32 @@ def answer(operation: Iterator[Any], *replies: Any) -> Any:
 
 
 def test_a_scheduler_is_created_and_its_job_returned() -> None:
-    found = prepared(RepeatOptions(pattern="0 8 * * *", tz="Asia/Tokyo"), template=NewJob("jn", {"a": 1}))
+    rule = RepeatOptions(pattern="0 8 * * *", tz="Asia/Tokyo", limit=7, start_date=NOW + 1, end_date=NOW + 10**9)
+    found = prepared(rule, template=NewJob("jn", {"a": 1}))
     assert found is not None
     (command,), job = answer(upsert_scheduler(K, found), [b"repeat:s:5", 17])
     assert (command.name, command.args[0], command.args[6]) == ("addJobScheduler", 1_700_002_800_000, NOW)
-    assert msgspec.msgpack.decode(command.args[1])["tz"] == "Asia/Tokyo"
+    schedule = msgspec.msgpack.decode(command.args[1])
+    assert {field: value for field, value in schedule.items() if value is not None} == {
+        "name": "jn",
+        "tz": "Asia/Tokyo",
+        "pattern": "0 8 * * *",
+        "startDate": NOW + 1,
+        "endDate": NOW + 10**9,
+        "limit": 7,
+    }
+    assert command.args[2:4] == ("s", '{"a":1}')
+    assert [msgspec.msgpack.decode(packed) for packed in command.args[4:6]] == [found.template, found.options]
     assert isinstance(job, JobRecord)
     assert (job.id, job.name, job.data, job.delay, job.repeat_job_key) == ("repeat:s:5", "jn", {"a": 1}, 17, "s")
     assert (job.timestamp, job.opts.job_id, job.opts.delay) == (NOW, "repeat:s:5", 17)
+
+
+def test_an_interval_is_sent_as_such() -> None:
+    found = prepared(RepeatOptions(every=5))
+    assert found is not None
+    (command,), _ = answer(upsert_scheduler(K, found), [b"repeat:s:5", 17])
+    assert msgspec.msgpack.decode(command.args[1])["every"] == 5
 
 
 def test_schedulers_are_listed_in_parts_of_a_hundred() -> None:
@@ -305,5 +333,7 @@ def test_a_record_that_cannot_be_read_is_an_error() -> None:
         answer(get_job_schedulers(K), [b"s", b"1"], [ServerError("WRONGTYPE no hash")])
     with pytest.raises(UnexpectedReply):
         answer(get_job_schedulers(K), [b"s", b"1"], [7])
-    with pytest.raises(UsageError):
-        answer(get_job_schedulers(K, start=True))
+    for field in ("start", "end"):
+        with pytest.raises(UsageError) as caught:
+            answer(get_job_schedulers(K, **{field: True}))  # type: ignore[arg-type]
+        assert (caught.value.field, caught.value.value) == (field, True)

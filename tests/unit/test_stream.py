@@ -66,4 +66,5 @@ def test_json_in_events_is_decoded_when_it_is_looked_at() -> None:
 def test_the_time_of_an_event_is_in_its_id() -> None:
     assert event_time(ID) == 1700000000000
     assert event_time("$") is None
+    assert (event_time("7"), event_time("7-1-2")) == (7, 7)
     assert event_time("²-1") is None

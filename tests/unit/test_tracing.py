@@ -396,6 +396,7 @@ def test_a_flow_that_is_refused(provider: Provider) -> None:
         nodes.options_of(FlowNode("a", "q"), -1)
         nodes.end(())
     bulk, node = provider.spans
+    assert (bulk.name, bulk.kind) == ("addBulkFlows", "producer")
     assert (bulk.attributes["bullmq.job.bulk.names"], bulk.attributes["bullmq.job.bulk.count"]) == ("a,b", 2)
     assert (node.ended, "bullmq.job.id" in node.attributes) == (1, False)
 

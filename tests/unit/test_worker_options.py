@@ -12,7 +12,7 @@ import pytest
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.options import WorkerOptions, check_processor, check_workers
+from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor, check_workers
 
 REFUSED: list[tuple[str, Any, str]] = [
     ("concurrency", 0, "at least 1"),
@@ -164,8 +164,17 @@ def test_an_async_processor_is_refused_for_threads(processor: Any) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_what_cannot_be_called_is_no_processor(is_async: bool) -> None:
-    with pytest.raises(UsageError, match="function of the job"):
+    with pytest.raises(UsageError, match="must be an async function" if is_async else "must be a function") as caught:
         check_processor(7, is_async=is_async)
+    assert (caught.value.field, caught.value.value) == ("processor", 7)
+
+
+@pytest.mark.parametrize("value", [0, True, 1.0, "2", None])
+def test_a_concurrency_is_a_whole_number_above_0(value: Any) -> None:
+    assert check_concurrency(1) == 1
+    with pytest.raises(UsageError) as caught:
+        check_concurrency(value)
+    assert (caught.value.field, caught.value.value) == ("concurrency", value)
 
 
 def test_workers_of_one_package_are_taken() -> None:
