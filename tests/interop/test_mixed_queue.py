@@ -17,6 +17,9 @@ pytestmark = pytest.mark.any_python
 JOBS = mixed_jobs(2_000)
 CONCURRENCY = 10
 CHUNK = 50
+LONG_S, COMPARED_EVERY_S = 22, 10
+MOST_LONG_JOBS = 20_000
+MOST_UNDER_WAY = 400
 
 
 class Run(NamedTuple):
@@ -48,6 +51,48 @@ def test_a_queue_of_ours_alone_ends_as_one_of_node_alone(home: Server, raw: "Red
         ours = run(home, raw, "iq-mixed-ours", (first, second), ("asyncio", "threads"))
     assert state.differences(ours.after_adding, all_node.after_adding) == []
     assert state.differences(ours.at_the_end, all_node.at_the_end, races=("order", "wake")) == []
+
+
+def test_a_long_run_is_compared_with_node_alone_every_10_s(home: Server, node: Program, raw: "Redis[bytes]") -> None:
+    """Two queues get the same jobs at the same time; every 10 s both are let run empty, and must hold the same."""
+    base = int(time.time() * 1000)
+    jobs = with_base(mixed_jobs(MOST_LONG_JOBS), base)
+    queues = ("iq-long-node", "iq-long-mixed")
+    with client("node", home) as second, client("asyncio", home) as ours:
+        clients = {queues[0]: (node, second), queues[1]: (node, ours)}
+        for queue, both in clients.items():
+            for each in both:
+                each.call("open", queue=queue)
+        workers = {
+            queue: [worker(side, home, queue, concurrency=CONCURRENCY) for side in sides]
+            for queue, sides in zip(queues, (("node", "node"), ("node", *COLOURS)), strict=True)
+        }
+        with all_of(*(each for both in workers.values() for each in both)):
+            began, added, compared = time.monotonic(), 0, 0
+            while time.monotonic() - began < LONG_S:
+                limit = time.monotonic() + COMPARED_EVERY_S
+                while time.monotonic() < limit:
+                    chunk, turn = jobs[added : added + CHUNK], added // CHUNK
+                    assert chunk, "the run needs more jobs than there are"
+                    for queue in queues:
+                        clients[queue][turn % 2].call("add" if turn % 4 < 2 else "add_bulk", queue=queue, jobs=chunk)
+                    added += len(chunk)
+                    until_finished(workers, added - MOST_UNDER_WAY)
+                until_finished(workers, added)
+                states = [state.read(raw, [queue], base_ms=base) for queue in queues]
+                assert state.differences(states[1], states[0], races=("order", "wake")) == [], f"after {added} jobs"
+                for queue in queues:
+                    check_counts(queue, clients[queue], jobs[:added])
+                compared += 1
+        assert compared >= LONG_S // COMPARED_EVERY_S
+        for queue in queues:
+            check_ledgers(jobs[:added], workers[queue], share=20)
+
+
+def until_finished(workers: dict[str, list[Program]], count: int) -> None:
+    """Wait until the workers of each queue have finished so many jobs."""
+    for each in workers.values():
+        each[0].wait(lambda _, each=each: sum(finished(one) for one in each) >= count, f"{count} finished jobs")
 
 
 def run(home: Server, raw: "Redis[bytes]", queue: str, clients: tuple[Program, Program], sides: tuple[str, str]) -> Run:
@@ -94,8 +139,8 @@ def retention(jobs: list[Job]) -> "state.Callable[[str, str], bool]":
     return lambda job_id, event: (job_id, event) in gone
 
 
-def check_ledgers(jobs: list[Job], workers: list[Program]) -> None:
-    """Each job was finished once, in as many attempts as its data says; both sides took a share."""
+def check_ledgers(jobs: list[Job], workers: list[Program], *, share: int = 10) -> None:
+    """Each job was finished once, in as many attempts as its data says; each worker did one `share`-th at least."""
     completed = Counter(job_id for each in workers for job_id in each.ids("completed"))
     failed = Counter(line["id"] for each in workers for line in each.of("failed") if line["final"])
     started = Counter(job_id for each in workers for job_id in each.ids("started"))
@@ -103,7 +148,7 @@ def check_ledgers(jobs: list[Job], workers: list[Program]) -> None:
     assert failed == Counter(job["opts"]["jobId"] for job in jobs if not succeeds(job))
     assert started == Counter({job["opts"]["jobId"]: attempts(job) for job in jobs})
     assert [line for each in workers for line in each.events if line["event"] in ("error", "stalled")] == []
-    assert min(finished(each) for each in workers) >= len(jobs) // 10
+    assert min(finished(each) for each in workers) >= len(jobs) // share
 
 
 def check_counts(queue: str, clients: tuple[Program, Program], jobs: list[Job]) -> None:

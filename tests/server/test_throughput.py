@@ -30,8 +30,8 @@ def test_ten_workers_and_10000_jobs(colour_name: str, home: Server, name: str) -
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    # Ten times less than a quiet machine does: a slow one is no failure, a wait in each job is.
-    assert found["jobs_per_s"] >= 500
+    # What is promised; a quiet machine does several times as many.
+    assert found["jobs_per_s"] >= 1000
     assert found["rss_growth_mb"] < 100
     # What the jobs leave behind while the workers live, and what the workers leave behind.
     assert found["idle_after"] - found["idle_before"] <= 10
