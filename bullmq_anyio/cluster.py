@@ -213,7 +213,8 @@ class ClusterConnection:
             except BullMQError as error:
                 if isinstance(error, ServerError) and "cluster support disabled" in str(error):
                     host, port = place
-                    raise UsageError("nodes", f"{host}:{port}", "is no cluster: connect to it by redis://") from error
+                    rule = "is no cluster: connect to it by redis://, with TLS by rediss://"
+                    raise UsageError("nodes", f"{host}:{port}", rule) from error
                 failures.append(f"{place[0]}:{place[1]}: {error}")
                 continue
             self._loads += 1

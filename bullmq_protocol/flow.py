@@ -84,7 +84,7 @@ class PreparedFlow(Struct, frozen=True):
                 "flow",
                 sorted(slots.values()),
                 f"a Redis Cluster needs all queues of a flow in one slot, which {shown} are not: give all of them the "
-                'same hash tag, best in the prefix: layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
+                'same hash tag, best by the same prefix and layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
             )
 
 

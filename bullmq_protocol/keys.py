@@ -95,7 +95,8 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     def of(cls, name: str, *, prefix: str = DEFAULT_PREFIX, layout: KeyLayout = KeyLayout.PLAIN) -> QueueKeys:
         """Check the names and build the keys.
 
-        Raises `UsageError` for an empty name, one with a colon, one over 255 characters, or a prefix that is not text.
+        Raises `UsageError` for an empty name, one with a colon, one over 255 characters, a prefix that is not text, and
+        a name or prefix that the layout's braces do not make a hash tag of.
 
         Source: specs/01-data-model-and-adding.md#sec-2-1
         """
@@ -113,6 +114,9 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
         elif layout is KeyLayout.TAGGED_PREFIX:
             prefix = prefix if _has_tag(prefix) else f"{{{prefix}}}"
         qualified = f"{prefix}:{name}"
+        if layout is not KeyLayout.PLAIN and not _has_tag(qualified):
+            blamed = ("prefix", prefix) if layout is KeyLayout.TAGGED_PREFIX or "{" in prefix else ("queue name", name)
+            raise UsageError(*blamed, "is no hash tag: the first '{' of the keys must have text before the next '}'")
         base = f"{qualified}:"
         return cls(
             name=name,
@@ -237,12 +241,17 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     def require_hash_tag(self) -> None:
         """Refuse an untagged queue on a cluster, with the fix in the message."""
         if not self.has_hash_tag:
+            ways: list[str] = []
+            # Advice that is followed must lead to a tag.
+            if _has_tag(f"{{{self.prefix}}}:{self.name}"):
+                ways.append(f'layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{{{self.prefix}}}")')
+            if _has_tag(f"{self.prefix}:{{{self.name}}}"):
+                ways.append(f'layout=KeyLayout.TAGGED_QUEUE (Node: queue name "{{{self.name}}}")')
             raise UsageError(
                 "queue name",
                 self.qualified,
-                "a Redis Cluster needs all keys of a queue in one slot: use layout=KeyLayout.TAGGED_PREFIX (Node: "
-                f'prefix "{{{self.prefix}}}") or layout=KeyLayout.TAGGED_QUEUE (Node: queue name "{{{self.name}}}"); '
-                "otherwise the server answers CROSSSLOT",
+                "a Redis Cluster needs all keys of a queue in one slot: use "
+                f"{' or '.join(ways) or 'another prefix'}; otherwise the server answers CROSSSLOT",
             )
 
     def require_same_slot(self, parent_key: str) -> None:
@@ -252,7 +261,7 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
                 "parent",
                 parent_key,
                 f"a Redis Cluster needs the queue of a parent in the slot of {self.qualified}: give both the same hash "
-                'tag, best in the prefix: layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
+                'tag, best by the same prefix and layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
             )
 
     def client_name(self, worker_name: str | None = None) -> str:

@@ -201,11 +201,12 @@ def read_redirect(error: object, asked: Place) -> Redirect | None:
     return Redirect(slot, (host or asked[0], int(port)), error.code == "ASK")
 
 
+_ADVICE = " (a Redis Cluster: connect to it by redis+cluster://host:port, with TLS by rediss+cluster://)"
+
+
 def explained(error: ServerError) -> ServerError:
     """Return what to raise for an error reply: a redirection with the way to follow it."""
-    if error.code not in ("MOVED", "ASK"):
-        return error
-    return ServerError(f"{error} (a Redis Cluster: connect to it by redis+cluster://host:port)")
+    return ServerError(f"{error}{_ADVICE}") if error.code in ("MOVED", "ASK") else error
 
 
 class SlotMap(msgspec.Struct, frozen=True):
@@ -262,8 +263,8 @@ def slots_of(step: Command[Any] | Batch) -> dict[int | None, list[int]]:
         raise UsageError(
             "keys",
             sorted({command.keys[0] for command in commands if command.keys}),
-            "a Redis Cluster runs a transaction in one slot: give all queues the same hash tag, best in the prefix: "
-            'layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
+            "a Redis Cluster runs a transaction in one slot: give all queues the same hash tag, best by the same "
+            'prefix and layout=KeyLayout.TAGGED_PREFIX (Node: prefix "{bull}")',
         )
     return {slots[0] if slots else None: list(range(len(commands)))}
 
@@ -345,6 +346,7 @@ def follow(step: Command[Any] | Batch, slot: int | None, limit_ms: Millis | None
             continue
         delay = later_delay(pauses)
         if limit_ms is not None and paused + delay > limit_ms:
+            replies = [_given_up(reply, limit_ms) for reply in replies]
             break
         yield Pause(delay)
         paused, pauses = paused + delay, pauses + 1
@@ -378,7 +380,15 @@ def _sent(place: Place, step: Command[Any] | Batch, asking: bool) -> Generator[A
     except ServerError as error:
         if isinstance(error, AuthenticationFailed):
             raise
-        return [error]
+        text = str(error)
+        return [ServerError(text.removesuffix(_ADVICE)) if text.endswith(_ADVICE) else error]
+
+
+def _given_up(reply: Any, limit_ms: Millis) -> Any:
+    """Return what to answer with at the time limit: a redirection says that it was followed in vain."""
+    if not isinstance(reply, ServerError) or reply.code not in ("MOVED", "ASK"):
+        return reply
+    return ServerError(f"{reply} (followed for {limit_ms} ms: the nodes do not agree who serves the slot)")
 
 
 def is_deposed(reply: object) -> bool:

@@ -71,6 +71,39 @@ def test_crossslot_is_refused_early() -> None:
 
 
 @pytest.mark.parametrize(
+    ("layout", "name", "prefix", "field"),
+    [
+        (KeyLayout.TAGGED_PREFIX, "mail", "", "prefix"),
+        (KeyLayout.TAGGED_PREFIX, "mail", "}x", "prefix"),
+        (KeyLayout.TAGGED_QUEUE, "mail", "{}", "prefix"),
+        (KeyLayout.TAGGED_QUEUE, "}x", "bull", "queue name"),
+    ],
+)
+def test_a_layout_that_gives_no_hash_tag_is_refused(layout: KeyLayout, name: str, prefix: str, field: str) -> None:
+    with pytest.raises(UsageError, match="no hash tag") as caught:
+        QueueKeys.of(name, prefix=prefix, layout=layout)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "advised"),
+    [
+        ("mail", "bull", ["TAGGED_PREFIX", "TAGGED_QUEUE"]),
+        ("mail", "", ["TAGGED_QUEUE"]),
+        ("mail", "{}", ["TAGGED_PREFIX"]),
+        ("}x", "}", ["another prefix"]),
+    ],
+)
+def test_advice_about_hash_tags_leads_to_one(name: str, prefix: str, advised: list[str]) -> None:
+    with pytest.raises(UsageError, match="CROSSSLOT") as caught:
+        QueueKeys.of(name, prefix=prefix).require_hash_tag()
+    ways = ["TAGGED_PREFIX", "TAGGED_QUEUE", "another prefix"]
+    assert [way for way in ways if way in str(caught.value)] == advised
+    for way in advised[: 2 if "another prefix" not in advised else 0]:
+        QueueKeys.of(name, prefix=prefix, layout=KeyLayout[way]).require_hash_tag()
+
+
+@pytest.mark.parametrize(
     ("name", "rule"),
     [
         ("", "must not be empty"),

@@ -346,6 +346,17 @@ def test_nodes_that_disagree_are_given_time() -> None:
     assert isinstance(walk(GET, A, odd, None, A, b"1")[0][2], Pause)
 
 
+def test_a_redirection_that_was_followed_in_vain_does_not_advise_what_is_done_already() -> None:
+    told = explained(MOVED)
+    rounds = (*(told, None) * 4, told, None, A)
+    _, error = walk(GET, A, *rounds, *rounds, *rounds, *rounds, limit_ms=100)
+    assert str(error) == f"{MOVED} (followed for 100 ms: the nodes do not agree who serves the slot)"
+    assert read_redirect(error, A) == read_redirect(MOVED, A)
+    batch = Batch((GET, RUN))
+    _, (moved, other) = walk(batch, A, [MOVED, TRYAGAIN], *([None, [MOVED, TRYAGAIN]] * 4), limit_ms=0)
+    assert "followed for 0 ms" in str(moved) and other is TRYAGAIN
+
+
 def test_a_node_that_is_gone_is_looked_for_once() -> None:
     lost = ConnectionLost("refused", maybe_applied=False)
     acts, result = walk(RUN, A, lost, B, b"1")
