@@ -35,7 +35,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.greeting import ASKING, Greeting, opening
+from bullmq_protocol.greeting import ASKING, NO_TLS, Greeting, opening, why_no_greeting, without_tls
 from bullmq_protocol.server_info import ServerInfo
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
@@ -225,7 +225,8 @@ class SharedConnection(ABC):
                 return link
             if self._closed:
                 raise Closed
-            raise TransportTimeout(f"no connection to {self._address} in time", maybe_applied=False)
+            why = self._why_late()
+            raise TransportTimeout(f"no connection to {self._address} in time{why}", maybe_applied=False)
         except BullMQError as error:
             attempt.failure = error
             raise
@@ -236,14 +237,21 @@ class SharedConnection(ABC):
             self._attempt = None
             attempt.over.set()
 
-    async def _greet(self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None) -> None:
+    def _why_late(self) -> str:
+        """Return what an attempt that took too long was waiting for, if there is more to tell."""
+        return ""
+
+    async def _greet(
+        self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None, *, tls: bool = True
+    ) -> None:
         """Send the first commands of a connection and INFO after them; check what the server says."""
         saying = Greeting(self._address, user, (*greeting, *ASKING))
         commands = saying.commands
         try:
             replies = await link.exchange(b"".join(map(pack, commands)), len(commands), None)
         except TransportError as error:
-            raise ConnectionLost(f"{self._address}: {error.reason}", maybe_applied=False) from error
+            why = why_no_greeting(error.reason, tls=tls)
+            raise ConnectionLost(f"{self._address}: {why}", maybe_applied=False) from error
         greeted = saying.read(replies)
         if greeted.unnamed is not None:
             _log.debug("the server refused the connection name %r: %s", self._client_name, greeted.unnamed)
@@ -282,14 +290,18 @@ class Connection(SharedConnection):
         return Connection(msgspec.structs.replace(self._options, client_name=client_name))
 
     async def _open(self) -> Link:
+        self._tls.awaits = None
         greeting, user = await greeting_of(self._options, self._client_name)
         link = await dial(self._options, self._tls, exclusive=self._parent is not None)
         try:
-            await self._greet(link, greeting, user)
+            await self._greet(link, greeting, user, tls=bool(self._options.tls) or self._options.unix_path is not None)
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")
             raise
         return link
+
+    def _why_late(self) -> str:
+        return f": {NO_TLS}" if self._tls.awaits else ""
 
 
 def in_another_loop(address: str) -> UsageError:
@@ -298,10 +310,12 @@ def in_another_loop(address: str) -> UsageError:
 
 
 class TlsContexts:
-    """Makes the context of the system's authorities once, when it is needed."""
+    """Makes the context of the system's authorities once, when it is needed; knows who has not answered yet."""
 
     def __init__(self) -> None:
         self._default: ssl.SSLContext | None = None
+        self.awaits: str | None = None
+        """The address whose handshake was the last to begin, until it ends; one that is cut off stays."""
 
     def of(self, options: ConnectionOptions) -> ssl.SSLContext | None:
         """Return the context to use, None without TLS."""
@@ -337,10 +351,17 @@ async def greeting_of(
 
 async def dial(options: ConnectionOptions, tls: TlsContexts, *, exclusive: bool) -> SocketLink:
     """Connect a socket, without the handshake of Redis."""
+    tls.awaits = None
     sock = await _open_socket(options)
     context = tls.of(options)
     if context is not None:
-        sock = await _start_tls(sock, context, options.host)
+        tls.awaits = f"{options.host}:{options.port}"
+        try:
+            sock = await _start_tls(sock, context, options.host)
+        except OSError:
+            tls.awaits = None
+            raise
+        tls.awaits = None
     return link_over(sock, options.command_timeout_ms, exclusive=exclusive)
 
 
@@ -410,6 +431,8 @@ async def _start_tls(sock: socket.socket, context: ssl.SSLContext, host: str) ->
                 await anyio.wait_readable(wrapped)
             except ssl.SSLWantWriteError:
                 await anyio.wait_writable(wrapped)
-    except BaseException:
+    except BaseException as error:
         (wrapped or sock).close()
-        raise
+        if not isinstance(error, OSError):
+            raise
+        raise without_tls(error) from error.__cause__

@@ -20,8 +20,27 @@ LOGIN_CODES: Final = ("NOAUTH", "WRONGPASS", "NOPERM")
 """How refusals of a login begin."""
 
 
+_PLAIN_WORDS: Final = "WRONG_VERSION_NUMBER"
+_ENDINGS: Final = ("reading failed", "writing failed", "the server closed the connection", "the server sent no RESP")
 ASKING: Final = tuple(("INFO", section) for section in INFO_SECTIONS)
 """The commands that ask a server what it is; they come after the others."""
+
+
+WITH_TLS: Final = "(a port with TLS? then rediss in place of redis, or tls=True)"
+NO_TLS: Final = "the handshake of TLS got no answer (a port without TLS? then redis in place of rediss, or tls=False)"
+"""A server without TLS takes the first bytes for the beginning of a command, and waits for the rest."""
+
+
+def without_tls(error: OSError) -> OSError:
+    """Return the error of a handshake of TLS; where the server answered it in plain words, one that says so."""
+    if _PLAIN_WORDS not in str(error):
+        return error
+    return OSError(f"{error}: a port without TLS (redis in place of rediss, or tls=False)")
+
+
+def why_no_greeting(reason: str, *, tls: bool) -> str:
+    """Return why a server did not answer the first commands: one with TLS ends the connection on plain words."""
+    return reason if tls or not reason.startswith(_ENDINGS) else f"{reason} {WITH_TLS}"
 
 
 class Greeted(msgspec.Struct, frozen=True):

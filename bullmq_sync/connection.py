@@ -32,7 +32,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.greeting import ASKING, Greeting, opening
+from bullmq_protocol.greeting import ASKING, NO_TLS, Greeting, opening, why_no_greeting, without_tls
 from bullmq_protocol.server_info import ServerInfo
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
@@ -249,8 +249,9 @@ class Connection:
                 if attempt.stopped is None:
                     self._link = attempt.link = link
                     attempt.failure = None
-        except TimeoutError:
-            attempt.failure = TransportTimeout(f"no connection to {address} in time", maybe_applied=False)
+        except TimeoutError as error:
+            why = f": {error}" if str(error) == NO_TLS else ""
+            attempt.failure = TransportTimeout(f"no connection to {address} in time{why}", maybe_applied=False)
         except BullMQError as error:
             attempt.failure = error
         except OSError as error:
@@ -292,7 +293,12 @@ class Connection:
                     if self._context is None:
                         self._context = ssl.create_default_context()
                     stream = tls = TlsStream(sock, self._context, options.host)
-                    tls.shake_hands()
+                    try:
+                        tls.shake_hands()
+                    except TimeoutError as error:
+                        raise TimeoutError(NO_TLS) from error
+                    except ssl.SSLError as error:
+                        raise without_tls(error) from error.__cause__
                 sock.settimeout(None)
                 return stream
             except BaseException as error:
@@ -309,7 +315,9 @@ class Connection:
             replies = link.exchange(payload, len(saying.commands), limit_s)
         except TransportError as error:
             kind = TransportTimeout if isinstance(error, TransportTimeout) else ConnectionLost
-            raise kind(f"{saying.address}: {error.reason}", maybe_applied=False) from error
+            has_tls = bool(self._options.tls) or self._options.unix_path is not None
+            why = why_no_greeting(error.reason, tls=has_tls)
+            raise kind(f"{saying.address}: {why}", maybe_applied=False) from error
         greeted = saying.read(replies)
         info = greeted.info
         if greeted.unnamed is not None:

@@ -56,7 +56,7 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.greeting import LOGIN_CODES
+from bullmq_protocol.greeting import LOGIN_CODES, NO_TLS, WITH_TLS, without_tls
 from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
@@ -85,6 +85,8 @@ _CODES: dict[type[RedisError], str] = {
     ReadOnlyError: "READONLY",
     TryAgainError: "TRYAGAIN",
 }
+# Stands in redis-py's errors of a connection that the server ended.
+_ENDINGS = ("Error while reading", "while writing to socket", "Connection closed by server")
 _MULTI = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 _INFO = b"".join(b"*2\r\n$4\r\nINFO\r\n$%d\r\n%b\r\n" % (len(name), name.encode()) for name in INFO_SECTIONS)
@@ -435,6 +437,8 @@ class RedisPyTransport:
                 raise AuthenticationFailed(str(answer)) from error
             if isinstance(error, ResponseError):
                 raise UsageError("connection", repr(self._packer), f"is refused by the server: {answer}") from error
+            if any(words in str(error) for words in _ENDINGS) and not isinstance(connection, _NOT_PLAIN):
+                raise RedisConnectionError(f"{error} {WITH_TLS}") from error
             raise
         self._check_server(replies)
         self._opened(connection)
@@ -576,6 +580,10 @@ class Ours:
             self.username, self.password = self.login()
         cast("Any", super()).connect()
 
+    def _wrap_socket_with_ssl(self, sock: socket.socket) -> Any:
+        # That of redis-py's own connections with TLS.
+        return _shaking_hands(lambda: cast("Any", super(Ours, self))._wrap_socket_with_ssl(sock))
+
     def can_read(self, timeout: float = 0) -> bool:
         try:
             return bool(cast("Any", super()).can_read(timeout))
@@ -592,6 +600,15 @@ class Ours:
     @property
     def socket(self) -> socket.socket | None:
         return self._sock
+
+
+def _shaking_hands(begin: Callable[[], Any]) -> Any:
+    try:
+        return begin()
+    except TimeoutError as error:
+        raise RedisTimeoutError(NO_TLS) from error
+    except OSError as error:
+        raise without_tls(error) from error.__cause__
 
 
 def _no_resp(error: Exception) -> RedisConnectionError:
@@ -614,10 +631,17 @@ class TlsConnection(redis.Connection):
     def _connect(self) -> socket.socket:
         plain: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
         try:
-            return self._context.wrap_socket(plain, server_hostname=self.host)
+            # Before the handshake redis-py sets the limit of commands.
+            plain.settimeout(self.socket_connect_timeout)
+            sock = _shaking_hands(lambda: self._context.wrap_socket(plain, server_hostname=self.host))
+            sock.settimeout(self.socket_timeout)
+            return cast("socket.socket", sock)
         except BaseException:
             plain.close()
             raise
+
+
+_NOT_PLAIN = (TlsConnection, redis.SSLConnection, redis.UnixDomainSocketConnection)
 
 
 def from_client(client: redis.Redis) -> tuple[Connect, float | None]:
