@@ -242,25 +242,29 @@ class SharedConnection(ABC):
         return ""
 
     async def _greet(
-        self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None, *, tls: bool = True
+        self, link: Link, greeting: Sequence[tuple[Arg, ...]], user: str | None, address: str, *, tls: bool = True
     ) -> None:
-        """Send the first commands of a connection and INFO after them; check what the server says."""
-        saying = Greeting(self._address, user, (*greeting, *ASKING))
+        """Send the first commands of a connection and INFO after them; check what the server says.
+
+        Without `tls`, a server that ends the connection at once is told as one that may have it.
+        """
+        saying = Greeting(address, user, (*greeting, *ASKING))
         commands = saying.commands
         try:
             replies = await link.exchange(b"".join(map(pack, commands)), len(commands), None)
         except TransportError as error:
-            why = why_no_greeting(error.reason, tls=tls)
-            raise ConnectionLost(f"{self._address}: {why}", maybe_applied=False) from error
+            # One that was there once has not changed its ways.
+            why = why_no_greeting(error.reason, tls=tls or self._info is not None)
+            raise ConnectionLost(f"{address}: {why}", maybe_applied=False) from error
         greeted = saying.read(replies)
         if greeted.unnamed is not None:
             _log.debug("the server refused the connection name %r: %s", self._client_name, greeted.unnamed)
         if greeted.uninformed is not None:
-            raise AuthenticationFailed(f"{greeted.uninformed} (user {user or 'default'!r} at {self._address})")
+            raise AuthenticationFailed(f"{greeted.uninformed} (user {user or 'default'!r} at {address})")
         info = greeted.info
         if info.eviction_warning is not None and not self._warned:
             self._warned = True
-            _log.warning("%s: %s", self._address, info.eviction_warning)
+            _log.warning("%s: %s", address, info.eviction_warning)
         self._info = info
 
 
@@ -294,7 +298,7 @@ class Connection(SharedConnection):
         greeting, user = await greeting_of(self._options, self._client_name)
         link = await dial(self._options, self._tls, exclusive=self._parent is not None)
         try:
-            await self._greet(link, greeting, user, tls=bool(self._options.tls) or self._options.unix_path is not None)
+            await self._greet(link, greeting, user, self._address, tls=not may_have_tls(self._options))
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")
             raise
@@ -312,7 +316,8 @@ def in_another_loop(address: str) -> UsageError:
 class TlsContexts:
     """Makes the context of the system's authorities once, when it is needed; knows who has not answered yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: TlsContexts | None = None) -> None:
+        self._shared = self if shared is None else shared
         self._default: ssl.SSLContext | None = None
         self.awaits: str | None = None
         """The address whose handshake was the last to begin, until it ends; one that is cut off stays."""
@@ -323,9 +328,15 @@ class TlsContexts:
             return None
         if isinstance(options.tls, ssl.SSLContext):
             return options.tls
-        if self._default is None:
-            self._default = ssl.create_default_context()
-        return self._default
+        shared = self._shared
+        if shared._default is None:
+            shared._default = ssl.create_default_context()
+        return shared._default
+
+
+def may_have_tls(options: ConnectionOptions) -> bool:
+    """Tell whether plain words are sent to a port which may speak TLS."""
+    return not options.tls and options.unix_path is None
 
 
 def check_tls(tls: object) -> None:

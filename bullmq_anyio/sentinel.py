@@ -1,8 +1,9 @@
 """A connection to the master that sentinels name, and to the next one after a failover.
 
-At each attempt to connect the sentinels are asked one after the other, until the server that one of them names says
-itself that it is a master. The sentinel that named it is then listened to: a word of a switch, or its end, lets the
-sentinels be asked anew. That closes the seconds in which a master that was replaced as planned still takes commands,
+At each attempt to connect all sentinels are asked at once. The word of the latest epoch counts, and the server that is
+named must say itself that it is a master. All of them are listened to: a word of a failover, or the end of one, lets
+them be asked anew. The first such word comes before the next master is one; its promotion is waited for, while nothing
+is sent to the old one. That closes the seconds in which a master that is replaced as planned still takes commands,
 which are lost afterwards.
 
 Source: specs/05-worker-runtime.md#sec-1
@@ -10,13 +11,15 @@ Source: specs/05-worker-runtime.md#sec-1
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
 import anyio
 import msgspec
 
-from bullmq_anyio.connection import SharedConnection, TlsContexts, check_tls, dial, greeting_of
+from bullmq_anyio.connection import SharedConnection, TlsContexts, check_tls, dial, greeting_of, may_have_tls
 from bullmq_anyio.link import Link, SocketLink, pack
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
@@ -29,21 +32,39 @@ from bullmq_protocol.errors import (
     TransportError,
     UsageError,
 )
-from bullmq_protocol.greeting import LOGIN_CODES
-from bullmq_protocol.topology import Place, SentinelOptions, is_deposed, read_master
+from bullmq_protocol.greeting import LOGIN_CODES, NO_TLS, why_no_greeting
+from bullmq_protocol.reply import as_text
+from bullmq_protocol.server_info import read_server_info
+from bullmq_protocol.topology import (
+    SENTINEL_EVENTS,
+    Named,
+    Place,
+    SentinelOptions,
+    is_deposed,
+    ranked,
+    read_sentinel,
+    sentinel_question,
+)
 
 _LOOK_S = 0.05
-"""So often a connection in use looks whether its sentinel has spoken."""
+"""So often a connection in use looks whether its sentinels have spoken."""
 _PAUSE_S = 1.0
 _ALONE_S = 10.0
 """So often a connection whose sentinels are all gone looks for one."""
+_SOME_S = 60.0
+"""So often a connection looks for those that are missing."""
+_GRACE_S = 0.25
+"""So long after the first answer the other sentinels are waited for."""
+_PROMOTION_S = 1.0
+"""So long the promotion of the chosen replica is waited for: a tenth of that is what it takes."""
+_ASK_AGAIN_S = 0.01
 
 
 class SentinelConnection(SharedConnection):
     """A connection as `Connection`, to whatever server is the master of `service`.
 
     A command that a server refuses because it is not the master any more is sent to the next one, whatever its repeat
-    class: it did not run. Beside each connection to a master there is one to a sentinel.
+    class: it did not run. Beside each connection to a master there is one to each sentinel.
     """
 
     def __init__(self, options: SentinelOptions) -> None:
@@ -61,9 +82,11 @@ class SentinelConnection(SharedConnection):
         self._tls = TlsContexts()
         self._sentinels = options.sentinels
         self._master: Place | None = None
-        self._watch: SocketLink | None = None
+        self._watches: list[SocketLink] = []
         self._doubtful = False
         self._look_at = 0.0
+        self._complete_at = math.inf
+        """When to look for the sentinels that are missing."""
         self._retired: list[Link] = []
 
     @property
@@ -78,7 +101,7 @@ class SentinelConnection(SharedConnection):
     async def aclose(self) -> None:
         """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
         await super().aclose()
-        self._listen_to(None)
+        self._stop_listening()
         for link in self._retired:
             link.die(Closed, "the client is closed")
         self._retired.clear()
@@ -101,7 +124,7 @@ class SentinelConnection(SharedConnection):
             raise failure
         return reply
 
-    # --- the master, and the sentinel that is listened to -------------------------------------------------------------
+    # --- the master, and the sentinels that are listened to -----------------------------------------------------------
 
     def _ready(self) -> Link | None:
         link = super()._ready()
@@ -109,61 +132,80 @@ class SentinelConnection(SharedConnection):
             return None
         now = monotonic()
         if now >= self._look_at:
-            self._look_at = now + (_ALONE_S if self._watch is None else _LOOK_S)
+            self._look_at = now + _LOOK_S
             self._prune()
-            if self._watch is None or self._watch.has_ended():
+            if now >= self._complete_at or self._have_spoken():
                 self._doubtful = True
                 return None
         return link
 
+    def _have_spoken(self) -> bool:
+        return any(watch.has_ended() for watch in self._watches)
+
     async def _open(self) -> Link:
         """Ask the sentinels; connect to the master they name, unless that is the one this is connected to."""
-        self._listen_to(None)
+        self._tls.awaits = None
+        answers, failures = await self._ask_all()
         present = None if self._link is None or self._link.dead else self._link
-        failures: dict[Place, BullMQError] = {}
-        tried: set[Place] = set()
-        for sentinel in self._sentinels:
-            watch: SocketLink | None = None
+        chosen, places = ranked(answers)
+        if chosen is not None and (link := await self._promoted(chosen)) is not None:
+            return self._settle(chosen, link)
+        for place in places:
+            if present is not None and place == self._master:
+                return self._settle(place, present)
             try:
-                place, watch = await self._ask(sentinel)
-                if place is not None and place not in tried:
-                    tried.add(place)
-                    link = present if place == self._master and present is not None else await self._connect_to(place)
-                    return self._settle(sentinel, place, link, watch)
-                if watch is not None:
-                    watch.die(Closed, "not needed")
-            except BaseException as error:
-                if watch is not None:
-                    watch.die(Closed, "not needed")
-                if not isinstance(error, (BullMQError, OSError)):
-                    raise
-                failures[sentinel] = _ours(error)
+                link = await self._connect_to(place)
+            except BullMQError as error:
+                failures[f"they name {place[0]}:{place[1]}"] = error
+            else:
+                return self._settle(place, link)
         if present is not None:
             # No news is no reason to leave a master that answers.
-            self._meet(None)
+            self._meet()
             return present
         raise self._failure(failures)
 
-    def _settle(self, sentinel: Place, place: Place, link: Link, watch: SocketLink | None) -> Link:
-        # The one that knew is asked first next time.
-        self._sentinels = (sentinel, *(each for each in self._sentinels if each != sentinel))
+    async def _promoted(self, chosen: Place) -> Link | None:
+        """Wait until a replica says that it is the master, and return a link to it; None if that does not happen."""
+        limit = monotonic() + _PROMOTION_S
+        link: Link | None = None
+        try:
+            link = await self._connect_to(chosen, master=False)
+            role = "" if self._info is None else self._info.role
+            while role != "master" and monotonic() < limit:
+                await anyio.sleep(_ASK_AGAIN_S)
+                (reply,) = await link.exchange(pack(("INFO", "replication")), 1, self._connect_timeout_ms)
+                role = "" if isinstance(reply, ServerError) else read_server_info(as_text(reply)).role
+            if role == "master":
+                return link
+        except BullMQError:
+            # It is a replica that cannot be had: the master is looked for as ever.
+            pass
+        except BaseException:
+            _end((link,))
+            raise
+        _end((link,))
+        return None
+
+    def _settle(self, place: Place, link: Link) -> Link:
         self._master = place
         if self._link is not None and self._link is not link:
             self._retire(self._link)
-        self._meet(watch)
+        self._meet()
         return link
 
-    def _meet(self, watch: SocketLink | None) -> None:
-        self._listen_to(watch)
+    def _meet(self) -> None:
+        now = monotonic()
         self._doubtful = False
-        self._look_at = monotonic() + (_ALONE_S if watch is None else _LOOK_S)
+        self._look_at = now + _LOOK_S
+        missing = len(self._sentinels) - len(self._watches)
+        self._complete_at = math.inf if not missing else now + (_SOME_S if self._watches else _ALONE_S)
+        if self._closed:
+            self._stop_listening()
 
-    def _listen_to(self, watch: SocketLink | None) -> None:
-        if self._watch is not None:
-            self._watch.die(Closed, "not needed any more")
-        self._watch = watch
-        if watch is not None and self._closed:
-            watch.die(Closed, "the client is closed")
+    def _stop_listening(self) -> None:
+        watches, self._watches = self._watches, []
+        _end(watches)
 
     def _retire(self, link: Link) -> None:
         """Let the calls end that are under way, and close it then."""
@@ -176,55 +218,103 @@ class SentinelConnection(SharedConnection):
                 link.die(Closed, "its server is not the master any more")
         self._retired = [link for link in self._retired if not link.dead]
 
-    async def _ask(self, sentinel: Place) -> tuple[Place | None, SocketLink | None]:
-        """Return the master that one sentinel names, and a link that ends when it tells of a switch."""
+    async def _ask_all(self) -> tuple[list[Named], dict[str, BullMQError]]:
+        """Ask all sentinels at once, and listen to those that answer; return answers, and failures by address."""
+        self._stop_listening()
+        answers: list[Named] = []
+        failures: dict[str, BullMQError] = {}
+        watches: list[SocketLink] = []
+
+        async def ask(sentinel: Place) -> None:
+            shown = f"{sentinel[0]}:{sentinel[1]}"
+            failures[shown] = ConnectionLost("no answer in time", maybe_applied=False)
+            try:
+                named, watch = await self._ask(sentinel)
+            except (BullMQError, OSError) as error:
+                failures[shown] = _ours(error)
+                return
+            del failures[shown]
+            answers.append(named)
+            if watch is not None:
+                watches.append(watch)
+            if named.place is not None:
+                tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + _GRACE_S)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for sentinel in self._sentinels:
+                    tasks.start_soon(ask, sentinel)
+        except BaseException:
+            _end(watches)
+            raise
+        # A guard and an attempt to connect may have asked at the same time.
+        self._stop_listening()
+        self._watches = watches
+        if self._closed:
+            self._stop_listening()
+        return answers, failures
+
+    async def _ask(self, sentinel: Place) -> tuple[Named, SocketLink | None]:
+        """Return what one sentinel says, and a link that ends when it tells of a failover."""
         options = self._options.sentinel(sentinel)
         greeting, user = await greeting_of(options, None)
-        question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._options.service)
-        payload = b"".join(map(pack, (*greeting, question, ("SUBSCRIBE", "+switch-master"))))
+        questions = sentinel_question(self._options.service)
+        payload = b"".join(map(pack, (*greeting, *questions)))
+        tls = TlsContexts(self._tls)
         with anyio.move_on_after(self._connect_timeout_ms / 1000 / (len(self._sentinels) + 1)):
-            link = await dial(options, self._tls, exclusive=False)
+            link = await dial(options, tls, exclusive=False)
             try:
-                *greeted, answer, subscribed = await link.exchange(payload, len(greeting) + 2, None)
-                for reply in (*greeted, answer):
+                replies = await link.exchange(payload, len(greeting) + len(questions), None)
+                greeted, told = replies[: len(greeting)], replies[len(greeting) : -len(SENTINEL_EVENTS)]
+                for reply in (*greeted, told[0]):
                     if isinstance(reply, ServerError):
                         if greeted or reply.code in LOGIN_CODES:
                             raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} of the sentinel)")
                         raise reply
-                place = read_master(answer)
-                if place is not None and not isinstance(subscribed, ServerError):
-                    return place, link
+                named = read_sentinel(told)
+                if named.place is not None and not any(
+                    isinstance(reply, ServerError) for reply in replies[-len(SENTINEL_EVENTS) :]
+                ):
+                    return named, link
+            except TransportError as error:
+                link.die(Closed, "not needed")
+                why = why_no_greeting(error.reason, tls=bool(options.tls))
+                raise ConnectionLost(why, maybe_applied=False) from error
             except BaseException:
                 link.die(Closed, "not needed")
                 raise
             link.die(Closed, "not needed")
-            return place, None
-        raise ConnectionLost("no answer in time", maybe_applied=False)
+            return named, None
+        raise ConnectionLost("no answer in time" if tls.awaits is None else NO_TLS, maybe_applied=False)
 
-    async def _connect_to(self, place: Place) -> Link:
+    async def _connect_to(self, place: Place, *, master: bool = True) -> Link:
+        """Connect and log in; with `master`, refuse a server that is none. Raises our errors."""
         server = msgspec.structs.replace(self._options.server, host=place[0], port=place[1])
         greeting, user = await greeting_of(server, self._client_name)
         try:
             link = await dial(server, self._tls, exclusive=self._parent is not None)
         except OSError as error:
-            raise ConnectionLost(f"names {place[0]}:{place[1]}: {error}", maybe_applied=False) from error
+            raise ConnectionLost(str(error), maybe_applied=False) from error
         try:
-            await self._greet(link, greeting, user)
-            if self._info is not None and self._info.role not in ("", "master"):
-                raise ConnectionLost(f"names {place[0]}:{place[1]}, which is no master", maybe_applied=False)
+            await self._greet(link, greeting, user, server.address, tls=not may_have_tls(server))
+            if master and self._info is not None and self._info.role not in ("", "master"):
+                raise ConnectionLost(f"{server.address} is no master", maybe_applied=False)
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")
             raise
         return link
 
-    def _failure(self, failures: dict[Place, BullMQError]) -> BullMQError:
+    def _why_late(self) -> str:
+        return "" if self._tls.awaits is None else f": {self._tls.awaits}: {NO_TLS}"
+
+    def _failure(self, failures: dict[str, BullMQError]) -> BullMQError:
         """Return the error for an attempt at which no master was found."""
         for error in failures.values():
             if isinstance(error, (AuthenticationFailed, ServerTooOld, UsageError)):
                 return error
         if not failures and self._info is None:
             return UsageError("service", self._options.service, f"is not known to the sentinels at {self._address}")
-        told = "; ".join(f"{host}:{port}: {error}" for (host, port), error in failures.items())
+        told = "; ".join(f"{who}: {error}" for who, error in failures.items())
         return ConnectionLost(
             f"no master of {self._options.service!r} is to be had: {told or 'the sentinels do not know it'}",
             maybe_applied=False,
@@ -233,24 +323,29 @@ class SentinelConnection(SharedConnection):
     async def _guard(self, link: Link) -> None:
         """While a blocking command waits: end it when another master is named."""
         while not link.dead:
-            if self._watch is None:
-                await anyio.sleep(_PAUSE_S)
-            else:
-                await self._watch.ended()
-                self._listen_to(None)
-            for sentinel in self._sentinels:
-                try:
-                    place, watch = await self._ask(sentinel)
-                except (BullMQError, OSError):
-                    continue
-                if place is None:
-                    continue
-                self._meet(watch)
-                if place != self._master:
-                    self._doubtful = True
-                    link.die(ConnectionLost, "the sentinels name another master")
-                    return
-                break
+            await self._word()
+            chosen, places = ranked((await self._ask_all())[0])
+            self._meet()
+            if chosen is not None or (places and places[0] != self._master):
+                self._doubtful = True
+                link.die(ConnectionLost, "the sentinels name another master")
+                return
+
+    async def _word(self) -> None:
+        """Wait until a sentinel speaks or ends, or until it is time to look for those that are missing."""
+        missing = len(self._sentinels) - len(self._watches)
+        limit_s = None if not missing else _SOME_S if self._watches else _PAUSE_S
+        with anyio.move_on_after(limit_s):
+            if not self._watches:
+                await anyio.sleep_forever()
+            async with anyio.create_task_group() as tasks:
+
+                async def listen(watch: SocketLink) -> None:
+                    await watch.ended()
+                    tasks.cancel_scope.cancel()
+
+                for watch in self._watches:
+                    tasks.start_soon(listen, watch)
 
     # --- a master that is none any more -------------------------------------------------------------------------------
 
@@ -286,6 +381,12 @@ class SentinelConnection(SharedConnection):
             self._link = self._master = None
             self._retire(link)
         return await self._connected()
+
+
+def _end(links: Iterable[Link | None]) -> None:
+    for link in links:
+        if link is not None:
+            link.die(Closed, "not needed any more")
 
 
 def _ours(error: BullMQError | OSError) -> BullMQError:

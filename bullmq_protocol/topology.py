@@ -5,7 +5,7 @@ Source: specs/01-data-model-and-adding.md#sec-2-2
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -166,6 +166,67 @@ def read_master(reply: Any) -> Place | None:
             return as_text(host), int(as_text(port))
         case _:
             raise UnexpectedReply("host and port of a master", reply)
+
+
+SENTINEL_EVENTS = ("+selected-slave", "+promoted-slave", "+switch-master")
+"""What a sentinel announces in a failover: first the one that leads it, at the end every one.
+
+After the first the replica is made a master in a tenth of a second. The third comes from the leader only when all other
+replicas follow the new master, from the others within two seconds; till then the old one takes commands that are lost.
+"""
+
+
+def sentinel_question(service: str) -> tuple[tuple[str, ...], ...]:
+    """Return what to ask a sentinel: three questions for `read_sentinel`, and a subscription to each event.
+
+    `SENTINEL MASTER` still names the old master where `GET-MASTER-ADDR-BY-NAME` names the new one, but knows the epoch.
+    """
+    asked = ("GET-MASTER-ADDR-BY-NAME", "MASTER", "SLAVES")
+    return (*(("SENTINEL", each, service) for each in asked), *(("SUBSCRIBE", event) for event in SENTINEL_EVENTS))
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What one sentinel says: the master (None: it does not know the service), the epoch of this news, and the replica
+    that is being made the next master."""
+
+    place: Place | None
+    epoch: int = 0
+    chosen: Place | None = None
+
+
+def read_sentinel(replies: Sequence[Any]) -> Named:
+    """Read the replies to the questions of `sentinel_question`. Raises the `ServerError` that refuses the first.
+
+    What its login may not ask is unknown.
+    """
+    named, state, replicas = replies
+    if isinstance(named, ServerError):
+        raise named
+    place = read_master(named)
+    epoch = _fields(state).get("config-epoch", "")
+    chosen: Place | None = None
+    for row in cast("list[object]", replicas) if isinstance(replicas, list) else []:
+        fields = _fields(row)
+        if "promoted" in fields.get("flags", "").split(",") and _is_number(fields.get("port", "")):
+            chosen = fields.get("ip", ""), int(fields["port"])
+    is_epoch = epoch.isascii() and epoch.isdecimal() and len(epoch) <= 20
+    return Named(place, int(epoch) if is_epoch else 0, None if chosen == place else chosen)
+
+
+def ranked(answers: Iterable[Named]) -> tuple[Place | None, tuple[Place, ...]]:
+    """Return the replica that is about to be the master, if there is one, and the masters named, the latest first."""
+    known = sorted((each for each in answers if each.place is not None), key=lambda each: -each.epoch)
+    latest = [each for each in known if each.epoch == known[0].epoch]
+    chosen = next((each.chosen for each in latest if each.chosen is not None), None)
+    return chosen, tuple(dict.fromkeys(each.place for each in known if each.place is not None))
+
+
+def _fields(row: Any) -> dict[str, str]:
+    """Read names and values in turn."""
+    if not isinstance(row, list) or not all(isinstance(each, (bytes, str)) for each in cast("list[object]", row)):
+        return {}
+    texts = [as_text(each) for each in row]
+    return dict(zip(texts[::2], texts[1::2], strict=False))
 
 
 def _is_number(text: str) -> bool:

@@ -315,8 +315,9 @@ class Connection:
             replies = link.exchange(payload, len(saying.commands), limit_s)
         except TransportError as error:
             kind = TransportTimeout if isinstance(error, TransportTimeout) else ConnectionLost
-            has_tls = bool(self._options.tls) or self._options.unix_path is not None
-            why = why_no_greeting(error.reason, tls=has_tls)
+            # One that was there once has not changed its ways.
+            is_settled = bool(self._options.tls) or self._options.unix_path is not None or self._info is not None
+            why = why_no_greeting(error.reason, tls=is_settled)
             raise kind(f"{saying.address}: {why}", maybe_applied=False) from error
         greeted = saying.read(replies)
         info = greeted.info

@@ -149,7 +149,7 @@ class RedisAsyncioTransport(SharedConnection):
             raise
         link = _ConnectionLink(connection, self._command_timeout_ms, exclusive=self._parent is not None)
         try:
-            await self._greet(link, (), self._user)
+            await self._greet(link, (), self._user, self._address)
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")
             raise

@@ -437,7 +437,8 @@ class RedisPyTransport:
                 raise AuthenticationFailed(str(answer)) from error
             if isinstance(error, ResponseError):
                 raise UsageError("connection", repr(self._packer), f"is refused by the server: {answer}") from error
-            if any(words in str(error) for words in _ENDINGS) and not isinstance(connection, _NOT_PLAIN):
+            is_plain = self._info is None and not isinstance(connection, _NOT_PLAIN)
+            if is_plain and any(words in str(error) for words in _ENDINGS):
                 raise RedisConnectionError(f"{error} {WITH_TLS}") from error
             raise
         self._check_server(replies)

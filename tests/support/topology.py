@@ -1,4 +1,4 @@
-"""Sentinel sets and clusters for tests, as processes on this machine: three sentinels with two data nodes, six nodes.
+"""Sentinel sets and clusters for tests, as processes on this machine: three sentinels with their data nodes, six nodes.
 
 Made by commands alone, with short time limits, so that a failover takes one to three seconds. The programs are those of
 `servers`, but never from Docker, whose addresses mean something else to the members.
@@ -162,17 +162,24 @@ class Sentinel(Server):
 
 
 class SentinelSet(_Set):
-    """Three sentinels over a master and its replica, for the service `SERVICE`.
+    """Three sentinels over a master and its replicas, for the service `SERVICE`.
 
-    `password` is that of the data nodes, `sentinel_password` that of the sentinels. With `tls` all of them have it, and
+    With two replicas or more a planned failover is announced only when all of them follow the new master. `password` is that of the data nodes, `sentinel_password` that of the sentinels. With `tls` all of them have it, and
     nothing else; `ca_file` is to be trusted then.
     """
 
     def __init__(
-        self, kind: str, *, password: str | None = None, sentinel_password: str | None = None, tls: bool = False
+        self,
+        kind: str,
+        *,
+        replicas: int = 1,
+        password: str | None = None,
+        sentinel_password: str | None = None,
+        tls: bool = False,
     ) -> None:
         super().__init__(tls)
         self.kind = kind
+        self._replicas = replicas
         self.password = password
         self.sentinel_password = sentinel_password
         self.nodes: list[Server] = []
@@ -186,12 +193,13 @@ class SentinelSet(_Set):
     def _begin(self, source: Source) -> None:
         login = ("--requirepass", self.password, "--masterauth", self.password) if self.password else ()
         encrypted = ("--tls-replication", "yes") if self.ca_file else ()
-        for _ in range(2):
+        for _ in range(self._replicas + 1):
             server = Server(self.kind, source, (*login, *encrypted, *_REPLICATION), self.ca_file or False)
             self.nodes.append(self._stack.enter_context(server))
-        master, replica = self.nodes
-        self._say(replica, "REPLICAOF", master.host, master.port)
-        self._await_replica(replica)
+        master, *replicas = self.nodes
+        for replica in replicas:
+            self._say(replica, "REPLICAOF", master.host, master.port)
+            self._await_replica(replica)
         ports = [free_port() for _ in range(3)]
         ids = [f"{number:040x}" for number in range(1, 4)]
         for mine, own_port in enumerate(ports):
@@ -201,7 +209,7 @@ class SentinelSet(_Set):
                 f"sentinel monitor {SERVICE} {master.host} {master.port} 2",
                 f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}",
                 f"sentinel failover-timeout {SERVICE} 2000",
-                f"sentinel known-replica {SERVICE} {replica.host} {replica.port}",
+                *(f"sentinel known-replica {SERVICE} {replica.host} {replica.port}" for replica in replicas),
             ]
             for other, port in enumerate(ports):
                 if other != mine:
@@ -232,12 +240,16 @@ class SentinelSet(_Set):
         return server
 
     def replica(self) -> Server:
-        """Return the other data node."""
+        """Return a data node that is not the master."""
+        return self.replicas()[0]
+
+    def replicas(self) -> list[Server]:
+        """Return the data nodes that are not the master."""
         master = self.master()
-        return next(node for node in self.nodes if node is not master)
+        return [node for node in self.nodes if node is not master]
 
     def failover(self) -> Server:
-        """Let the sentinels promote the replica, as planned; return the new master once all name it."""
+        """Let the sentinels promote a replica, as planned; return the new master once all name it."""
         old = self.master()
         self.await_ready()
         begin = functools.partial(self._ask, self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
@@ -263,12 +275,13 @@ class SentinelSet(_Set):
         self.await_ready()
 
     def await_ready(self) -> None:
-        """Wait until every sentinel knows the others and a replica in good order."""
-        master, replica = self.master(), self.replica()
-        role = self._say(replica, "ROLE")
-        if role[0] == "master" or role[2] != master.port:
-            self._say(replica, "REPLICAOF", master.host, master.port)
-        self._await_replica(replica)
+        """Wait until every sentinel knows the others and the replicas in good order."""
+        master = self.master()
+        for replica in self.replicas():
+            role = self._say(replica, "ROLE")
+            if role[0] == "master" or role[2] != master.port:
+                self._say(replica, "REPLICAOF", master.host, master.port)
+            self._await_replica(replica)
         for sentinel in self.sentinels:
             until(functools.partial(self._is_ready, sentinel), "the sentinels know each other and the replica")
 
@@ -277,7 +290,7 @@ class SentinelSet(_Set):
         replicas = map(_as_dict, self._ask(sentinel, "SENTINEL", "SLAVES", SERVICE))
         # INFO of the replica comes every ten seconds, so its own view of the link may be old news.
         fit = [each for each in replicas if each["flags"] == "slave" and each["runid"]]
-        return bool(fit) and state["flags"] == "master" and state["num-other-sentinels"] == "2"
+        return len(fit) >= self._replicas and state["flags"] == "master" and state["num-other-sentinels"] == "2"
 
     def _agreed(self) -> Server | None:
         ports = {self._named_port(each) for each in self.sentinels if each.alive}
