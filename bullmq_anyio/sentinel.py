@@ -33,8 +33,6 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.greeting import LOGIN_CODES, NO_TLS, why_no_greeting
-from bullmq_protocol.reply import as_text
-from bullmq_protocol.server_info import read_server_info
 from bullmq_protocol.topology import (
     SENTINEL_EVENTS,
     Named,
@@ -167,24 +165,15 @@ class SentinelConnection(SharedConnection):
 
     async def _promoted(self, chosen: Place) -> Link | None:
         """Wait until a replica says that it is the master, and return a link to it; None if that does not happen."""
-        limit = monotonic() + _PROMOTION_S
-        link: Link | None = None
-        try:
-            link = await self._connect_to(chosen, master=False)
-            role = "" if self._info is None else self._info.role
-            while role != "master" and monotonic() < limit:
-                await anyio.sleep(_ASK_AGAIN_S)
-                (reply,) = await link.exchange(pack(("INFO", "replication")), 1, self._connect_timeout_ms)
-                role = "" if isinstance(reply, ServerError) else read_server_info(as_text(reply)).role
-            if role == "master":
-                return link
-        except BullMQError:
-            # It is a replica that cannot be had: the master is looked for as ever.
-            pass
-        except BaseException:
-            _end((link,))
-            raise
-        _end((link,))
+        with anyio.move_on_after(_PROMOTION_S):
+            while True:
+                try:
+                    return await self._connect_to(chosen)
+                except (AuthenticationFailed, ServerTooOld, UsageError):
+                    break
+                except BullMQError:
+                    # No master yet, or just now: then the sentinel ends all connections to it.
+                    await anyio.sleep(_ASK_AGAIN_S)
         return None
 
     def _settle(self, place: Place, link: Link) -> Link:
@@ -228,11 +217,15 @@ class SentinelConnection(SharedConnection):
         async def ask(sentinel: Place) -> None:
             shown = f"{sentinel[0]}:{sentinel[1]}"
             failures[shown] = ConnectionLost("no answer in time", maybe_applied=False)
+            tls = TlsContexts(self._tls)
             try:
-                named, watch = await self._ask(sentinel)
+                named, watch = await self._ask(sentinel, tls)
             except (BullMQError, OSError) as error:
                 failures[shown] = _ours(error)
                 return
+            finally:
+                # If the whole attempt is cut off.
+                self._tls.awaits = self._tls.awaits or tls.awaits
             del failures[shown]
             answers.append(named)
             if watch is not None:
@@ -254,13 +247,12 @@ class SentinelConnection(SharedConnection):
             self._stop_listening()
         return answers, failures
 
-    async def _ask(self, sentinel: Place) -> tuple[Named, SocketLink | None]:
+    async def _ask(self, sentinel: Place, tls: TlsContexts) -> tuple[Named, SocketLink | None]:
         """Return what one sentinel says, and a link that ends when it tells of a failover."""
         options = self._options.sentinel(sentinel)
         greeting, user = await greeting_of(options, None)
         questions = sentinel_question(self._options.service)
         payload = b"".join(map(pack, (*greeting, *questions)))
-        tls = TlsContexts(self._tls)
         with anyio.move_on_after(self._connect_timeout_ms / 1000 / (len(self._sentinels) + 1)):
             link = await dial(options, tls, exclusive=False)
             try:
@@ -287,8 +279,8 @@ class SentinelConnection(SharedConnection):
             return named, None
         raise ConnectionLost("no answer in time" if tls.awaits is None else NO_TLS, maybe_applied=False)
 
-    async def _connect_to(self, place: Place, *, master: bool = True) -> Link:
-        """Connect and log in; with `master`, refuse a server that is none. Raises our errors."""
+    async def _connect_to(self, place: Place) -> Link:
+        """Connect and log in; refuse a server that is no master. Raises our errors."""
         server = msgspec.structs.replace(self._options.server, host=place[0], port=place[1])
         greeting, user = await greeting_of(server, self._client_name)
         try:
@@ -297,7 +289,7 @@ class SentinelConnection(SharedConnection):
             raise ConnectionLost(str(error), maybe_applied=False) from error
         try:
             await self._greet(link, greeting, user, server.address, tls=not may_have_tls(server))
-            if master and self._info is not None and self._info.role not in ("", "master"):
+            if self._info is not None and self._info.role not in ("", "master"):
                 raise ConnectionLost(f"{server.address} is no master", maybe_applied=False)
         except BaseException:
             link.die(ConnectionLost, "the handshake failed")

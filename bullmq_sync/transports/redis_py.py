@@ -426,20 +426,18 @@ class RedisPyTransport:
         # Known from here on, so that `close` and `interrupt` reach it.
         self._connection = connection
         try:
-            connection.connect()
+            self._establish(connection)
             connection.send_packed_command((_INFO,), False)
             replies = [read_reply(connection) for _ in INFO_SECTIONS]
         except RedisError as error:
             error.args = tuple(refusal_of_login(str(each), connection.password) for each in error.args)
-            self._explain(error)
             answer = _server_error(error)
             if isinstance(error, (AuthenticationError, AuthorizationError)) or answer.code in LOGIN_CODES:
                 raise AuthenticationFailed(str(answer)) from error
             if isinstance(error, ResponseError):
                 raise UsageError("connection", repr(self._packer), f"is refused by the server: {answer}") from error
-            is_plain = self._info is None and not isinstance(connection, _NOT_PLAIN)
-            if is_plain and any(words in str(error) for words in _ENDINGS):
-                raise RedisConnectionError(f"{error} {WITH_TLS}") from error
+            if self._info is None and (told := explained_end(connection, error)) != str(error):
+                raise RedisConnectionError(told) from error
             raise
         self._check_server(replies)
         self._opened(connection)
@@ -450,8 +448,9 @@ class RedisPyTransport:
     def _hand_on(self, other: RedisPyTransport) -> None:
         """Give a dedicated transport what it shares with this one."""
 
-    def _explain(self, error: RedisError) -> None:
-        """Raise our own error, if this one of a failed attempt to connect has a meaning here."""
+    def _establish(self, connection: RawConnection) -> None:
+        """Connect it. Raises our errors, and redis-py's."""
+        connection.connect()
 
     def _opened(self, connection: RawConnection) -> None:
         """See to a fresh connection; raise if it is not to be used."""
@@ -576,9 +575,12 @@ class Ours:
     password: str | None
     login: Callable[[], Login] | None = None
 
-    def connect(self) -> None:
+    def log_in(self) -> None:
         if self.login is not None:
             self.username, self.password = self.login()
+
+    def connect(self) -> None:
+        self.log_in()
         cast("Any", super()).connect()
 
     def _wrap_socket_with_ssl(self, sock: socket.socket) -> Any:
@@ -643,6 +645,13 @@ class TlsConnection(redis.Connection):
 
 
 _NOT_PLAIN = (TlsConnection, redis.SSLConnection, redis.UnixDomainSocketConnection)
+
+
+def explained_end(connection: object, error: Exception) -> str:
+    """Return what to say of an error at the first commands: one with TLS ends the connection on plain words."""
+    told = str(error)
+    is_plain = not isinstance(connection, _NOT_PLAIN) and any(words in told for words in _ENDINGS)
+    return f"{told} {WITH_TLS}" if is_plain else told
 
 
 def from_client(client: redis.Redis) -> tuple[Connect, float | None]:

@@ -1,28 +1,44 @@
-"""A blocking transport to the master that sentinels name, over redis-py's own Sentinel.
+"""A blocking transport to the master that sentinels name, over redis-py's connections.
 
-The sentinel that named the master is listened to: a word of a switch, or its end, lets the sentinels be asked anew.
-That closes the seconds in which a master that was replaced as planned still takes commands, which are lost afterwards.
+At each attempt to connect all sentinels are asked. The word of the latest epoch counts, and the server that is named
+must say itself that it is a master. All of them are listened to: a word of a failover, or the end of one, lets them be
+asked anew. The first such word comes before the next master is one; its promotion is waited for, while nothing is sent
+to the old one. That closes the seconds in which a master that is replaced as planned still takes commands, which are
+lost afterwards. redis-py's own `Sentinel` asks for the state of the old master, and of one sentinel.
 
 Source: specs/05-worker-runtime.md#sec-1
 """
 
 from __future__ import annotations
 
+import math
 import select
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Protocol, Self, cast
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
 from bullmq_protocol.address import ConnectionOptions
-from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, UsageError
+from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ConnectionLost, ServerError, UsageError
+from bullmq_protocol.greeting import LOGIN_CODES
 from bullmq_protocol.keys import is_client_name
-from bullmq_protocol.topology import Place, SentinelOptions, is_deposed
+from bullmq_protocol.reply import as_text
+from bullmq_protocol.server_info import read_server_info
+from bullmq_protocol.topology import (
+    SENTINEL_EVENTS,
+    Named,
+    Place,
+    SentinelOptions,
+    is_deposed,
+    ranked,
+    read_sentinel,
+    sentinel_question,
+)
 from bullmq_sync.connection import login_of
 from bullmq_sync.transports.redis_py import (
     OURS,
@@ -32,6 +48,7 @@ from bullmq_sync.transports.redis_py import (
     RedisPyTransport,
     TlsConnection,
     context_of,
+    explained_end,
     exposed,
     from_client,
     has_ended,
@@ -40,9 +57,16 @@ from bullmq_sync.transports.redis_py import (
 )
 
 _LOOK_S = 0.05
-"""So often a connection in use looks whether its sentinel has spoken."""
+"""So often a connection in use looks whether its sentinels have spoken."""
 _ALONE_S = 10.0
 """So often a connection whose sentinels are all gone looks for one."""
+_SOME_S = 60.0
+"""So often a connection looks for those that are missing, and so long one that took too long is not asked again."""
+_PROMOTION_S = 1.0
+"""So long the promotion of the chosen replica is waited for: a tenth of that is what it takes."""
+_ASK_AGAIN_S = 0.01
+_ASKING_S = 1.0
+"""The time limit for a sentinel of a client that has none."""
 
 
 class _Managed(RawConnection, Protocol):
@@ -50,6 +74,8 @@ class _Managed(RawConnection, Protocol):
     def host(self) -> str: ...
     @property
     def port(self) -> int: ...
+    def log_in(self) -> None: ...
+    def connect_to(self, address: Place, /) -> None: ...
 
 
 class _Pool(Protocol):
@@ -59,8 +85,6 @@ class _Pool(Protocol):
     sentinel_manager: Sentinel
     connection_class: type
     connection_kwargs: dict[str, Any]
-
-    def get_master_address(self) -> Place: ...
 
 
 class RedisPySentinelTransport(RedisPyTransport):
@@ -74,7 +98,6 @@ class RedisPySentinelTransport(RedisPyTransport):
     def __init__(self, server: SentinelOptions | redis.Redis) -> None:
         if isinstance(server, SentinelOptions):
             pool, connect = _from_options(server)
-            self._own = True
             limit_s = seconds(server.server.command_timeout_ms)
         else:
             if not is_sentinel_client(server):
@@ -86,54 +109,76 @@ class RedisPySentinelTransport(RedisPyTransport):
         self._adopt(pool)
         self._begin(connect, limit_s, None, None)
 
-    _own = False
-    """Whether the clients of the sentinels are ours."""
-
-    def close(self) -> None:
-        """Close its connections and those made by `dedicated`. Waiting calls raise `Closed`. May be called twice."""
-        super().close()
-        if self._own:
-            for sentinel in self._pool.sentinel_manager.sentinels:
-                # Closing the client would leave the connections of a pool that was made for it.
-                sentinel.connection_pool.disconnect()
-
     def _adopt(self, pool: _Pool) -> None:
         self._pool = pool
-        self._watch: RawConnection | None = None
+        self._watches: list[RawConnection] = []
+        self._silent: dict[str, float] = {}
+        """Sentinels that took too long, and until when they are passed over if others answer."""
         self._deposed = False
         self._look_at = 0.0
+        self._complete_at = math.inf
+        """When to look for the sentinels that are missing."""
 
     def _hand_on(self, other: RedisPyTransport) -> None:
         cast("Self", other)._adopt(self._pool)
 
-    def _explain(self, error: RedisError) -> None:
-        if not isinstance(error, MasterNotFoundError):
+    def _establish(self, connection: RawConnection) -> None:
+        """Ask the sentinels, and connect to the master they name."""
+        managed = cast("_Managed", connection)
+        managed.log_in()
+        answers, failures = self._ask_all()
+        chosen, places = ranked(answers)
+        if chosen is not None and self._is_promoted(managed, chosen):
             return
-        pool = self._pool
-        told: list[str] = []
-        unknown = 0
-        for sentinel in pool.sentinel_manager.sentinels:
+        for place in places:
             try:
-                is_known = pool.service_name in sentinel.sentinel_masters()
-            except (AuthenticationError, AuthorizationError, NoPermissionError) as refusal:
-                raise AuthenticationFailed(f"NOAUTH {refusal} (the sentinel at {_place_of(sentinel)})") from error
-            except RedisError as failure:
-                told.append(f"{_place_of(sentinel)}: {failure}")
-            else:
-                unknown += not is_known
-                told.append(f"{_place_of(sentinel)}: {'names none that is up' if is_known else 'does not know it'}")
-        if told and unknown == len(told) and self._info is None:
-            places = ",".join(map(_place_of, pool.sentinel_manager.sentinels))
-            raise UsageError("service", pool.service_name, f"is not known to the sentinels at {places}") from error
-        raise ConnectionLost(
-            f"no master of {pool.service_name!r} is to be had: {'; '.join(told)}", maybe_applied=False
-        ) from error
+                managed.connect_to(place)
+                role = _role_of(managed)
+                if role in ("", "master"):
+                    return
+                failures[f"they name {_shown(place)}"] = ConnectionLost("is no master", maybe_applied=False)
+            except (AuthenticationError, AuthorizationError):
+                raise
+            except (RedisError, OSError) as error:
+                told = explained_end(connection, error) if self._info is None else str(error)
+                failures[f"they name {_shown(place)}"] = ConnectionLost(told, maybe_applied=False)
+            managed.disconnect()
+            self._check_open()
+        raise self._failure(failures)
+
+    def _is_promoted(self, connection: _Managed, chosen: Place) -> bool:
+        """Wait until a replica says that it is the master, and be connected to it; False if that does not happen."""
+        limit = monotonic() + _PROMOTION_S
+        while monotonic() < limit:
+            try:
+                connection.connect_to(chosen)
+                if _role_of(connection) == "master":
+                    return True
+            except (RedisError, OSError):
+                # It is a master just now: then the sentinel ends all connections to it.
+                pass
+            connection.disconnect()
+            self._check_open()
+            sleep(_ASK_AGAIN_S)
+        return False
+
+    def _failure(self, failures: dict[str, BullMQError]) -> BullMQError:
+        """Return the error for an attempt at which no master was found."""
+        for error in failures.values():
+            if isinstance(error, AuthenticationFailed):
+                return error
+        service = self._pool.service_name
+        if not failures and self._info is None:
+            places = ",".join(map(_place_of, self._pool.sentinel_manager.sentinels))
+            return UsageError("service", service, f"is not known to the sentinels at {places}")
+        told = "; ".join(f"{who}: {error}" for who, error in failures.items())
+        return ConnectionLost(
+            f"no master of {service!r} is to be had: {told or 'the sentinels do not know it'}", maybe_applied=False
+        )
 
     def _opened(self, connection: RawConnection) -> None:
-        if self._info is not None and self._info.role not in ("", "master"):
-            raise ConnectionLost("the sentinels name a server that is no master", maybe_applied=False)
         self._deposed = False
-        self._listen()
+        self._meet()
 
     def _is_current(self, connection: RawConnection) -> bool:
         if self._deposed:
@@ -141,8 +186,8 @@ class RedisPySentinelTransport(RedisPyTransport):
         now = monotonic()
         if now < self._look_at:
             return True
-        self._look_at = now + (_ALONE_S if self._watch is None else _LOOK_S)
-        if self._watch is not None and not has_ended(self._watch):
+        self._look_at = now + _LOOK_S
+        if now < self._complete_at and not any(map(has_ended, self._watches)):
             return True
         return self._is_still_named(cast("_Managed", connection))
 
@@ -156,17 +201,17 @@ class RedisPySentinelTransport(RedisPyTransport):
         """Wait for the reply, or for the word that there is another master."""
         until = None if limit_s is None else monotonic() + limit_s
         while not connection.can_read(0):
-            sock, watch = connection.socket, None if self._watch is None else self._watch.socket
+            sock = connection.socket
             if sock is None:
                 return
             poller = select.poll()
             poller.register(sock, select.POLLIN)
-            if watch is not None:
-                poller.register(watch, select.POLLIN)
-            left = None if until is None else max(until - monotonic(), 0)
-            if watch is None:
-                left = _ALONE_S if left is None else min(left, _ALONE_S)
-            ready = [number for number, _ in poller.poll(None if left is None else left * 1000)]
+            for watch in self._watches:
+                if watch.socket is not None:
+                    poller.register(watch.socket, select.POLLIN)
+            left = math.inf if until is None else max(until - monotonic(), 0)
+            left = min(left, max(self._complete_at - monotonic(), 0))
+            ready = [number for number, _ in poller.poll(None if left == math.inf else left * 1000)]
             if sock.fileno() in ready:
                 return
             if until is not None and monotonic() >= until:
@@ -179,40 +224,88 @@ class RedisPySentinelTransport(RedisPyTransport):
         self._stop_listening()
 
     def _is_still_named(self, connection: _Managed) -> bool:
-        """Ask the sentinels, and listen to the one that answers. No news is no reason to leave a master."""
-        self._stop_listening()
-        try:
-            place = self._pool.get_master_address()
-        except RedisError:
-            self._look_at = monotonic() + _ALONE_S
-            return True
-        if tuple(place) != (connection.host, connection.port):
-            return False
-        self._listen()
-        return True
+        """Ask the sentinels, and listen to those that answer. No news is no reason to leave a master."""
+        chosen, places = ranked(self._ask_all()[0])
+        self._meet()
+        return chosen is None and (not places or places[0] == (connection.host, int(connection.port)))
 
-    def _listen(self) -> None:
+    def _meet(self) -> None:
+        now = monotonic()
+        self._look_at = now + _LOOK_S
+        missing = len(self._pool.sentinel_manager.sentinels) - len(self._watches)
+        self._complete_at = math.inf if not missing else now + (_SOME_S if self._watches else _ALONE_S)
+
+    def _ask_all(self) -> tuple[list[Named], dict[str, BullMQError]]:
+        """Ask all sentinels, and listen to those that answer; return answers, and failures by address."""
         self._stop_listening()
-        # The one that answered is first.
-        pool = self._pool.sentinel_manager.sentinels[0].connection_pool
-        kwargs: dict[str, Any] = {**pool.connection_kwargs, **OURS, "retry": Retry(NoBackoff(), 0)}
+        answers: list[Named] = []
+        failures: dict[str, BullMQError] = {}
+        sentinels = {_place_of(each): each for each in self._pool.sentinel_manager.sentinels}
+        for shown in sorted(sentinels, key=lambda each: self._silent.get(each, 0.0)):
+            begun = monotonic()
+            if answers and begun < self._silent.get(shown, 0.0):
+                continue
+            self._check_open()
+            try:
+                answers.append(self._ask(sentinels[shown], shown))
+                self._silent.pop(shown, None)
+            except BullMQError as error:
+                failures[shown] = error
+                if monotonic() - begun > _LOOK_S:
+                    self._silent[shown] = monotonic() + _SOME_S
+        return answers, failures
+
+    def _ask(self, sentinel: redis.Redis, shown: str) -> Named:
+        """Return what one sentinel says, and listen to it. Raises our errors."""
+        pool = sentinel.connection_pool
+        kwargs: dict[str, Any] = {
+            "socket_timeout": _ASKING_S,
+            "socket_connect_timeout": _ASKING_S,
+            **{name: value for name, value in pool.connection_kwargs.items() if value is not None},
+            **OURS,
+            "retry": Retry(NoBackoff(), 0),
+        }
         watch = exposed(pool.connection_class)(**kwargs)
+        listens = False
         try:
             watch.connect()
-            watch.send_packed_command(watch.pack_command("SUBSCRIBE", "+switch-master"), False)
-            refused = isinstance(read_reply(watch), ServerError)
-        except RedisError:
-            refused = True
-        if refused:
-            watch.disconnect()
-        else:
-            self._watch = watch
-        self._look_at = monotonic() + (_ALONE_S if refused else _LOOK_S)
+            questions = sentinel_question(self._pool.service_name)
+            data = b"".join(piece for question in questions for piece in watch.pack_command(*question))
+            watch.send_packed_command((data,), False)
+            replies = [read_reply(watch) for _ in questions]
+            named = read_sentinel(replies[: -len(SENTINEL_EVENTS)])
+            refused = any(isinstance(reply, ServerError) for reply in replies[-len(SENTINEL_EVENTS) :])
+            listens = named.place is not None and not refused
+        except (AuthenticationError, AuthorizationError, NoPermissionError) as refusal:
+            raise AuthenticationFailed(f"NOAUTH {refusal} (the sentinel at {shown})") from refusal
+        except ServerError as refusal:
+            if refusal.code in LOGIN_CODES:
+                raise AuthenticationFailed(f"{refusal} (the sentinel at {shown})") from refusal
+            raise
+        except (RedisError, OSError) as error:
+            raise ConnectionLost(explained_end(watch, error), maybe_applied=False) from error
+        finally:
+            if listens:
+                self._watches.append(watch)
+            else:
+                watch.disconnect()
+        return named
 
     def _stop_listening(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
+        watches, self._watches = self._watches, []
+        for watch in watches:
             watch.disconnect()
+
+
+def _role_of(connection: RawConnection) -> str:
+    """Return what a server says it is; nothing if it does not say. Raises redis-py's errors."""
+    connection.send_packed_command(connection.pack_command("INFO", "replication"), False)
+    reply = read_reply(connection)
+    return "" if isinstance(reply, ServerError) else read_server_info(as_text(reply)).role
+
+
+def _shown(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"
 
 
 def is_sentinel_client(client: object) -> bool:
@@ -277,16 +370,4 @@ def _sentinel_client(options: ConnectionOptions, limit_s: float) -> redis.Redis:
     }
     if context is not None:
         kwargs["context"] = context
-    return _SentinelClient(connection_pool=redis.ConnectionPool(**kwargs))
-
-
-class _SentinelClient(redis.Redis):
-    """Asks one sentinel. One that refuses the question, because it is none, is passed over as one that is down."""
-
-    def sentinel_masters(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return cast("Any", super()).sentinel_masters(*args, **kwargs)
-        except NoPermissionError:
-            raise
-        except ResponseError as refusal:
-            raise redis.ConnectionError(str(refusal)) from refusal
+    return redis.Redis(connection_pool=redis.ConnectionPool(**kwargs))

@@ -18,6 +18,7 @@ from bullmq_protocol.topology import (
     parse_address,
     read_master,
     read_redirect,
+    read_sentinel,
     read_slots,
 )
 
@@ -32,7 +33,11 @@ _places = st.tuples(_hosts, st.integers(1, 65_535))
 
 @given(_replies)
 def test_replies_are_read_or_refused(reply: Any) -> None:
-    for read in (read_master, lambda value: read_slots(value, ("asked", 1))):
+    for read in (
+        read_master,
+        lambda value: read_sentinel((value, value, value)),
+        lambda value: read_slots(value, ("asked", 1)),
+    ):
         try:
             read(reply)
         except BullMQError:

@@ -314,6 +314,46 @@ async def test_batches_go_to_the_next_master(sentinels: SentinelSet, atomic: boo
             say(sentinel, "SENTINEL", "REMOVE", service)
 
 
+@pytest.fixture(scope="module")
+def wide() -> Iterator[SentinelSet]:
+    with SentinelSet(topology.kinds()[-1], replicas=2) as found:
+        yield found
+
+
+@pytest.mark.alone
+async def test_a_planned_failover_with_two_replicas_loses_no_add(
+    wide: SentinelSet, crew: list[Colour], name: str
+) -> None:
+    """The sentinel that leads announces the new master when all replicas follow it, a second late or later; till then
+    the old one takes commands. Any of the sentinels may lead."""
+    acknowledged: dict[str, int] = {}
+    async with AsyncExitStack() as stack:
+        await in_thread(wide.restore)
+        queues = [
+            await stack.enter_async_context(colour.Queue(f"{name}-{colour.name}", url_of(wide))) for colour in crew
+        ]
+        over = anyio.Event()
+
+        async def add(queue: Any) -> None:
+            while not over.is_set():
+                await queue.add("x")
+                acknowledged[queue.name] = acknowledged.get(queue.name, 0) + 1
+
+        old = await in_thread(wide.master)
+        async with anyio.create_task_group() as tasks:
+            for queue in queues:
+                tasks.start_soon(add, queue)
+            topology.until(lambda: say(wide.sentinels[-1], "SENTINEL", "FAILOVER", SERVICE), "a failover begins")
+            promoted = await in_thread(wide.await_promotion, old)
+            counts = dict(acknowledged)
+            with anyio.fail_after(_SOON_S):
+                while any(acknowledged[each] == counts[each] for each in counts):
+                    await anyio.sleep(0.01)
+            over.set()
+        for queue in queues:
+            assert say(promoted, "LLEN", queue.keys.wait) == acknowledged[queue.name] > 0
+
+
 @pytest.mark.parametrize("how", ["planned", "killed"])
 async def test_workers_and_listeners_go_on_after_a_failover(
     sound: SentinelSet, crew: list[Colour], how: str, name: str

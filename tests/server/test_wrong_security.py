@@ -3,7 +3,7 @@
 import functools
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.anyio
 
 Perform = Callable[[str], Awaitable[Any]]
-_LIMIT = "connect_timeout_ms=300"
+_LIMIT = "connect_timeout_ms=1000"
 
 
 def blocking(make: Callable[[str], Any]) -> Perform:
@@ -50,7 +50,7 @@ def client_of_redis_py(url: str) -> RedisPyTransport:
 
 
 @pytest.fixture(params=["native", "threads", "redis-py", "client"])
-async def perform(request: pytest.FixtureRequest, anyio_backend_name: str) -> AsyncIterator[Perform]:
+async def perform(request: pytest.FixtureRequest, anyio_backend_name: str) -> Perform:
     """One command over a transport of its own."""
 
     async def native(url: str) -> Any:
@@ -60,12 +60,13 @@ async def perform(request: pytest.FixtureRequest, anyio_backend_name: str) -> As
         finally:
             await connection.aclose()
 
-    yield {
+    ways: dict[str, Perform] = {
         "native": native,
         "threads": blocking(bullmq_sync.connect),
         "redis-py": blocking(RedisPyTransport),
         "client": blocking(client_of_redis_py),
-    }[request.param]
+    }
+    return ways[request.param]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from bullmq_protocol.errors import BullMQError, ServerError, script_error
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.server_info import read_server_info
 from bullmq_protocol.stream import RawEntry, read_entry
-from bullmq_protocol.topology import explained, read_master, read_redirect, read_slots
+from bullmq_protocol.topology import explained, read_master, read_redirect, read_sentinel, read_slots
 from tests.support import vectors
 from tests.support.building import build
 from tests.unit.test_command_table import KEYS, PLAIN, SAMPLES, WITHOUT_KEYS
@@ -292,13 +292,21 @@ def families(rolls: random.Random) -> dict[str, Callable[[], tuple[Callable[[Any
     def servers() -> tuple[Callable[[Any], Any], Any]:
         text = hostile.text().decode("utf-8", "surrogateescape")
         place = ("h", 1)
-        match rolls.randrange(6):
+        match rolls.randrange(7):
             case 0:
                 return read_server_info, text
             case 1:
                 return lambda reply: read_slots(reply, place), hostile.mutated([[0, 16383, [b"h", 1, b"id"]]])
             case 2:
                 return read_master, hostile.mutated([b"h", b"6379"])
+            case 6:
+                state = [b"config-epoch", b"1"]
+                replica = [b"ip", b"h", b"port", b"1", b"flags", b"slave,promoted"]
+                return read_sentinel, (
+                    hostile.mutated([b"h", b"6379"]),
+                    hostile.mutated(state),
+                    [hostile.mutated(replica)],
+                )
             case 3:
                 return lambda given: read_redirect(ServerError(given), place), rolls.choice(
                     ("MOVED 1 ", "ASK ", "")

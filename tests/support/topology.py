@@ -164,8 +164,9 @@ class Sentinel(Server):
 class SentinelSet(_Set):
     """Three sentinels over a master and its replicas, for the service `SERVICE`.
 
-    With two replicas or more a planned failover is announced only when all of them follow the new master. `password` is that of the data nodes, `sentinel_password` that of the sentinels. With `tls` all of them have it, and
-    nothing else; `ca_file` is to be trusted then.
+    With two replicas or more the sentinel that leads a planned failover announces the new master only when all of them
+    follow it. `password` is that of the data nodes, `sentinel_password` that of the sentinels. With `tls` all of them
+    have it, and nothing else; `ca_file` is to be trusted then.
     """
 
     def __init__(

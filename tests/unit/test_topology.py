@@ -20,6 +20,7 @@ from bullmq_protocol.topology import (
     ClusterOptions,
     Learn,
     Locate,
+    Named,
     Pause,
     Place,
     Redirect,
@@ -31,9 +32,12 @@ from bullmq_protocol.topology import (
     is_deposed,
     later_delay,
     parse_address,
+    ranked,
     read_master,
     read_redirect,
+    read_sentinel,
     read_slots,
+    sentinel_question,
     slots_of,
 )
 
@@ -235,6 +239,57 @@ def test_refusals_of_a_server_that_is_no_master() -> None:
     assert is_deposed(ServerError("READONLY You can't write against a read only replica."))
     assert is_deposed(ServerError("UNBLOCKED force unblock from blocking operation, instance state changed"))
     assert not is_deposed(ServerError("ERR x")) and not is_deposed(b"READONLY")
+
+
+# --- what sentinels say -----------------------------------------------------------------------------------------------
+
+ADDRESS = [b"a", b"1"]
+
+
+def replica(place: tuple[str, int], flags: str) -> list[bytes]:
+    return [b"ip", place[0].encode(), b"port", str(place[1]).encode(), b"flags", flags.encode()]
+
+
+def test_a_sentinel_is_asked_and_listened_to_at_once() -> None:
+    *asked, selected, promoted, switched = sentinel_question("jobs")
+    assert [each[1] for each in asked] == ["GET-MASTER-ADDR-BY-NAME", "MASTER", "SLAVES"]
+    assert all(each[0] == "SENTINEL" and each[2] == "jobs" for each in asked)
+    # One subscription each, so that a refusal of one is one reply.
+    assert (selected, promoted, switched) == tuple(
+        ("SUBSCRIBE", event) for event in ("+selected-slave", "+promoted-slave", "+switch-master")
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "replicas", "expected"),
+    [
+        ([b"config-epoch", b"7"], [], Named(A, 7)),
+        ([b"config-epoch", b"7"], [replica(B, "slave"), replica(B, "slave,promoted")], Named(A, 7, B)),
+        # It is the master already.
+        ([b"config-epoch", b"8"], [replica(A, "slave,promoted")], Named(A, 8)),
+        ([b"config-epoch", b"x"], [replica(("b", 123_456), "promoted"), b"odd", [b"flags", 1]], Named(A)),
+        ([b"config-epoch", b"9" * 21], None, Named(A)),
+        # What the login may not ask.
+        (ServerError("NOPERM x"), ServerError("NOPERM x"), Named(A)),
+    ],
+)
+def test_what_a_sentinel_says(state: Any, replicas: Any, expected: Named) -> None:
+    assert read_sentinel((ADDRESS, state, replicas)) == expected
+
+
+def test_a_sentinel_that_refuses_or_does_not_know() -> None:
+    assert read_sentinel((None, ServerError("ERR No such master"), ServerError("ERR No such master"))) == Named(None)
+    with pytest.raises(ServerError, match="unknown command"):
+        read_sentinel((ServerError("ERR unknown command"), None, None))
+
+
+def test_the_word_of_the_latest_epoch_counts() -> None:
+    assert ranked([]) == (None, ())
+    assert ranked([Named(None)]) == (None, ())
+    assert ranked([Named(A, 1), Named(B, 2), Named(A, 1), Named(None, 9)]) == (None, (B, A))
+    assert ranked([Named(A, 1), Named(A, 1, B)]) == (B, (A,))
+    # A choice of an epoch that is over.
+    assert ranked([Named(A, 1, B), Named(B, 2)]) == (None, (B, A))
 
 
 # --- slots of a step --------------------------------------------------------------------------------------------------
