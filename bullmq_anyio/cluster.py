@@ -61,6 +61,7 @@ class ClusterConnection:
         self._suspect: Place | None = None
         self._stale = True
         self._loads = 0
+        self._stops = 0
         self._loading: _Loading | None = None
         self._last: int | None = None
         self._closed = False
@@ -85,6 +86,12 @@ class ClusterConnection:
         child._closed = self._closed
         self._children.add(child)
         return child
+
+    def stop_connecting(self) -> None:
+        """End attempts to connect that are under way: who waits for them gets `ConnectionLost`."""
+        self._stops += 1
+        for node in self._nodes.values():
+            node.stop_connecting()
 
     async def aclose(self) -> None:
         """Close all connections, also those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
@@ -127,6 +134,7 @@ class ClusterConnection:
         self._last = slot
         course = follow(step, slot, self._options.server.command_timeout_ms)
         resume: Any = course.send
+        stops = (self._parent or self)._stops
         value: Any = None
         while True:
             try:
@@ -134,11 +142,11 @@ class ClusterConnection:
             except StopIteration as stop:
                 return stop.value
             try:
-                resume, value = course.send, await self._do(act)
+                resume, value = course.send, await self._do(act, stops)
             except Exception as error:
                 resume, value = course.throw, error
 
-    async def _do(self, act: Act) -> Any:
+    async def _do(self, act: Act, stops: int) -> Any:
         root = self._parent or self
         match act:
             case Send(place, step):
@@ -149,6 +157,8 @@ class ClusterConnection:
                     root._stale = True
                     raise
             case Locate():
+                if act.fresh and root._stops != stops:
+                    raise _given_up()
                 return await root._locate(act)
             case Learn(redirect):
                 root._map = root._map.moved(redirect)
@@ -176,9 +186,11 @@ class ClusterConnection:
 
     async def _locate(self, question: Locate) -> Place:
         if self._stale or question.fresh:
-            loads = self._loads
+            loads, stops = self._loads, self._stops
             # Whoever waited for another's question takes its answer.
             while self._loads == loads:
+                if self._stops != stops:
+                    raise _given_up()
                 if self._loading is None:
                     await self._load(question.avoid or self._suspect)
                 elif self._loading.loop is not current_token().native_token:
@@ -223,6 +235,10 @@ class ClusterConnection:
             self._owners.clear()
             return
         raise ConnectionLost(f"no node of the cluster answers: {'; '.join(failures)}", maybe_applied=False)
+
+
+def _given_up() -> ConnectionLost:
+    return ConnectionLost("the attempt to connect was given up", maybe_applied=False)
 
 
 class _Loading:

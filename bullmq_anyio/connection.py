@@ -92,6 +92,13 @@ class SharedConnection(ABC):
         self._children.add(child)
         return child
 
+    def stop_connecting(self) -> None:
+        """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
+        attempt = self._attempt
+        if attempt is not None and attempt.loop is current_token().native_token:
+            attempt.given_up = True
+            attempt.scope.cancel()
+
     async def aclose(self) -> None:
         """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
         self._closed = True
@@ -225,6 +232,8 @@ class SharedConnection(ABC):
                 return link
             if self._closed:
                 raise Closed
+            if attempt.given_up:
+                raise ConnectionLost(f"the attempt to connect to {self._address} was given up", maybe_applied=False)
             why = self._why_late()
             raise TransportTimeout(f"no connection to {self._address} in time{why}", maybe_applied=False)
         except BullMQError as error:
@@ -383,6 +392,7 @@ class _Attempt:
         self.loop = current_token().native_token
         self.over = anyio.Event()
         self.scope = anyio.CancelScope()
+        self.given_up = False
         self.failure: BullMQError | None = None
 
 

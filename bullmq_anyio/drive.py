@@ -114,6 +114,13 @@ class Scripted:
         await self.transport.aclose()
 
 
+def stop_connecting(transport: AsyncTransport) -> None:
+    """End an attempt to connect that is under way, where the transport can: nobody needs it any more."""
+    stop = getattr(transport.transport if isinstance(transport, Scripted) else transport, "stop_connecting", None)
+    if stop is not None:
+        stop()
+
+
 async def check_server(transport: AsyncTransport, keys: QueueKeys) -> None:
     """Refuse a queue that this server cannot hold: an untagged one on a cluster. Connects.
 

@@ -34,7 +34,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from bullmq_anyio.drive import Connection, check_server, clock, perform, run, transport_of
+from bullmq_anyio.drive import Connection, check_server, clock, perform, run, stop_connecting, transport_of
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
@@ -329,7 +329,7 @@ class Worker(Generic[T]):
                 if self._tasks is None:
                     await self._close_transports()
                 self._happen(CloseRequested(force))
-                if self._machine.adrift:
+                if self._machine.adrift or not (self._contacted or self._machine.running_jobs):
                     await self._close_transports()
                 if _within.get() is not self:
                     await self._finished.wait()
@@ -1062,6 +1062,8 @@ class Worker(Generic[T]):
         self._listener = self._manual_listener = None
         if self._owned:
             await self._transport.aclose()
+        else:
+            stop_connecting(self._transport)
 
 
 class _Slot:

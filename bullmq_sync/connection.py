@@ -108,6 +108,13 @@ class Connection:
         if link is not None:
             link.interrupt()
 
+    def stop_connecting(self) -> None:
+        """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
+        with self._lock:
+            if self._attempt is not None:
+                why = f"the attempt to connect to {self._options.address} was given up"
+                self._attempt.stop(ConnectionLost(why, maybe_applied=False))
+
     def close(self) -> None:
         """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. May be called twice."""
         with self._lock:
@@ -127,7 +134,7 @@ class Connection:
         if link is not None:
             link.die(Closed, "the client is closed")
         if attempt is not None and turn is not None and attempt.thread != threading.get_ident():
-            # A look-up of a name cannot be ended.
+            # What its `credentials` do cannot be ended.
             turn.acquire(timeout=_CLOSE_WAIT_S)
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
@@ -276,7 +283,7 @@ class Connection:
         options = self._options
         limit_s = options.connect_timeout_ms / 1000
         failure: OSError | None = None
-        for family, kind, protocol, place in _places(options):
+        for family, kind, protocol, place in self._places(attempt):
             sock = socket.socket(family, kind, protocol)
             try:
                 with self._lock:
@@ -307,6 +314,47 @@ class Connection:
                     raise
                 failure = failure or error
         raise failure or OSError("the host has no address")
+
+    def _places(self, attempt: _Attempt) -> list[tuple[int, int, int, Any]]:
+        """Return where to connect to. A name is looked up in a thread, because nothing else ends a look-up."""
+        options = self._options
+        if options.unix_path is not None:
+            return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, options.unix_path)]
+        try:
+            return _looked_up(options, socket.AI_NUMERICHOST | socket.AI_NUMERICSERV)
+        except socket.gaierror:
+            pass
+        found: list[list[tuple[int, int, int, Any]] | OSError] = []
+        over = threading.Lock()
+        over.acquire()
+
+        def look_up() -> None:
+            try:
+                found.append(_looked_up(options))
+            except OSError as error:
+                found.append(error)
+            finally:
+                with self._lock:
+                    attempt.end_look_up()
+
+        with self._lock:
+            if attempt.stopped is not None:
+                raise attempt.stopped
+            attempt.looking = over
+        try:
+            threading.Thread(target=look_up, name="bullmq look-up", daemon=True).start()
+        except RuntimeError:
+            # The system gives no new thread for the moment.
+            look_up()
+        # The time limit is that of the whole attempt.
+        if not over.acquire(timeout=options.connect_timeout_ms / 1000):
+            raise TimeoutError
+        if attempt.stopped is not None:
+            raise attempt.stopped
+        (answer,) = found
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
 
     def _greet(self, link: Link, saying: Greeting) -> None:
         payload = b"".join(map(pack, saying.commands))
@@ -356,6 +404,8 @@ class _Attempt:
         why = f"the attempt to connect to {address} was interrupted"
         self.failure: BullMQError | None = ConnectionLost(why, maybe_applied=False)
         self.stopped: BullMQError | None = None
+        self.looking: threading.Lock | None = None
+        """Held until a name has been looked up."""
 
     def turn(self) -> threading.Lock:
         """Return what can be acquired when it is over. The connection's lock is held."""
@@ -370,6 +420,12 @@ class _Attempt:
         if self.sock is not None:
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_RDWR)
+        self.end_look_up()
+
+    def end_look_up(self) -> None:
+        """Wake who waits for the address. The connection's lock is held."""
+        if self.looking is not None and self.looking.locked():
+            self.looking.release()
 
 
 _made: set[weakref.WeakMethod[Callable[[], None]]] = set()
@@ -396,10 +452,8 @@ def login_of(options: ConnectionOptions) -> Login:
     return checked_login(unawaited)
 
 
-def _places(options: ConnectionOptions) -> list[tuple[int, int, int, Any]]:
-    if options.unix_path is not None:
-        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, options.unix_path)]
-    found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+def _looked_up(options: ConnectionOptions, flags: int = 0) -> list[tuple[int, int, int, Any]]:
+    found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, kind, protocol, place) for family, kind, protocol, _, place in found]
 
 

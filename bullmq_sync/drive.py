@@ -127,6 +127,13 @@ class ScriptedListener(Scripted):
         self.transport.interrupt()
 
 
+def stop_connecting(transport: Transport) -> None:
+    """End an attempt to connect that is under way, where the transport can: nobody needs it any more."""
+    stop = getattr(transport.transport if isinstance(transport, Scripted) else transport, "stop_connecting", None)
+    if stop is not None:
+        stop()
+
+
 def check_server(transport: Transport, keys: QueueKeys) -> None:
     """Refuse a queue that this server cannot hold: an untagged one on a cluster. Connects.
 

@@ -82,7 +82,7 @@ from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 from bullmq_sync.crew import Crew
-from bullmq_sync.drive import Connection, check_server, clock, perform, run, transport_of
+from bullmq_sync.drive import Connection, check_server, clock, perform, run, stop_connecting, transport_of
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
 from bullmq_sync.zones import find_zone
@@ -313,11 +313,13 @@ class Worker(Generic[T]):
                 self._closed = True
                 running = self._runner is not None
                 begun = self._machine.state is not WorkerState.NEW
+                # Who was never answered holds nothing.
+                silent = not (self._contacted or self._machine.running_jobs)
             if running:
                 if not begun:
                     self._close_transports()
                 self._happen(CloseRequested(force))
-                if begun and self._machine.adrift:
+                if begun and (silent or self._machine.adrift):
                     self._close_transports()
                 if not self._crew.mine() and self._runner != threading.get_ident():
                     self._finished.wait()
@@ -907,6 +909,8 @@ class Worker(Generic[T]):
             transport.close()
         if self._owned:
             self._transport.close()
+        else:
+            stop_connecting(self._transport)
 
 
 class _Background(threading.Thread):

@@ -189,6 +189,7 @@ class RedisPyTransport:
         self._loaded: set[str] = set()
         self._closed: bool = parent is not None and parent._closed
         self._interrupted = False
+        self._connecting = False
         self._info: ServerInfo | None = None
         self._warned = parent is not None
 
@@ -243,6 +244,16 @@ class RedisPyTransport:
         with self._lock:
             if self._led_by is not None:
                 self._interrupted = True
+                self._shut()
+
+    def stop_connecting(self) -> None:
+        """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
+        with self._lock:
+            if self._led_by is not None and self._connecting:
+                self._interrupted = True
+                for call in self._pending:
+                    call.finish(ConnectionLost("the attempt to connect was given up", maybe_applied=False))
+                self._pending = []
                 self._shut()
 
     def close(self) -> None:
@@ -420,8 +431,16 @@ class RedisPyTransport:
         if connection is not None and ours and not has_ended(connection) and self._is_current(connection):
             return connection
         self._drop()
+        self._connecting = True
+        try:
+            return self._connected()
+        finally:
+            self._connecting = False
+
+    def _connected(self) -> RawConnection:
         self._check_open()
         connection = self._connect(self._client_name)
+        cast("Ours", connection).is_over = self._is_over
         self._pid = os.getpid()
         # Known from here on, so that `close` and `interrupt` reach it.
         self._connection = connection
@@ -483,6 +502,9 @@ class RedisPyTransport:
             self._warned = True
             _log.warning(info.eviction_warning)
         self._info = info
+
+    def _is_over(self) -> bool:
+        return self._closed or self._interrupted
 
     def _check_open(self) -> None:
         if self._closed:
@@ -574,6 +596,16 @@ class Ours:
     username: str | None
     password: str | None
     login: Callable[[], Login] | None = None
+    is_over: Callable[[], bool] | None = None
+    """Whether it was closed while nobody could see its socket yet."""
+
+    def _connect(self) -> Any:
+        sock = self._sock = cast("Any", super())._connect()
+        if self.is_over is not None and self.is_over():
+            self._sock = None
+            sock.close()
+            raise OSError("closed while it was being connected")
+        return sock
 
     def log_in(self) -> None:
         if self.login is not None:

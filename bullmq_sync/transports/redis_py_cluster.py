@@ -91,6 +91,7 @@ class RedisPyClusterTransport:
         self._suspect: Place | None = None
         self._stale = True
         self._loads = 0
+        self._stops = 0
         self._last: int | None = None
         self._closed: bool = parent is not None and parent._closed
         self._pausing = threading.Event()
@@ -143,6 +144,14 @@ class RedisPyClusterTransport:
         for node in nodes:
             node.interrupt()
 
+    def stop_connecting(self) -> None:
+        """End attempts to connect that are under way: who waits for them gets `ConnectionLost`."""
+        self._stops += 1
+        with self._lock:
+            nodes = tuple(self._nodes.values())
+        for node in nodes:
+            node.stop_connecting()
+
     def close(self) -> None:
         """Close all connections, also those made by `dedicated`. Waiting calls raise `Closed`. May be called twice."""
         with self._lock:
@@ -165,6 +174,7 @@ class RedisPyClusterTransport:
         self._last = slot
         course = follow(step, slot, self._limit_ms)
         resume: Any = course.send
+        stops = (self._parent or self)._stops
         value: Any = None
         self._busy = True
         try:
@@ -175,7 +185,7 @@ class RedisPyClusterTransport:
                     return stop.value
                 try:
                     self._check_open()
-                    resume, value = course.send, self._do(act)
+                    resume, value = course.send, self._do(act, stops)
                 except Exception as error:
                     resume, value = course.throw, error
         finally:
@@ -191,7 +201,7 @@ class RedisPyClusterTransport:
         if self._interrupted:
             raise ConnectionLost("interrupted", maybe_applied=False)
 
-    def _do(self, act: Act) -> Any:
+    def _do(self, act: Act, stops: int) -> Any:
         root = self._parent or self
         match act:
             case Send(place, step):
@@ -202,6 +212,8 @@ class RedisPyClusterTransport:
                     root._stale = True
                     raise
             case Locate():
+                if act.fresh and root._stops != stops:
+                    raise _given_up()
                 return root._locate(act)
             case Learn(redirect):
                 root._map = root._map.moved(redirect)
@@ -229,9 +241,11 @@ class RedisPyClusterTransport:
 
     def _locate(self, question: Locate) -> Place:
         if self._stale or question.fresh:
-            loads = self._loads
+            loads, stops = self._loads, self._stops
             with self._loading:
                 # Whoever waited for another's question takes its answer.
+                if self._stops != stops:
+                    raise _given_up()
                 if self._loads == loads:
                     self._load(question.avoid or self._suspect)
         place = self._owners.get(question.slot) or self._map.owner(question.slot)
@@ -262,6 +276,10 @@ class RedisPyClusterTransport:
             self._owners.clear()
             return
         raise ConnectionLost(f"no node of the cluster answers: {'; '.join(failures)}", maybe_applied=False)
+
+
+def _given_up() -> ConnectionLost:
+    return ConnectionLost("the attempt to connect was given up", maybe_applied=False)
 
 
 def is_cluster_client(client: object) -> bool:

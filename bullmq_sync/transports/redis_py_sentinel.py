@@ -11,8 +11,10 @@ Source: specs/05-worker-runtime.md#sec-1
 
 from __future__ import annotations
 
+import contextlib
 import math
 import select
+import socket
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, Protocol, Self, cast
@@ -112,6 +114,8 @@ class RedisPySentinelTransport(RedisPyTransport):
     def _adopt(self, pool: _Pool) -> None:
         self._pool = pool
         self._watches: list[RawConnection] = []
+        self._asked: RawConnection | None = None
+        """To a sentinel that has not answered yet."""
         self._silent: dict[str, float] = {}
         """Sentinels that took too long, and until when they are passed over if others answer."""
         self._deposed = False
@@ -144,6 +148,7 @@ class RedisPySentinelTransport(RedisPyTransport):
                 failures[f"they name {_shown(place)}"] = ConnectionLost(told, maybe_applied=False)
             managed.disconnect()
             self._check_open()
+        self._check_open()
         raise self._failure(failures)
 
     def _is_promoted(self, connection: _Managed, chosen: Place) -> bool:
@@ -265,7 +270,8 @@ class RedisPySentinelTransport(RedisPyTransport):
             **OURS,
             "retry": Retry(NoBackoff(), 0),
         }
-        watch = exposed(pool.connection_class)(**kwargs)
+        watch = self._asked = exposed(pool.connection_class)(**kwargs)
+        cast("Ours", watch).is_over = self._is_over
         listens = False
         try:
             watch.connect()
@@ -285,11 +291,19 @@ class RedisPySentinelTransport(RedisPyTransport):
         except (RedisError, OSError) as error:
             raise ConnectionLost(explained_end(watch, error), maybe_applied=False) from error
         finally:
+            self._asked = None
             if listens:
                 self._watches.append(watch)
             else:
                 watch.disconnect()
         return named
+
+    def _shut(self) -> None:
+        super()._shut()
+        sock = None if self._asked is None else self._asked.socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def _stop_listening(self) -> None:
         watches, self._watches = self._watches, []
