@@ -5,6 +5,7 @@ becomes of a failure, when to look for stalled jobs. What is left to write is th
 what came of them.
 """
 
+import re
 import sys
 import time
 import uuid
@@ -13,14 +14,32 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from bullmq_protocol import Command, Instant, JobRecord, NewJob, QueueKeys, WorkerMachine, WorkerOptions, prepare
 from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.errors import ServerError
 from bullmq_protocol.failure import failure_of
 from bullmq_protocol.worker.actions import Action, Call, Listen, Notify, RunJob, Stopped
 from bullmq_protocol.worker.events import CallFailed, CloseRequested, JobRaised, JobReturned, Replied, Tick
 from bullmq_protocol.worker.notices import Drained, JobCompleted, JobFailed
+
+# redis-py cuts the code off these errors; by it the machine tells what passes from what does not.
+CODES: dict[type[Exception], str] = {
+    exceptions.AuthenticationError: "NOAUTH",
+    exceptions.BusyLoadingError: "LOADING",
+    exceptions.ClusterDownError: "CLUSTERDOWN",
+    exceptions.MasterDownError: "MASTERDOWN",
+    exceptions.NoPermissionError: "NOPERM",
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.TryAgainError: "TRYAGAIN",
+}
+
+CODE = re.compile("[A-Z]+ ")
 
 Handler = Callable[[JobRecord], Any]
 
@@ -49,7 +68,14 @@ class SimpleWorker:
 
     def run(self) -> None:
         self._todo.extend(self._machine.start(clock()))
-        while self._todo:
+        while True:
+            if not self._todo:
+                # A report that is to be tried again, or a server that is not there: the machine says when.
+                deadline = self._machine.deadline()
+                if deadline is not None:
+                    time.sleep(max(0, deadline - clock().mono) / 1000)
+                self._todo.extend(self._machine.handle(Tick(), clock()))
+                continue
             action = self._todo.popleft()
             if isinstance(action, Stopped):
                 return
@@ -79,10 +105,14 @@ class SimpleWorker:
     def _perform(self, ticket: int, command: Command[Any]) -> Replied | CallFailed:
         try:
             return Replied(ticket, send(self._client, command))
-        except redis.ConnectionError as error:
-            return CallFailed(ticket, str(error), lost=True, maybe_applied=True)
-        except redis.ResponseError as error:
-            return CallFailed(ticket, str(error), lost=False)
+        except redis.RedisError as error:
+            code = CODES.get(type(error))
+            if code is None and not isinstance(error, redis.ResponseError):
+                # No answer: it may have run.
+                return CallFailed(ticket, str(error), lost=True, maybe_applied=True)
+            text = f"{code or 'ERR'} {error}"
+            # Other codes are left as they are, but for ERR itself.
+            return CallFailed.of(ticket, ServerError(str(error) if code is None and CODE.match(str(error)) else text))
 
     def _work(self, run: int, job: JobRecord) -> JobReturned | JobRaised:
         try:
@@ -98,7 +128,8 @@ def shout(job: JobRecord) -> str:
 
 def main(url: str) -> None:
     keys = QueueKeys.of("shouts")
-    with redis.Redis.from_url(url) as client:
+    # redis-py would send a command again by itself that may have run.
+    with redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client:
         for text in ("hello", "größe", None):
             job = prepare(keys, NewJob("shout", {"text": text}), now_ms=clock().wall)
             command = add_job(keys, job)

@@ -3,12 +3,23 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
+from bullmq_protocol import NewJob, QueueKeys, prepare
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.reply import as_none
+from bullmq_protocol.worker.events import CallFailed
+from examples.custom_worker import SimpleWorker, clock, send
 from examples.demo import Progress
+from tests.support import servers
 from tests.support.servers import Server
 
 _ROOT = Path(__file__).parents[2]
@@ -44,6 +55,84 @@ def test_example(name: str, server: Server) -> None:
             if keys := list(raw.scan_iter(f"bull:{queue}:*")):
                 raw.delete(*keys)
     assert re.fullmatch(PRINTED[name], _run(f"examples.{name}", server.url))
+
+
+class _Watched(SimpleWorker):
+    """Tells of calls that failed."""
+
+    def __init__(self, *args: Any, then: Callable[[CallFailed], None]) -> None:
+        super().__init__(*args)
+        self._then = then
+
+    def _perform(self, ticket: int, command: Command[Any]) -> Any:
+        event = super()._perform(ticket, command)
+        if isinstance(event, CallFailed):
+            self._then(event)
+        return event
+
+
+def _raw(server: Server) -> Any:
+    return redis.Redis.from_url(server.url, retry=Retry(NoBackoff(), 0))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "READONLY",
+        "LOADING",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "BUSY",
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "ERR",
+    ],
+)
+def test_the_custom_worker_keeps_the_codes_of_errors(code: str, server: Server, name: str) -> None:
+    fails: Command[None] = Command("EVAL", (), ("return redis.error_reply(ARGV[1])", 0, f"{code} told so"), as_none)
+    with _raw(server) as raw:
+        worker = SimpleWorker(QueueKeys.of(name), lambda _: None, raw)
+        failed = worker._perform(1, fails)
+    assert isinstance(failed, CallFailed)
+    # redis-py makes one error of two refusals of a login.
+    assert (failed.lost, failed.code) == (False, code if code != "WRONGPASS" else "NOAUTH")
+
+
+def test_the_custom_worker_tries_a_report_again(name: str) -> None:
+    """A master becomes a replica while the handler runs, and a master again when the report was refused."""
+    keys = QueueKeys.of(name)
+    with servers.start() as server, servers.closed_port() as nobody, _raw(server) as raw:
+        send(raw, add_job(keys, prepare(keys, NewJob("x", {}), now_ms=clock().wall)))
+        codes: list[str] = []
+
+        def then(failed: CallFailed) -> None:
+            codes.append(failed.code)
+            raw.slaveof()
+
+        _Watched(keys, lambda _: raw.slaveof("127.0.0.1", nobody), raw, then=then).run()
+        assert codes == ["READONLY"]
+        assert raw.zcard(keys.completed) == 1 and raw.llen(keys.active) == 0
+
+
+def test_the_custom_worker_outlives_a_lost_connection(name: str) -> None:
+    keys = QueueKeys.of(name)
+    with servers.start(config=("--appendonly", "yes", "--appendfsync", "always")) as server, _raw(server) as raw:
+        send(raw, add_job(keys, prepare(keys, NewJob("x", {}), now_ms=clock().wall)))
+        lost: list[bool] = []
+
+        def then(failed: CallFailed) -> None:
+            lost.append(failed.lost)
+            if not server.alive:
+                server.restart()
+
+        _Watched(keys, lambda _: server.kill(), raw, then=then).run()
+        assert lost and all(lost)
+        assert raw.zcard(keys.completed) == 1 and raw.llen(keys.active) == 0
 
 
 def test_example_of_property_tests() -> None:
