@@ -47,6 +47,11 @@ def job_reply(job_id: str, **fields: str) -> list[Any]:
 NO_JOB: list[Any] = [0, 0, 0, 0]
 
 
+SHIELDED = ("moveToFinished", "retryJob", "moveToDelayed", "moveJobFromActiveToWait")
+"""The commands that settle a job."""
+OPEN = ("moveToActive", "extendLocks", "moveStalledJobsToWait", "PING")
+
+
 class Bench:
     """A machine with everything it asked for in view."""
 
@@ -76,6 +81,8 @@ class Bench:
         for action in actions:
             match action:
                 case Call():
+                    assert action.shielded or action.command.name not in SHIELDED, "what settles a job is not cancelled"
+                    assert not action.shielded or action.command.name not in OPEN, "what settles no job is cancelled"
                     self.calls[action.ticket] = action
                     self.sent.append(action.command.name)
                 case Listen():

@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord, NewJob, ParentInfo, PreparedJob, prepare
+from bullmq_protocol.job import JobRecord, NewJob, ParentInfo, PreparedJob, check_options, mould_of, prepare
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
 
@@ -288,6 +288,11 @@ def test_packed_head_equals_the_specifications_vector() -> None:
 def test_the_options_choose_the_command(options: dict[str, Any], has_children: bool, command: str) -> None:
     job = prepare(KEYS, NewJob("n", None, JobOptions(**options)), now_ms=T, has_children=has_children)
     assert job.command == command
+
+
+def test_a_mould_is_for_jobs_without_children() -> None:
+    mould = mould_of(KEYS, "n", check_options(JobOptions(), JobOptions()))
+    assert mould.prepare({}, T).command == "addStandardJob"
 
 
 def test_defaults_come_first_in_the_stored_options() -> None:

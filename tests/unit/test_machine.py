@@ -1197,6 +1197,7 @@ def test_a_lost_give_back_is_repeated_or_dropped() -> None:
     bench.lose("moveJobFromActiveToWait")
     assert bench.stopped is not None
     assert "could not be settled" in bench.said(WorkerProblem)[0].message
+    assert bench.said(WorkerProblem)[0].job_id == "1"
 
 
 def test_a_report_under_way_is_awaited_by_a_forced_close() -> None:

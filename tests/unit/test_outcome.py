@@ -90,6 +90,11 @@ def test_the_fields_of_a_failure_that_is_retried() -> None:
     assert delayed.fields == ("failedReason", "boom", "stacktrace", '["at 1"]')
 
 
+def test_the_delay_of_a_retry_has_a_maximum() -> None:
+    retried = job('{"attempts":2,"backoff":{"type":"fixed","delay":5000}}')
+    assert failure_report(retried, BOOM, settings(max_backoff_delay=40), roll=0.5).delay == 40
+
+
 def test_a_limit_of_stack_traces() -> None:
     long = job('{"stackTraceLimit":1}', stacktrace=b'["old"]')
     report = failure_report(long, BOOM, settings(), roll=0.5)

@@ -13,11 +13,21 @@ def test_reads_the_fields() -> None:
     )
     assert read_server_info(text) == ServerInfo("7.2.4", "allkeys-lru", True)
     assert read_server_info("") == ServerInfo()
+    assert read_server_info("role:slave\r\ncluster_enabled:0\r\nredis_version:a:b") == ServerInfo(
+        version_text="a:b", role="slave"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("6.2.6-rc1", (6, 2, 6)), ("6.0", (6, 0, 0)), ("7", (7, 0, 0)), ("255.255.255", (255, 255, 255)), ("", (0, 0, 0))],
+    [
+        ("6.2.6-rc1", (6, 2, 6)),
+        ("6.0", (6, 0, 0)),
+        ("7", (7, 0, 0)),
+        ("255.255.255", (255, 255, 255)),
+        ("", (0, 0, 0)),
+        ("7.0.1-rc2-x3", (7, 0, 1)),
+    ],
 )
 def test_version(text: str, version: tuple[int, int, int]) -> None:
     assert ServerInfo(version_text=text).version == version

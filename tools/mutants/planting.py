@@ -57,6 +57,7 @@ class _Test:
         self.item, self.seconds = item, seconds
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     # It has a thread, which a fork would not have.
     config.pluginmanager.set_blocked("progress")
