@@ -13,6 +13,7 @@ from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, 
 from bullmq_protocol.keys import key_slot
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.read_flow import FoundFlow, read_flow
+from tests.support.refusals import shows
 
 
 def node(name: str, *children: FlowNode, queue: str = "q", **options: Any) -> FlowNode:
@@ -98,17 +99,19 @@ def test_own_ids_count_and_a_root_may_have_a_parent() -> None:
     ],
 )
 def test_bad_nodes_are_named(flow: FlowNode, where: str) -> None:
-    with pytest.raises(UsageError, match=where):
+    with pytest.raises(UsageError, match=where) as caught:
         prepared(flow)
+    assert caught.value.value is not None and shows(caught.value, flow)
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(UsageError, match="flows"):
+    with pytest.raises(UsageError, match="flows") as caught:
         prepare_flow("ab", new_id=str, now_ms=1)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="queues_options"):
-        prepared(node("p"), queues_options=[1])
-    with pytest.raises(UsageError, match="queues_options"):
-        prepared(node("p"), queues_options={"q": {"attempts": 1}})
+    assert shows(caught.value, "ab")
+    for wrong in ([1], {"q": {"attempts": 1}}):
+        with pytest.raises(UsageError, match="queues_options") as caught:
+            prepared(node("p"), queues_options=wrong)
+        assert shows(caught.value, wrong)
 
 
 def test_flow_that_contains_itself_is_refused() -> None:

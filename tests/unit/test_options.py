@@ -24,6 +24,7 @@ from bullmq_protocol.options import (
     stored_options_from,
     validate,
 )
+from tests.support.refusals import shows
 
 PARENT = ParentRef("P", "bull:q")
 
@@ -295,6 +296,7 @@ def test_bad_options_are_refused_with_field_value_and_rule(options: JobOptions, 
     assert caught.value.field == field
     assert rule in caught.value.rule
     assert field in str(caught.value)
+    assert shows(caught.value, options)
 
 
 def test_flags_for_the_parent_exclude_each_other() -> None:

@@ -29,6 +29,7 @@ from bullmq_protocol.schedule import (
     rule_of,
     stored_moment,
 )
+from tests.support.refusals import shows
 
 K = QueueKeys.of("q")
 NOW = 1_700_000_000_000
@@ -80,6 +81,7 @@ def test_a_bad_rule_is_refused(repeat: Any, field: str, rule: str) -> None:
         prepared(repeat)
     assert raised.value.field == field
     assert rule in raised.value.rule
+    assert shows(raised.value, repeat) or (repeat == RepeatOptions() and raised.value.value is None)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,9 @@ def test_a_bad_rule_is_refused(repeat: Any, field: str, rule: str) -> None:
     [("", "empty"), (5, "string"), ("a:b::c:", "four or more colons"), ("x" * 9, "at most 8")],
 )
 def test_a_bad_id_is_refused(scheduler_id: Any, rule: str) -> None:
-    with pytest.raises(UsageError, match=rule):
+    with pytest.raises(UsageError, match=rule) as raised:
         check_scheduler_id(scheduler_id, Limits(max_name_length=8))
+    assert (raised.value.field, raised.value.value) == ("scheduler_id", scheduler_id)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,7 @@ def test_a_bad_template_is_refused(field: str, options: JobOptions) -> None:
     with pytest.raises(UsageError) as raised:
         prepared(RepeatOptions(every=5), template=NewJob("jn", None, options))
     assert raised.value.field == field
+    assert raised.value.value is not None and shows(raised.value, options)
 
 
 def test_ids_with_three_colons_are_good() -> None:
@@ -186,6 +190,7 @@ def test_a_stored_rule_that_cannot_be_followed(rule: dict[str, Any], field: str)
     with pytest.raises(UsageError) as raised:
         next_due(rule, now=NOW, zones=zones)
     assert raised.value.field == field
+    assert raised.value.value == rule.get(field)
 
 
 @pytest.mark.parametrize(
