@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from bullmq_protocol.errors import UsageError
+from tests.support.refusals import parts
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _refusals_name_field_and_rule() -> Iterator[None]:
-    """A refusal says which field and what rule, wherever it is raised: tests of bad input look at one of them."""
+def _refusals_name_field_value_and_rule() -> Iterator[None]:
+    """A refusal says which field, what value and what rule, wherever it is raised: tests look at one of them."""
     patch = pytest.MonkeyPatch()
     usual = UsageError.__init__
 
     def checked(self: UsageError, field: str, value: object, rule: str) -> None:
         assert isinstance(field, str) and field
         assert isinstance(rule, str) and rule
+        if value is None and not rule.startswith("must be given"):
+            given = sys._getframe(1).f_locals.values()
+            assert any(part is None for each in given for part in parts(each)), "the refusal does not show the value"
         usual(self, field, value, rule)
 
     patch.setattr(UsageError, "__init__", checked)
