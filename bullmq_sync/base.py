@@ -24,6 +24,7 @@ from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryPr
 from bullmq_protocol.transport import Transport
 from bullmq_protocol.units import check_flag, check_whole
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
+from bullmq_sync.forks import in_child
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -101,6 +102,11 @@ class QueueBase:
         self._checked = False
         self._described = check_flag("skip_meta_update", skip_meta_update)
         self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
+        in_child(self._forked)
+
+    def _forked(self) -> None:
+        """In the child of a fork: a thread of the parent may have held it, in the first call."""
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, prefix {self._keys.prefix!r}>"

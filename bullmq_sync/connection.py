@@ -12,12 +12,10 @@ import contextlib
 import copy
 import logging
 import math
-import os
 import socket
 import ssl
 import threading
-import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, cast
 
 from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url
@@ -36,6 +34,8 @@ from bullmq_protocol.greeting import ASKING, NO_TLS, Greeting, opening, why_no_g
 from bullmq_protocol.server_info import ServerInfo
 from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
+from bullmq_sync.forks import in_child
+from bullmq_sync.guard import is_interrupt
 from bullmq_sync.link import Link, PlainStream, Stream, TlsStream, pack
 
 _log = logging.getLogger("bullmq_sync")
@@ -66,14 +66,16 @@ class Connection:
         self._limit_s = _seconds(options.command_timeout_ms)
         self._client_name = options.client_name
         self._parent: Connection | None = None
-        self._children: set[Connection] = set()
-        self._link: Link | None = None
-        self._attempt: _Attempt | None = None
-        self._closed = False
         self._info: ServerInfo | None = None
         self._warned = False
         self._lock = threading.Lock()
-        _made.add(weakref.WeakMethod(self._forked, _made.discard))
+        # changed under _lock; a link is looked at without it, and one that is dead is never used again
+        self._link: Link | None = None
+        # guarded by _lock, and what an attempt holds with it
+        self._attempt: _Attempt | None = None
+        self._children: set[Connection] = set()
+        self._closed = False
+        in_child(self._forked)
 
     @property
     def options(self) -> ConnectionOptions:
@@ -247,7 +249,7 @@ class Connection:
     def _connect(self, attempt: _Attempt) -> None:
         address = self._options.address
         try:
-            login = login_of(self._options)
+            login = self._login()
             commands = opening(login, db=self._options.db, client_name=self._client_name)
             saying = Greeting(address, login[0], (*commands, *ASKING))
             link = attempt.begun = Link(self._dial(attempt), self._limit_s, exclusive=self._parent is not None)
@@ -261,9 +263,19 @@ class Connection:
             attempt.failure = TransportTimeout(f"no connection to {address} in time{why}", maybe_applied=False)
         except BullMQError as error:
             attempt.failure = error
-        except OSError as error:
-            attempt.failure = ConnectionLost(f"cannot connect to {address}: {error}", maybe_applied=False)
+        except (OSError, MemoryError) as error:
+            attempt.failure = ConnectionLost(f"cannot connect to {address}: {_words(error)}", maybe_applied=False)
             attempt.failure.__cause__ = error
+
+    def _login(self) -> Login:
+        try:
+            return login_of(self._options)
+        except Exception:
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            raise ConnectionLost(f"credentials raised {type(error).__name__}", maybe_applied=False) from error
 
     def _end(self, attempt: _Attempt) -> None:
         """Let the attempt be over, and wake who waits for it. May be done twice."""
@@ -428,19 +440,6 @@ class _Attempt:
             self.looking.release()
 
 
-_made: set[weakref.WeakMethod[Callable[[], None]]] = set()
-
-
-def _after_fork() -> None:
-    for reference in tuple(_made):
-        forked = reference()
-        if forked is not None:
-            forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 def login_of(options: ConnectionOptions) -> Login:
     """Return user name and password; a coroutine is none."""
     answer = options.login()
@@ -455,6 +454,10 @@ def login_of(options: ConnectionOptions) -> Login:
 def _looked_up(options: ConnectionOptions, flags: int = 0) -> list[tuple[int, int, int, Any]]:
     found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, kind, protocol, place) for family, kind, protocol, _, place in found]
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _seconds(limit_ms: Millis | None) -> float:

@@ -36,6 +36,11 @@ class Notices(Iterator[Notice]):
             self._closed = True
             self._ready.notify_all()
 
+    def forked(self) -> None:
+        """In the child of a fork: whoever tells is in the parent."""
+        self._ready = threading.Condition()
+        self._closed = True
+
     def __iter__(self) -> Self:
         return self
 

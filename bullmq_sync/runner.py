@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import signal
 import threading
 from queue import Empty, SimpleQueue
@@ -10,6 +11,7 @@ from typing import Any
 
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_workers
+from bullmq_sync.crew import SHORTAGE
 from bullmq_sync.worker import Worker
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -42,9 +44,7 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     received: signal.Signals | None = None
     error: BaseException | None = None
     try:
-        threads = [_Thread(worker, heard) for worker in workers]
-        for thread in threads:
-            thread.start()
+        threads = _started(workers, heard)
         left = len(threads)
         while left:
             match _next(heard):
@@ -66,20 +66,38 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
 
 
 class _Thread(threading.Thread):
-    """One worker's `run`; says when it is over."""
+    """One worker's `run`, in the context of who started it; says when it is over."""
 
     def __init__(self, worker: Worker[Any], heard: SimpleQueue[Any]) -> None:
         super().__init__(name=f"bullmq {worker.name} runner", daemon=True)
         self.error: BaseException | None = None
         self._worker = worker
         self._heard = heard
+        self._context = contextvars.copy_context()
 
     def run(self) -> None:
         try:
-            self._worker.run()
+            self._context.run(self._worker.run)
         except BaseException as error:
             self.error = error
         self._heard.put(self)
+
+
+def _started(workers: tuple[Worker[Any], ...], heard: SimpleQueue[Any]) -> list[_Thread]:
+    """Start them all, or none: where the system gives no thread, those that run are closed before that is raised."""
+    threads: list[_Thread] = []
+    try:
+        for worker in workers:
+            thread = _Thread(worker, heard)
+            thread.start()
+            threads.append(thread)
+    except SHORTAGE:
+        for worker in workers[: len(threads)]:
+            worker.close()
+        for thread in threads:
+            thread.join()
+        raise
+    return threads
 
 
 def _next(heard: SimpleQueue[signal.Signals | _Thread]) -> signal.Signals | _Thread:
@@ -93,4 +111,9 @@ def _next(heard: SimpleQueue[signal.Signals | _Thread]) -> signal.Signals | _Thr
 def _close(workers: tuple[Worker[Any], ...], *, force: bool) -> None:
     """Close all of them at the same time, without waiting."""
     for worker in workers:
-        threading.Thread(target=worker.close, args=(force,), name=f"bullmq {worker.name} closing", daemon=True).start()
+        name = f"bullmq {worker.name} closing"
+        try:
+            threading.Thread(target=worker.close, args=(force,), name=name, daemon=True).start()
+        except SHORTAGE:
+            # One after the other, here. Nothing of it takes long: `run` waits for what does.
+            worker._begin_closing(force)  # pyright: ignore[reportPrivateUsage]

@@ -5,11 +5,18 @@ that the machine wants; for the others it finds or makes further threads. One mo
 
 A thread that has nothing else to do runs the jobs that are ready, one after another, and takes outcomes to the server:
 those that are there when it goes are delivered in one call, and while two calls are under way, the next gathers.
-Rule: whoever leaves work behind and waits has roused a thread for it, or another one that is on its way sees it.
+
+Rules: (1) whoever leaves work behind and waits has roused a thread for it, or another one that is on its way sees it;
+(2) what two threads touch is named with its lock where it is made, and touched under it alone; (3) the user's code is
+called with no lock held, in a copy of the context in which `run` was called, and may raise anything; (4) what ends a
+thread of the worker otherwise ends the worker: it gives back what it holds, and `run` raises; (5) the child of a fork
+is no part of a worker that its parent runs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import itertools
 import logging
 import os
@@ -17,9 +24,10 @@ import random
 import secrets
 import socket
 import threading
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -30,6 +38,7 @@ from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import check_type, json_text
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
+from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -76,18 +85,29 @@ from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter, lasted
-from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
+from bullmq_protocol.worker.notices import (
+    JobCompleted,
+    Notice,
+    Paused,
+    Reconnected,
+    Resumed,
+    WorkerProblem,
+    check_notice,
+)
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
-from bullmq_sync.crew import Crew
+from bullmq_sync.crew import SHORTAGE, Crew, Task
 from bullmq_sync.drive import Connection, check_server, clock, perform, run, stop_connecting, transport_of
+from bullmq_sync.forks import in_child
+from bullmq_sync.guard import is_interrupt, say
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
 from bullmq_sync.zones import find_zone
 
 T = TypeVar("T")
+R = TypeVar("R")
 N = TypeVar("N", bound=Notice)
 
 _log = logging.getLogger("bullmq_sync")
@@ -100,6 +120,10 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _LOOK_S = 0.5
 """A signal that comes just before a wait begins does not end it: its handler runs when the wait is over."""
 _FORCED_STOP_S = 10.0
+_RETRY_S = 0.1
+"""Where the system gave no thread, it is asked again so soon."""
+_NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
+"""After these the named connection may be gone, and a worker that always has work makes no other."""
 _MOST_DELIVERIES = 2
 """So many calls with outcomes are under way at a time: the server works on one while the next gathers."""
 
@@ -145,7 +169,7 @@ class Worker(Generic[T]):
         self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_label("worker_id", worker_id)
         for warning in warnings:
-            _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
+            say(logging.WARNING, "worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor
         self._strategy = backoff_strategy
         self._stacks = StackTexts()
@@ -156,10 +180,11 @@ class Worker(Generic[T]):
         self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()), batches=self._merges)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._watched = 0
         self._due = threading.Condition(self._lock)
+        self._crew = Crew(self._carry, f"bullmq {name}", on_short=self._short_of_threads, on_death=self._break)
+        # guarded by _lock: the machine above all, then what it waits for and what waits for a thread
+        self._watched = 0
         self._armed: Millis | None = None
-        self._crew = Crew(self._carry, f"bullmq {name}")
         self._listener: InterruptibleTransport | None = None
         self._handling: dict[int, Job[T]] = {}
         self._called_off: dict[int, str] = {}
@@ -169,20 +194,29 @@ class Worker(Generic[T]):
         self._deliveries = 0
         self._rousing = False
         self._unlistened: set[int] = set()
+        self._runner: int | None = None
+        self._shortage: BaseException | None = None
+        self._break_ends: float | None = None
+        self._manual_listener: InterruptibleTransport | None = None
+        # replaced as a whole under _lock, and read without it
+        self._streams: tuple[Notices, ...] = ()
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        # set once, or to the same by whoever comes
         self._contacted = False
         self._closed = False
         self._paused_first = False
         self._error: BaseException | None = None
+        self._context: contextvars.Context | None = None
+        self._is_parents = False
+        self._interrupt: BaseException | None = None
+        """Ctrl-C in a callback; the main thread's own."""
         self._stopped = threading.Event()
-        self._runner: int | None = None
-        self._pid = 0
         self._finished = threading.Event()
         self._met = threading.Event()
         self._background: _Background | None = None
         self._meter = None if metrics_collector is NO_METRICS else Meter(metrics_collector, self.name, self._id)
-        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = (
-            {} if self._meter is None else dict.fromkeys(METERED, (self._meter,))
-        )
+        if self._meter is not None:
+            self._callbacks = dict.fromkeys(METERED, (self._meter,))
         self._tracing: WorkerTracing | None = None
         if telemetry is not None:
             self._tracing = WorkerTracing(
@@ -190,11 +224,10 @@ class Worker(Generic[T]):
             )
             for kind in TRACED:
                 self._callbacks[kind] = (*self._callbacks.get(kind, ()), self._tracing)
-        self._streams: tuple[Notices, ...] = ()
         self._manual = ManualWork(self._keys, self._settings)
-        self._manual_tokens = (f"{uuid.uuid4()}:{number}" for number in itertools.count())
+        self._manual_tokens = _tokens()
         self._manual_waiting = threading.Lock()
-        self._manual_listener: InterruptibleTransport | None = None
+        in_child(self._forked)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
@@ -215,10 +248,12 @@ class Worker(Generic[T]):
     @property
     def concurrency(self) -> int:
         """How many jobs run at a time; may be set while it runs."""
-        return self._machine.concurrency
+        with self._lock:
+            return self._machine.concurrency
 
     @concurrency.setter
     def concurrency(self, value: int) -> None:
+        self._check_process()
         with self._lock:
             self._machine.concurrency = check_concurrency(value)
         self._happen(Tick(random.random()))
@@ -226,17 +261,22 @@ class Worker(Generic[T]):
     @property
     def is_running(self) -> bool:
         """Whether `run` is under way."""
-        return self._runner is not None and not self._finished.is_set()
+        with self._lock:
+            return self._runner is not None and not (self._finished.is_set() or self._is_parents)
 
     @property
     def is_paused(self) -> bool:
-        return self._machine.state is WorkerState.PAUSED
+        with self._lock:
+            return self._machine.state is WorkerState.PAUSED
 
     def __repr__(self) -> str:
-        return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {self._machine.word}>"
+        with self._lock:
+            word = self._machine.word
+        return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {word}>"
 
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for."""
+        self._check_process()
         with self._lock:
             return self._machine.snapshot(clock())
 
@@ -249,22 +289,39 @@ class Worker(Generic[T]):
         `ConnectionLost` when the set number of attempts to reconnect is used up. An interrupt from the keyboard gives
         the running jobs back to the queue and is raised again.
         """
+        if self._claim():
+            self._work()
+
+    def _claim(self) -> bool:
+        """Note that it begins to run; False: it was closed before. What cannot be is refused before anything is
+        opened."""
         if self._processor is None:
             raise UsageError("processor", None, "no process function is defined")
+        self._check_process()
         with self._lock:
             if self._finished.is_set():
                 raise UsageError("worker", self._id, "has ended: make a new one to work again")
-            if self._closed:
-                return
             if self._runner is not None:
                 raise UsageError("worker", self._id, "is already running")
+            if self._closed:
+                return False
             self._runner = threading.get_ident()
-            self._pid = os.getpid()
-        timer = threading.Thread(target=self._keep_time, name=f"bullmq {self.name} timer", daemon=True)
+        self._context = contextvars.copy_context()
+        return True
+
+    def _work(self) -> None:
+        """What `run` is after `_claim`, whose context is that of all handlers and callbacks."""
+        with self._lock:
+            self._runner = threading.get_ident()
+        # Only there a signal's handler may come in at any line, also where a lock is held.
+        hears_signals = threading.current_thread() is threading.main_thread()
+        timer: threading.Thread | None = None
         try:
             self._meter_life(begins=True)
             self._meet_server()
             self._met.set()
+            if hears_signals:
+                timer = self._start_timer()
             with self._lock:
                 if self._ended():
                     return
@@ -272,12 +329,14 @@ class Worker(Generic[T]):
                     self._tracing.started()
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
-            timer.start()
+                self._due.notify_all()
             self._start(actions)
+            if not hears_signals:
+                self._keep_time()
             while not self._stopped.wait(_LOOK_S):
                 pass
         except BaseException as error:
-            self._give_up(error)
+            self._give_up(error, keeps_time=timer is None)
             raise
         finally:
             self._leave(timer)
@@ -286,6 +345,7 @@ class Worker(Generic[T]):
 
     def pause(self, *, wait: bool = True) -> None:
         """Start nothing new; with `wait`, return when the running jobs are over."""
+        self._check_process()
         with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
             self._paused_first = True
             self._happen(PauseRequested())
@@ -294,6 +354,7 @@ class Worker(Generic[T]):
 
     def resume(self) -> None:
         """Go on after `pause`."""
+        self._check_process()
         with self._span("resume"):
             self._paused_first = False
             self._happen(ResumeRequested())
@@ -305,45 +366,64 @@ class Worker(Generic[T]):
         handler that still runs then is left to itself, and its result is refused. Called from a handler or a callback
         it does not wait.
         """
-        if self._pid not in (0, os.getpid()):
-            # The child of a fork: who works is the parent.
+        if self._is_parents:
+            # Who works is the parent.
             return
         with self._span("close", {"bullmq.worker.force.close": force}):
-            with self._lock:
-                self._closed = True
-                running = self._runner is not None
-                begun = self._machine.state is not WorkerState.NEW
-                # Who was never answered holds nothing.
-                silent = not (self._contacted or self._machine.running_jobs)
-            if running:
-                if not begun:
-                    self._close_transports()
-                self._happen(CloseRequested(force))
-                if begun and (silent or self._machine.adrift):
-                    self._close_transports()
-                if not self._crew.mine() and self._runner != threading.get_ident():
-                    self._finished.wait()
-            else:
-                self._close_transports()
-                self._end_streams()
+            if self._begin_closing(force) and not self._crew.mine() and self._runs_elsewhere():
+                self._finished.wait()
+
+    def _begin_closing(self, force: bool) -> bool:
+        """Close, but wait for nothing; return whether there is something to wait for."""
+        with self._lock:
+            self._closed = True
+            running = self._runner is not None
+            begun = self._machine.state is not WorkerState.NEW
+        if not running:
+            self._close_transports()
+            self._end_streams()
+            return False
+        if not begun:
+            self._close_transports()
+        self._happen(CloseRequested(force))
+        if begun:
+            self._cut_loose()
+        return True
+
+    def _runs_elsewhere(self) -> bool:
+        with self._lock:
+            return self._runner != threading.get_ident()
+
+    def _cut_loose(self) -> None:
+        """Do not wait for a server that is not there, or has never said a word, if nothing is held."""
+        with self._lock:
+            adrift = self._machine.adrift or not (self._contacted or self._machine.running_jobs)
+        if adrift:
+            self._close_transports()
 
     def __enter__(self) -> Self:
-        background = self._background = _Background(self.run)
-        background.start()
-        # The body must not begin beside a worker that cannot work: a wrong password, no processor.
-        while background.is_alive() and not self._met.wait(0.01):
-            pass
-        if background.error is not None:
-            raise background.error
+        background = _Background(self._work, self.name)
+        if self._claim():
+            try:
+                background.start()
+            except BaseException:
+                with self._lock:
+                    self._runner = None
+                raise
+            self._background = background
+            # The body must not begin beside a worker that cannot work: a wrong password.
+            while background.is_alive() and not self._met.wait(0.01):
+                pass
+            if background.error is not None:
+                raise background.error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         background = self._background
-        # It may not have begun yet; then it finds the worker closed.
         self.close()
-        if background is not None:
+        if background is not None and not self._is_parents:
             background.join()
             if background.error is not None and error is None:
                 raise background.error
@@ -356,15 +436,16 @@ class Worker(Generic[T]):
         An exception in it is logged and does no harm.
         """
         check_notice(kind)
+        self._check_process()
         with self._lock:
-            self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+            self._callbacks = {**self._callbacks, kind: (*self._callbacks.get(kind, ()), callback)}
 
         def remove() -> None:
             with self._lock:
                 known = list(self._callbacks.get(kind, ()))
                 if callback in known:
                     known.remove(callback)
-                self._callbacks[kind] = tuple(known)
+                self._callbacks = {**self._callbacks, kind: tuple(known)}
 
         return remove
 
@@ -375,6 +456,7 @@ class Worker(Generic[T]):
         """
         if type(buffer) is not int or buffer < 1:
             raise UsageError("buffer", buffer, "must be a whole number above 0")
+        self._check_process()
         stream = Notices(buffer, self._forget)
         with self._lock:
             self._streams = (*self._streams, stream)
@@ -389,6 +471,7 @@ class Worker(Generic[T]):
 
         Its lock must be kept with `extend_lock`, and it must be ended with `complete` or `fail`.
         """
+        self._check_process()
         if self._ended():
             return None
         with self._lock:
@@ -413,6 +496,7 @@ class Worker(Generic[T]):
         Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
         `ChildFailed` for a parent.
         """
+        self._check_process()
         text = json_text(value, field="returnvalue")
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
@@ -425,8 +509,9 @@ class Worker(Generic[T]):
 
         With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
         """
+        self._check_process()
         record, token = job.record, _token_of(job)
-        raised = self._raised(-1, job, error)
+        raised = contextvars.copy_context().run(self._raised, -1, job, error)
         report = failure_report(
             record,
             raised.failure,
@@ -453,6 +538,7 @@ class Worker(Generic[T]):
 
     def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
         """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is ours no more."""
+        self._check_process()
         return job.extend_lock(self._settings.lock_ms if duration is None else to_ms("duration", duration))
 
     def _ended(self) -> bool:
@@ -487,45 +573,52 @@ class Worker(Generic[T]):
 
     def _feed(self, events: Sequence[Event], *, delivered: bool = False) -> list[Action]:
         """Tell the machine, and of the jobs that have returned before; `delivered`: it was a call with outcomes."""
-        with self._lock:
-            if self._returned:
-                events = [*self._returned, *events]
-                self._returned.clear()
-            if delivered:
-                self._deliveries -= 1
-            actions = self._machine.handle_all(events, clock())
-            if self._streams:
-                self._publish(actions)
-            due = self._machine.deadline()
-            if due is not None and (self._armed is None or due < self._armed):
-                self._due.notify_all()
-            if self._watched:
-                self._changed.notify_all()
-            if self._called_off and not self._machine.running_jobs:
-                self._called_off.clear()
+        self._check_process()
+        try:
+            with self._lock:
+                if self._returned:
+                    events = [*self._returned, *events]
+                    self._returned.clear()
+                if delivered:
+                    self._deliveries -= 1
+                actions = self._machine.handle_all(events, clock())
+                if self._streams:
+                    self._publish(actions)
+                due = self._machine.deadline()
+                if due is not None and (self._armed is None or due < self._armed):
+                    self._due.notify_all()
+                if self._watched:
+                    self._changed.notify_all()
+                if self._called_off and not self._machine.running_jobs:
+                    self._called_off.clear()
+        except BaseException as error:
+            # Nothing of this is the user's code: a fault of the library, no memory left, or Ctrl-C at the worst moment.
+            self._break(error)
+            if is_interrupt(error):
+                raise
+            return []
         return actions
 
     def _start(self, actions: list[Action]) -> None:
-        action = self._sort(actions)
-        if action is not None:
-            self._crew.submit(action)
+        task = self._sort(actions)
+        if task is not None:
+            self._crew.submit(task)
         self._rouse()
+        if self._interrupt is not None and threading.current_thread() is threading.main_thread():
+            error, self._interrupt = self._interrupt, None
+            raise error
 
-    def _carry(self, action: Call | Listen | None) -> None:
+    def _carry(self, task: Task) -> None:
         """Make a call and those that follow from its answer, then run jobs and deliver outcomes as long as there are
         any; None: a thread was roused for these."""
-        try:
-            if action is None:
-                with self._lock:
-                    self._rousing = False
-            else:
-                self._make(action)
-            self._work_off()
-        except BaseException as error:
-            # A fault of this library: nothing can be relied upon any more.
-            _log.exception("worker %s broke", self._id, extra=self._extra())
-            self._error = error
-            self._stop()
+        if task is None:
+            with self._lock:
+                self._rousing = False
+        elif isinstance(task, (Call, Listen)):
+            self._make(task)
+        else:
+            task()
+        self._work_off()
 
     def _make(self, action: Call | Listen | None) -> None:
         while action is not None:
@@ -563,7 +656,9 @@ class Worker(Generic[T]):
             if job is None:
                 self._deliver()
                 continue
-            event = self._run_job(number, job, called_off)
+            event = self._apart(self._run_job, number, job, called_off)
+            # It may have forked, and this be the child.
+            self._check_process()
             if type(event) is not JobReturned or not self._merges:
                 with self._lock:
                     del self._handling[number]
@@ -579,7 +674,9 @@ class Worker(Generic[T]):
 
     def _deliver(self) -> None:
         """Take the outcomes that are there to the server."""
-        first = self._sort(self._feed(())) if self._returned else None
+        with self._lock:
+            returned = bool(self._returned)
+        first = self._sort(self._feed(())) if returned else None
         if first is not None:
             self._crew.submit(first)
         calls: list[Call] = []
@@ -596,15 +693,17 @@ class Worker(Generic[T]):
 
     def _call_many(self, calls: list[Call]) -> list[Event]:
         """Deliver several outcomes in one call; those that the server left for later go back to the others."""
-        merged = finish_many(self._keys, [call.command for call in calls])
         try:
+            merged = finish_many(self._keys, [call.command for call in calls])
             replies = merged.decode(self._transport.perform(merged))
             if not 0 < len(replies) <= len(calls):
                 raise UnexpectedReply("an answer for each outcome", len(replies))
-        except BullMQError as error:
+        except (BullMQError, *SHORTAGE) as error:
             return [self._call_failed(call.ticket, error) for call in calls]
         self._contacted = True
-        self._outcomes.extendleft(reversed(calls[len(replies) :]))
+        if len(replies) < len(calls):
+            with self._lock:
+                self._outcomes.extendleft(reversed(calls[len(replies) :]))
         return [
             self._call_failed(call.ticket, reply) if isinstance(reply, ServerError) else Replied(call.ticket, reply)
             for call, reply in zip(calls, replies, strict=False)
@@ -612,8 +711,6 @@ class Worker(Generic[T]):
 
     def _rouse(self) -> None:
         """Let a thread look for work, if there is some and none is on its way."""
-        if not (self._ready or self._returned or self._outcomes):
-            return
         with self._lock:
             rouses = self._is_to_rouse()
         if rouses:
@@ -632,21 +729,27 @@ class Worker(Generic[T]):
         other calls, and find threads for the rest."""
         first: Call | Listen | None = None
         told: dict[type[Notice], bool] = {}
+        ready: list[RunJob] = []
+        outcomes: list[Call] = []
         for action in actions:
             match action:
                 case RunJob():
-                    self._ready.append(action)
+                    ready.append(action)
                     continue
                 case Notify(notice):
                     kind = type(notice)
                     if kind not in told:
                         told[kind] = self._is_told(kind)
+                        if kind in _NAMED:
+                            self._crew.submit(self._introduce)
                     if told[kind]:
+                        # A job does not wait for the callbacks of those behind it, and begins after its own.
+                        self._put(ready, outcomes)
                         self._tell(notice)
                     continue
                 case Call(_, command):
                     if self._merges and command.name == "moveToFinished":
-                        self._outcomes.append(action)
+                        outcomes.append(action)
                         continue
                 case Unlisten(ticket):
                     self._unlisten(ticket)
@@ -671,21 +774,44 @@ class Worker(Generic[T]):
                 first = action
             else:
                 self._crew.submit(action)
+        self._put(ready, outcomes)
         return first
+
+    def _put(self, ready: list[RunJob], outcomes: list[Call]) -> None:
+        """Put jobs and outcomes where the threads find them, and empty the lists."""
+        if ready or outcomes:
+            with self._lock:
+                self._ready += ready
+                self._outcomes += outcomes
+            ready.clear()
+            outcomes.clear()
+
+    def _apart(self, call: Callable[..., R], *args: Any) -> R:
+        """Call the user's code in a copy of the context in which `run` was called: what it sets there reaches nobody
+        else."""
+        context = self._context
+        return (contextvars.copy_context() if context is None else context.copy()).run(call, *args)
 
     def _call(self, ticket: int, command: Command[Any]) -> Event:
         try:
             if self._tracing is None:
                 reply = self._transport.perform(command)
             else:
-                with self._tracing.call(ticket, command) as replied:
-                    reply = replied.reply = self._transport.perform(command)
-        except BullMQError as error:
+                reply = self._apart(self._traced_call, self._tracing, ticket, command)
+        except (BullMQError, *SHORTAGE) as error:
             return self._call_failed(ticket, error)
         self._contacted = True
         return Replied(ticket, reply)
 
-    def _call_failed(self, ticket: int, error: BullMQError) -> Event:
+    def _traced_call(self, tracing: WorkerTracing, ticket: int, command: Command[Any]) -> Any:
+        with tracing.call(ticket, command) as replied:
+            replied.reply = self._transport.perform(command)
+        return replied.reply
+
+    def _call_failed(self, ticket: int, error: Exception) -> Event:
+        if not isinstance(error, BullMQError):
+            # No memory, no socket, no thread: for this call as a lost connection.
+            error = ConnectionLost(f"the call could not be made: {error!r}", maybe_applied=True)
         if isinstance(error, Closed) or (isinstance(error, _FATAL) and not self._contacted):
             # Nobody will bring the connection back. The machine gives up what it owes as after any loss.
             if self._error is None and not self._closed:
@@ -699,13 +825,9 @@ class Worker(Generic[T]):
             if ticket in self._unlistened:
                 self._unlistened.discard(ticket)
                 return Unlistened(ticket)
-            listener = self._listener
-            if listener is None:
-                name = self._keys.client_name(self._settings.name)
-                listener = self._listener = self._transport.dedicated(client_name=name)
         try:
-            reply = listener.perform(command)
-        except BullMQError as error:
+            reply = self._named_connection().perform(command)
+        except (BullMQError, *SHORTAGE) as error:
             with self._lock:
                 unlistened = ticket in self._unlistened
                 self._unlistened.discard(ticket)
@@ -713,6 +835,23 @@ class Worker(Generic[T]):
         with self._lock:
             self._unlistened.discard(ticket)
         return Replied(ticket, reply)
+
+    def _named_connection(self) -> InterruptibleTransport:
+        """Return the connection that waits for jobs, by whose name the worker is in the queue's list."""
+        with self._lock:
+            if self._listener is None:
+                name = self._keys.client_name(self._settings.name)
+                self._listener = self._transport.dedicated(client_name=name)
+            return self._listener
+
+    def _introduce(self) -> None:
+        """Open the named connection: a worker that always has work never waits on it, and is to be listed too."""
+        with self._lock:
+            if self._closed or self._machine.snapshot().listening:
+                return
+        # A fault there is met again by who listens, and told then.
+        with contextlib.suppress(BullMQError, *SHORTAGE):
+            perform(self._named_connection(), ping())
 
     def _unlisten(self, ticket: int) -> None:
         # Closed and not only interrupted: that also ends a wait which is just about to begin.
@@ -752,7 +891,11 @@ class Worker(Generic[T]):
         return "null" if value is None else json_text(value, field="returnvalue")
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
-        failure = failure_of(error, stack=self._stacks.of(error), now_ms=clock().wall)
+        try:
+            failure = failure_of(error, stack=self._stacks.of(error), now_ms=clock().wall)
+        except BaseException:
+            # Its own words raise, and nothing that could be caught.
+            failure = Failure(kind=FailureKind.ERROR, message=type(error).__qualname__)
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
         delay: float | None = None
@@ -761,9 +904,13 @@ class Worker(Generic[T]):
         if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
             try:
                 delay = strategy_delay(self._strategy(job.attempts_made + 1, kind, error, job))
-            except Exception as trouble:
-                strategy_error = f"the backoff strategy failed: {trouble!r}"
-                _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
+            except BaseException as trouble:
+                if number < 0 and not isinstance(trouble, Exception):
+                    # By hand: it is the caller's own thread.
+                    raise
+                strategy_error = f"the backoff strategy failed: {_words(trouble)}"
+                message = "worker %s: the backoff strategy failed"
+                say(logging.ERROR, message, self._id, extra=self._extra(), trace=True)
         raised = JobRaised(number, failure, random.random(), delay, strategy_error, error)
         return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
@@ -779,12 +926,17 @@ class Worker(Generic[T]):
         kind = type(notice)
         if _log.isEnabledFor(LOWEST_LEVEL[kind]):
             line = logline(notice)
-            _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+            say(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
         for callback in self._callbacks.get(kind, ()):
             try:
-                callback(notice)
-            except Exception:
-                _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+                self._apart(callback, notice)
+            except BaseException as error:
+                message = "worker %s: a callback for %s raised"
+                say(logging.ERROR, message, self._id, kind.__name__, extra=self._extra(), trace=True)
+                if is_interrupt(error):
+                    # Raised when all that was decided is under way.
+                    self._interrupt = error
+            self._check_process()
 
     def _publish(self, actions: list[Action]) -> None:
         """Hand the notices to their readers in the order in which things happened. The lock is held."""
@@ -794,23 +946,20 @@ class Worker(Generic[T]):
                     stream.put(action.notice)
 
     def _meter_by_hand(self, notice: Notice) -> None:
-        if self._meter is None:
-            return
-        try:
-            self._meter(notice)
-        except Exception:
-            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+        if self._meter is not None:
+            self._meter_apart(self._meter, notice)
 
     def _meter_life(self, *, begins: bool) -> None:
-        if self._meter is None:
-            return
+        if self._meter is not None:
+            self._meter_apart(self._meter.started if begins else self._meter.ended)
+
+    def _meter_apart(self, call: Callable[..., None], *args: Any) -> None:
         try:
-            if begins:
-                self._meter.started()
-            else:
-                self._meter.ended()
-        except Exception:
-            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+            self._apart(call, *args)
+        except BaseException as error:
+            say(logging.ERROR, "worker %s: the metrics collector raised", self._id, extra=self._extra(), trace=True)
+            if is_interrupt(error):
+                raise
 
     def _span(
         self, operation: str, attributes: Attributes | None = None
@@ -828,24 +977,107 @@ class Worker(Generic[T]):
         for stream in self._streams:
             stream.close()
 
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def _check_process(self) -> None:
+        """Refuse what the child of a fork asks of a worker that its parent runs."""
+        if self._is_parents:
+            rule = "runs in the process that this one was forked from: make a new one here"
+            raise UsageError("worker", self._id, rule)
+
+    def _forked(self) -> None:
+        """In the child of a fork: a worker that runs stays the parent's, one that does not becomes one of its own."""
+        self._lock = threading.Lock()
+        self._changed, self._due = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._manual_waiting = threading.Lock()
+        self._stopped, self._met = threading.Event(), threading.Event()
+        if self._runner is not None:
+            self._is_parents = True
+            self._finished = threading.Event()
+            self._finished.set()
+            for stream in self._streams:
+                stream.forked()
+            return
+        if not self._finished.is_set():
+            self._finished = threading.Event()
+        self._manual_tokens = _tokens()
+        self._machine.rename(str(uuid.uuid4()))
+
     # --- time, start and end ------------------------------------------------------------------------------------------
 
-    def _keep_time(self) -> None:
-        """Tell the machine when its deadline has come."""
+    def _start_timer(self) -> threading.Thread | None:
+        """Start the thread that keeps time, as soon as the system gives one; None: the worker is closed before."""
+        told = False
+        while not self._closed:
+            try:
+                timer = threading.Thread(target=self._keep_time_aside, name=f"bullmq {self.name} timer", daemon=True)
+                timer.start()
+            except SHORTAGE as error:
+                if not told:
+                    told = True
+                    message = "worker %s: the system gives no thread to begin with (%s); it is asked again"
+                    say(logging.WARNING, message, self._id, error, extra=self._extra())
+                self._stopped.wait(_RETRY_S)
+            else:
+                return timer
+        return None
+
+    def _keep_time_aside(self) -> None:
+        try:
+            self._keep_time()
+        except BaseException as error:
+            self._break(error)
+
+    def _keep_time(self, until: float | None = None) -> None:
+        """Tell the machine when its deadline has come, until the worker has stopped, or until that time."""
+        short = False
         while True:
+            now = time.monotonic()
             with self._lock:
                 self._armed = due = self._machine.deadline()
                 if self._stopped.is_set():
                     return
-                left = None if due is None else due - clock().mono
-                if left is None or left > 0:
-                    self._due.wait(None if left is None else left / 1000)
-                    continue
-            self._happen(Tick(random.random()))
-            with self._lock:
-                if self._machine.deadline() == due and not self._stopped.is_set():
-                    # It has not moved: do not spin.
-                    self._due.wait(0.001)
+                shortage, self._shortage = self._shortage, None
+                ends = min((each for each in (until, self._break_ends) if each is not None), default=None)
+                over = ends is not None and now >= ends
+                left_ms = None if due is None else due - clock().mono
+                is_due = left_ms is not None and left_ms <= 0
+                if not (over or is_due or shortage):
+                    limits = (
+                        None if left_ms is None else left_ms / 1000,
+                        None if ends is None else ends - now,
+                        _RETRY_S if short else None,
+                    )
+                    self._due.wait(min((each for each in limits if each is not None), default=None))
+                    if not short:
+                        continue
+            if over:
+                self._stop()
+                return
+            if shortage is not None:
+                short = True
+                self._tell_shortage(shortage)
+            if short:
+                self._crew.retry()
+                short = self._crew.short
+            if is_due:
+                self._happen(Tick(random.random()))
+                with self._lock:
+                    if self._machine.deadline() == due and not self._stopped.is_set():
+                        # It has not moved: do not spin.
+                        self._due.wait(0.001)
+
+    def _short_of_threads(self, error: BaseException) -> None:
+        """Let the timer try again; called on any thread, which has its own work to do."""
+        with self._lock:
+            self._shortage = error
+            self._due.notify_all()
+
+    def _tell_shortage(self, error: BaseException) -> None:
+        problem = WorkerProblem(f"the system gives no new thread ({error}): what waits for one is tried again")
+        with self._lock:
+            self._publish([Notify(problem)])
+        self._tell(problem)
 
     def _is_quiet(self) -> bool:
         held = self._machine.snapshot()
@@ -868,12 +1100,15 @@ class Worker(Generic[T]):
             if not self._ended():
                 raise
         except TransportError as error:
-            _log.warning("worker %s: %s", self._id, error, extra=self._extra())
+            say(logging.WARNING, "worker %s: %s", self._id, error, extra=self._extra())
         except ServerError as error:
             if isinstance(error, AuthenticationFailed):
                 raise
+        except SHORTAGE as error:
+            say(logging.WARNING, "worker %s: %r", self._id, error, extra=self._extra())
         else:
             self._contacted = True
+            self._introduce()
 
     def _stop(self) -> None:
         self._stopped.set()
@@ -881,20 +1116,83 @@ class Worker(Generic[T]):
             self._due.notify_all()
             self._changed.notify_all()
 
-    def _give_up(self, error: BaseException) -> None:
-        """`run` is interrupted: give the jobs back, but not for ever."""
-        self._closed = True
-        if self._machine.state is not WorkerState.NEW:
+    def _break(self, error: BaseException) -> None:
+        """A thread met what it cannot go on from: give everything back, and let `run` raise it."""
+        if self._is_parents:
+            message = (
+                "worker %s: the child of a fork left the user's code: its result is dropped, the job is the parent's"
+            )
+            say(logging.ERROR, message, self._id, extra=self._extra())
+            return
+        say(logging.ERROR, "worker %s broke", self._id, extra=self._extra(), trace=True)
+        with self._lock:
+            first = self._break_ends is None
+            if first:
+                self._break_ends = time.monotonic() + _FORCED_STOP_S
+            if self._error is None:
+                self._error = error
+            self._closed = True
+            self._due.notify_all()
+        if not first:
+            # The machine itself is broken.
+            self._stop()
+            return
+        try:
             self._happen(CloseRequested(force=True))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _give_up(self, error: BaseException, *, keeps_time: bool) -> None:
+        """`run` is interrupted: give the jobs back, but not for ever."""
+        if self._is_parents:
+            return
+        self._closed = True
+        with self._lock:
+            begun = self._machine.state is not WorkerState.NEW
+        if begun:
+            self._happen(CloseRequested(force=True))
+            self._cut_loose()
+            if keeps_time:
+                self._keep_time(time.monotonic() + _FORCED_STOP_S)
             if not self._stopped.wait(_FORCED_STOP_S):
-                _log.error("worker %s could not stop in order: %r", self._id, error, extra=self._extra())
+                say(logging.ERROR, "worker %s could not stop in order: %r", self._id, error, extra=self._extra())
         self._stop()
 
-    def _leave(self, timer: threading.Thread) -> None:
+    def _give_back_by_hand(self) -> None:
+        """The machine could not: do what it owes, and give back what is not settled."""
+        with self._lock:
+            calls = [action.command for action in self._machine.owed() if isinstance(action, Call)]
+            held = [(job.id, job.token) for job in self._handling.values()]
+            held += [(action.job.id, action.token) for action in self._ready]
+            self._ready.clear()
+        calls += [move_job_from_active_to_wait(self._keys, job_id, token=token or "") for job_id, token in held]
+        for command in calls:
+            try:
+                perform(self._transport, command)
+            except ServerError:
+                # It is settled, or another's.
+                continue
+
+    def _leave(self, timer: threading.Thread | None) -> None:
+        if self._is_parents:
+            return
         self._closed = True
+        self._stop()
+        with self._lock:
+            gives_back = self._break_ends is not None and self._machine.state not in (
+                WorkerState.NEW,
+                WorkerState.STOPPED,
+            )
+        if gives_back:
+            try:
+                self._give_back_by_hand()
+            except Exception:
+                message = "worker %s: what it held could not be given back; it will be found stalled"
+                say(logging.ERROR, message, self._id, extra=self._extra(), trace=True)
         self._crew.close()
         self._close_transports()
-        if timer.ident is not None:
+        if timer is not None:
             timer.join()
         self._crew.join()
         self._meter_life(begins=False)
@@ -914,19 +1212,20 @@ class Worker(Generic[T]):
 
 
 class _Background(threading.Thread):
-    """`run` in a thread; what it raises is kept."""
+    """`run` in a thread, in the context of who made this; what it raises is kept for its owner."""
 
-    def __init__(self, run: Callable[[], None]) -> None:
-        super().__init__(name="bullmq worker", daemon=True)
-        self._run_worker = run
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        super().__init__(name=f"bullmq {name} worker", daemon=True)
+        self._work = work
+        self._context = contextvars.copy_context()
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._run_worker()
+            self._context.run(self._work)
         except BaseException as error:
             self.error = error
-            _log.error("the worker ended: %s", error)
+            say(logging.ERROR, "the worker ended: %s", error)
 
 
 class _Performer:
@@ -934,6 +1233,18 @@ class _Performer:
 
     def __init__(self, perform: Callable[[Command[Any] | Batch], Any]) -> None:
         self.perform = perform
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except BaseException:
+        return type(error).__qualname__
+
+
+def _tokens() -> Iterator[str]:
+    worker = uuid.uuid4()
+    return (f"{worker}:{number}" for number in itertools.count())
 
 
 def _token_of(job: Job[Any]) -> str:

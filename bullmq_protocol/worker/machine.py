@@ -209,6 +209,10 @@ class WorkerMachine:
     def concurrency(self, value: int) -> None:
         self._concurrency = check_concurrency(value)
 
+    def rename(self, worker_id: str) -> None:
+        """Take another name for the tokens of its jobs, before it starts: in the child of a fork."""
+        self._worker_id = worker_id
+
     def start(self, at: Instant, *, paused: bool = False) -> list[Action]:
         """Begin: a stalled check and the first fetch; `paused`: without the fetch, as after `PauseRequested`.
 
@@ -308,7 +312,7 @@ class WorkerMachine:
 
     def holds(self, job: JobRecord) -> bool:
         """Tell whether the run that was given this very record is not settled yet."""
-        return any(run.job is job for run in self._runs.values())
+        return any(run.job is job for run in list(self._runs.values()))
 
     def snapshot(self, at: Instant | None = None) -> WorkerSnapshot:
         """Return what the worker holds and waits for, seen at that moment (default: that of the last event)."""

@@ -185,7 +185,7 @@ class WorkerTracing:
                 self._refused(job, reason)
                 self._end(job)
             case WorkerProblem(message, job_id) if job_id is not None:
-                for known in [each for each in self._jobs.values() if each.job.id == job_id]:
+                for known in [each for each in list(self._jobs.values()) if each.job.id == job_id]:
                     self._refused(known.job, message)
                     if not self._machine.holds(known.job):
                         self._end(known.job)

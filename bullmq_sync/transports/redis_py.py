@@ -64,6 +64,7 @@ from bullmq_protocol.topology import explained
 from bullmq_protocol.units import Millis
 from bullmq_protocol.wire import packer
 from bullmq_sync.connection import login_of
+from bullmq_sync.forks import in_child
 
 _log = logging.getLogger("bullmq_sync")
 
@@ -192,6 +193,15 @@ class RedisPyTransport:
         self._connecting = False
         self._info: ServerInfo | None = None
         self._warned = parent is not None
+        in_child(self._forked)
+
+    def _forked(self) -> None:
+        """In the child of a fork: what threads of the parent hold, and wait for, is theirs."""
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._pending = []
+        self._led_by = None
+        self._interrupted = False
 
     def dedicated(self, *, client_name: str | None = None) -> RedisPyTransport:
         """Return a transport with a connection of its own, for blocking commands; made and named at first use."""

@@ -43,6 +43,7 @@ from bullmq_protocol.topology import (
 )
 from bullmq_protocol.units import Millis
 from bullmq_sync.connection import Connection
+from bullmq_sync.forks import in_child
 from bullmq_sync.transports.redis_py import RedisPyTransport
 
 _Node = Connection | RedisPyTransport
@@ -97,6 +98,15 @@ class RedisPyClusterTransport:
         self._pausing = threading.Event()
         self._interrupted = False
         self._busy = False
+        in_child(self._forked)
+
+    def _forked(self) -> None:
+        """In the child of a fork: a thread of the parent may have held them."""
+        self._lock, self._loading = threading.Lock(), threading.Lock()
+        self._pausing = threading.Event()
+        if self._closed:
+            self._pausing.set()
+        self._interrupted = self._busy = False
 
     def dedicated(self, *, client_name: str | None = None) -> RedisPyClusterTransport:
         """Return a transport with a connection of its own, for blocking commands; made and named at first use."""

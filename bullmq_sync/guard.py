@@ -1,0 +1,24 @@
+"""What keeps faults of the user's code from ending a thread of the library."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import Any
+
+_log = logging.getLogger("bullmq_sync")
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether it may be Ctrl-C, which Python raises in the main thread alone, at any line."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def say(level: int, message: str, *args: object, extra: dict[str, Any] | None = None, trace: bool = False) -> None:
+    """Log a line. A handler or a filter of the user that raises does no harm."""
+    try:
+        _log.log(level, message, *args, extra=extra, exc_info=sys.exc_info() if trace else None)
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
