@@ -30,7 +30,7 @@ from bullmq_protocol.units import Millis
 T = TypeVar("T")
 
 RECHECK_MS: Final[Millis] = 15_000
-"""A caller asks for the state again after so long: whole queues go without an event for each job."""
+"""The states are asked for again within so long: whole queues go without an event for each job."""
 
 MISSING: Final = "missing"
 
@@ -66,6 +66,11 @@ class Waiter:
         self._since: tuple[int, int] | None = None
         self._early: tuple[tuple[int, int], Finished] | None = None
         self._limit: tuple[int, int] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has had an answer, which told of no end."""
+        return self.finished is None and self._since is not None
 
     def heard(self, place: tuple[int, int], finished: Finished) -> None:
         """Take an event. What is older than the state that was read last tells of an earlier end."""
@@ -136,6 +141,14 @@ class Waiters:
         waiter.answered(answer)
         self._limited.append(waiter)
         self._look_at_limits()
+
+    def to_ask(self, *, everyone: bool) -> list[Waiter]:
+        """Return for whom to ask again, and take it as done: everyone, or those who missed events; but nobody whose
+        first question is not answered yet."""
+        found = [waiter for waiter in self._all() if waiter.waits and (everyone or waiter.must_ask)]
+        for waiter in found:
+            waiter.must_ask = False
+        return found
 
     def take(self, event: ReadEvent) -> None:
         """Tell those whom an event concerns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import random
 import threading
@@ -12,22 +13,27 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
 from bullmq_protocol.codec import check_type
-from bullmq_protocol.errors import BullMQError, Closed, TransportError, UsageError, WaitTimeout
+from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, UsageError, WaitTimeout
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.ask_finished import ask_finished
+from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stream import EventsMissed, ReadEvent
 from bullmq_protocol.transport import Transport
-from bullmq_protocol.units import Duration, check_flag, check_whole, to_ms
+from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_sync.crew import SHORTAGE
 from bullmq_sync.drive import Connection, check_server, run, transport_of
+from bullmq_sync.forks import in_child
+from bullmq_sync.guard import is_interrupt, say
 
 E = TypeVar("E")
 
-_log = logging.getLogger("bullmq_sync")
-
 _RECHECK_S = RECHECK_MS / 1000
+_LOOK_MS: Millis = 5_000
+"""The reader that others wait for looks up at least so often."""
+_ASKED_TOGETHER = 250
+"""So many jobs are asked for in one round trip."""
 
 
 class EventStream(Iterator[ReadEvent]):
@@ -46,6 +52,7 @@ class EventStream(Iterator[ReadEvent]):
         self._checked = False
         self._closed = closed
         self._ended = threading.Event()
+        in_child(self._forked)
 
     @property
     def last_event_id(self) -> str | None:
@@ -71,9 +78,13 @@ class EventStream(Iterator[ReadEvent]):
                 check_server(self._transport, self._keys)
                 self._checked = True
             events = self._reader.answered(self._transport.perform(self._reader.step()))
-        except BullMQError as error:
+        except (BullMQError, *SHORTAGE) as error:
+            if not isinstance(error, BullMQError):
+                # No memory, no socket, no thread: as a lost connection.
+                error = ConnectionLost(f"the call could not be made: {error!r}", maybe_applied=True)
             delay_ms = self._reader.failed(error, random.random())
-            _log.warning("events of %s: %s; next attempt in %d ms", self._keys.name, error, delay_ms)
+            message = "events of %s: %s; next attempt in %d ms"
+            say(logging.WARNING, message, self._keys.name, error, delay_ms)
             self._ended.wait(delay_ms / 1000)
             return []
         if self._last is None:
@@ -85,6 +96,11 @@ class EventStream(Iterator[ReadEvent]):
         self._closed = True
         self._ended.set()
         self._transport.close()
+
+    def _forked(self) -> None:
+        self._ended = threading.Event()
+        if self._closed:
+            self._ended.set()
 
     def __iter__(self) -> Self:
         return self
@@ -133,19 +149,26 @@ class QueueEvents:
         self._block_ms = to_ms("blocking_timeout", blocking_timeout)
         self._max_delay_ms = to_ms("max_reconnect_delay", max_reconnect_delay)
         self._begin = last_event_id
-        self._new_reader(last_event_id)
+        self._new_reader(last_event_id, self._block_ms)
         self._transport, self._owned = transport_of(connection, scripts)
         self._lock = threading.Lock()
+        # guarded by _lock
         self._waiters = Waiters()
-        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
         self._streams: list[EventStream] = []
         self._source: EventStream | None = None
-        self._last = last_event_id
         self._running = False
+        # replaced as a whole under _lock, and read without it
+        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        # the reader's own, of which others may read the last place
+        self._last = last_event_id
+        self._ask_at = 0.0
+        self._context: contextvars.Context | None = None
+        # set once
         self._closed = False
         self._met = threading.Event()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
+        in_child(self._forked)
 
     @property
     def name(self) -> str:
@@ -158,7 +181,8 @@ class QueueEvents:
     @property
     def is_running(self) -> bool:
         """Whether it reads for callbacks and waiters."""
-        return self._running
+        with self._lock:
+            return self._running
 
     @property
     def last_event_id(self) -> str | None:
@@ -169,19 +193,22 @@ class QueueEvents:
         """Call `callback` with each event of that kind (a class of `bullmq_protocol.stream`); return what takes it off.
 
         Callbacks are called one after the other in the order of the events, on the reader's thread: a slow one holds up
-        the next event. An exception in a callback is logged and does no harm.
+        the next event. Each runs in a copy of the context in which this object was entered, or `run` called. An
+        exception in a callback is logged and does no harm.
         """
         if kind not in get_args(ReadEvent):
             raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.stream")
         if not callable(callback):
             raise UsageError("callback", callback, "must be a function of the event")
-        self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+        with self._lock:
+            self._callbacks = {**self._callbacks, kind: (*self._callbacks.get(kind, ()), callback)}
 
         def remove() -> None:
-            known = list(self._callbacks.get(kind, ()))
-            if callback in known:
-                known.remove(callback)
-            self._callbacks[kind] = tuple(known)
+            with self._lock:
+                known = list(self._callbacks.get(kind, ()))
+                if callback in known:
+                    known.remove(callback)
+                self._callbacks = {**self._callbacks, kind: tuple(known)}
 
         return remove
 
@@ -190,8 +217,11 @@ class QueueEvents:
 
         It begins at `last_event_id`; by default where this object began, or now at its first step.
         """
-        stream = self._new_stream(self._begin if last_event_id is None else last_event_id)
-        self._streams = [each for each in self._streams if not each.closed] + [stream]
+        stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
+        with self._lock:
+            self._streams = [each for each in self._streams if not each.closed] + [stream]
+        if self._closed:
+            stream.close()
         return stream
 
     def __iter__(self) -> EventStream:
@@ -222,15 +252,19 @@ class QueueEvents:
         timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
         if self._closed:
             raise Closed
-        if not self._running:
-            raise UsageError("queue_events", self.name, "is not running: wait within `with queue_events:`")
         end = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        waiters, lock = self._waiters, self._lock
-        woken = threading.Event()
-        with lock:
+        woken, lock = threading.Event(), self._lock
+        with self._lock:
+            waiters = self._waiters
+            if not self._running:
+                raise UsageError("queue_events", self.name, "is not running: wait within `with queue_events:`")
             waiter = waiters.add(job_id, woken.set, may_not_exist=may_not_exist)
+            waiter.must_ask = False
         try:
-            first = True
+            # The first question is the caller's own; later ones the reader asks for all.
+            answer = run(ask_finished(self._keys, job_id, look_back=True), self._transport)
+            with lock:
+                waiters.answer(waiter, answer)
             while True:
                 woken.clear()
                 with lock:
@@ -238,24 +272,10 @@ class QueueEvents:
                         break
                     if waiters.closed:
                         raise Closed("the queue events are closed")
-                    must_ask, waiter.must_ask = waiter.must_ask, False
-                left = _RECHECK_S if end is None else end - time.monotonic()
-                if left <= 0:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
                     raise WaitTimeout(job_id, timeout_ms or 0)
-                if not must_ask:
-                    if not woken.wait(min(left, _RECHECK_S)):
-                        waiter.must_ask = end is None or left > _RECHECK_S
-                    continue
-                try:
-                    answer = run(ask_finished(self._keys, job_id, look_back=first), self._transport)
-                except TransportError as error:
-                    # Later the events tell, or the next question.
-                    if first or isinstance(error, Closed):
-                        raise
-                else:
-                    with lock:
-                        waiters.answer(waiter, answer)
-                first = False
+                woken.wait(left)
             return result_of(waiter.finished, job_id, result_type)
         finally:
             with lock:
@@ -263,44 +283,65 @@ class QueueEvents:
 
     def run(self) -> None:
         """Read for callbacks and waiters until `close`."""
-        if self._running:
-            raise UsageError("queue_events", self.name, "is already running")
+        self._claim()
+        self._read_on()
+
+    def _claim(self) -> None:
+        """Note that it begins to read, or refuse it."""
         if self._closed:
             raise Closed
-        self._running = True
-        self._source = self._new_stream(self._last)
+        with self._lock:
+            if self._running:
+                raise UsageError("queue_events", self.name, "is already running")
+            self._running = True
+            self._waiters = Waiters()
+        self._context = contextvars.copy_context()
+
+    def _read_on(self) -> None:
+        source: EventStream | None = None
         try:
+            source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
+            with self._lock:
+                self._source = source
+            self._ask_at = time.monotonic() + _RECHECK_S
             while not self._closed:
-                events = self._source.read()
-                self._meet(self._source)
+                events = source.read()
+                self._meet(source)
                 for event in events:
                     self._deliver(event)
+                self._ask_again()
         except Closed:
             if not self._is_closed():
                 raise
         finally:
-            self._running = False
             with self._lock:
+                self._running = False
                 self._waiters.close()
-            self._source.close()
+            if source is not None:
+                source.close()
 
     def close(self) -> None:
         """End all reading, and close the connections that were opened. Callers that wait get `Closed`."""
         self._closed = True
-        for stream in (*self._streams, self._source):
+        with self._lock:
+            streams = (*self._streams, self._source)
+        for stream in streams:
             if stream is not None:
                 stream.close()
         if self._owned:
             self._transport.close()
 
     def __enter__(self) -> Self:
-        if self._closed:
-            raise Closed
-        if self._running or self._thread is not None:
-            raise UsageError("queue_events", self.name, "is already running")
+        self._claim()
         # A callback that never ends must not keep the process alive.
         self._thread = threading.Thread(target=self._run_behind, name=f"bullmq events {self.name}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._thread = None
+            with self._lock:
+                self._running = False
+            raise
         self._met.wait()
         if self._error is not None:
             self.__exit__(None, None, None)
@@ -317,11 +358,35 @@ class QueueEvents:
 
     def _run_behind(self) -> None:
         try:
-            self.run()
-        except Exception as error:
+            self._read_on()
+        except BaseException as error:
             self._error = error
+            say(logging.ERROR, "events of %s: the reader ended: %s", self.name, error)
         finally:
             self._met.set()
+
+    def _ask_again(self) -> None:
+        """Ask for the jobs of all callers at once: a queue that is removed as a whole tells of none of them."""
+        now = time.monotonic()
+        # When it looks up next, it would be too late.
+        everyone = now + _LOOK_MS / 1000 >= self._ask_at
+        with self._lock:
+            found = self._waiters.to_ask(everyone=everyone)
+        if everyone:
+            # Readers that began together do not ask together for ever.
+            self._ask_at = now + _RECHECK_S * (1 - 0.3 * random.random())
+        for begin in range(0, len(found), _ASKED_TOGETHER):
+            waiters = found[begin : begin + _ASKED_TOGETHER]
+            try:
+                answers = run(ask_again(self._keys, sorted({each.job_id for each in waiters})), self._transport)
+            except (BullMQError, *SHORTAGE) as error:
+                # The events tell later, or the next question does.
+                say(logging.DEBUG, "events of %s: %s", self.name, error)
+                return
+            with self._lock:
+                for waiter in waiters:
+                    if waiter.job_id in answers:
+                        self._waiters.answer(waiter, answers[waiter.job_id])
 
     def _meet(self, source: EventStream) -> None:
         """After the first answer, or the first failure."""
@@ -336,24 +401,36 @@ class QueueEvents:
         with self._lock:
             self._waiters.take(event)
         for callback in self._callbacks.get(type(event), ()):
+            context = contextvars.copy_context() if self._context is None else self._context.copy()
             try:
-                callback(event)
-            except (Exception, SystemExit):
-                _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
+                context.run(callback, event)
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                say(
+                    logging.ERROR, "events of %s: a callback for %s raised", self.name, type(event).__name__, trace=True
+                )
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id
             with self._lock:
                 self._waiters.reached(event.entry_id)
 
-    def _new_reader(self, last_event_id: str | None) -> EventReader:
-        return EventReader(
-            self._keys, last_event_id=last_event_id, block_ms=self._block_ms, max_delay_ms=self._max_delay_ms
-        )
+    def _new_reader(self, last_event_id: str | None, block_ms: Millis) -> EventReader:
+        return EventReader(self._keys, last_event_id=last_event_id, block_ms=block_ms, max_delay_ms=self._max_delay_ms)
 
-    def _new_stream(self, last_event_id: str | None) -> EventStream:
-        reader = self._new_reader(last_event_id)
+    def _new_stream(self, last_event_id: str | None, block_ms: Millis) -> EventStream:
+        reader = self._new_reader(last_event_id, block_ms)
         transport = self._transport.dedicated(client_name=f"{self._keys.client_name()}:qe")
         return EventStream(reader, self._keys, transport, self._closed)
+
+    def _forked(self) -> None:
+        """In the child of a fork, where nobody reads: it may begin anew."""
+        self._lock = threading.Lock()
+        self._waiters = Waiters()
+        self._streams, self._source = [], None
+        self._running = False
+        self._thread = None
+        self._met = threading.Event()
 
     def _is_closed(self) -> bool:
         return self._closed

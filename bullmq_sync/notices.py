@@ -36,7 +36,7 @@ class Notices(Iterator[Notice]):
             self._closed = True
             self._ready.notify_all()
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In the child of a fork: whoever tells is in the parent."""
         self._ready = threading.Condition()
         self._closed = True

@@ -996,7 +996,7 @@ class Worker(Generic[T]):
             self._finished = threading.Event()
             self._finished.set()
             for stream in self._streams:
-                stream.forked()
+                stream._forked()  # pyright: ignore[reportPrivateUsage]
             return
         if not self._finished.is_set():
             self._finished = threading.Event()

@@ -1,7 +1,8 @@
-"""Ask how a job ended, beside the event stream, and in it."""
+"""Ask how jobs ended, beside the event stream, and in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from bullmq_protocol.command import Batch, Operation
@@ -76,3 +77,30 @@ def _end(entry: RawEntry, job_id: bytes) -> Finished | None:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "surrogateescape")
+
+
+def ask_again(keys: QueueKeys, job_ids: Sequence[str]) -> Operation[dict[str, Answer]]:
+    """Read the ends of many jobs that had not ended before, and whose events are read since.
+
+    A job is left out about which the server could not answer.
+
+    Steps:   one round trip; two if a job is gone
+    Atomic:  no
+    Source:  specs/04-schedulers-flows-events.md#sec-10
+    """
+    newest, *states = yield from Batch((last_event_id(keys), *[is_finished(keys, job_id) for job_id in job_ids]))
+    if isinstance(newest, BullMQError):
+        raise newest
+    answers: dict[str, Answer] = {}
+    gone: list[str] = []
+    for job_id, state in zip(job_ids, states, strict=True):
+        if isinstance(state, JobNotFound):
+            gone.append(job_id)
+        elif not isinstance(state, BullMQError):
+            finished = None if state.status == "pending" else Finished(state.status, state.value)
+            answers[job_id] = Answer(newest, finished)
+    if gone:
+        # The events of their ends stand before what is the newest after that.
+        newest = yield from last_event_id(keys)
+        answers |= dict.fromkeys(gone, Answer(newest, Finished(MISSING)))
+    return answers
