@@ -125,7 +125,7 @@ class Crew:
         hand.ends = ends
         hand.turn.release()
 
-    def _serve(self, hand: _Hand) -> None:
+    def serve(self, hand: _Hand) -> None:
         """The life of one thread."""
         with self._lock:
             self._hands.add(hand)
@@ -178,4 +178,4 @@ class _Hand(threading.Thread):
         self.turn.acquire()
 
     def run(self) -> None:
-        self.crew._serve(self)
+        self.crew.serve(self)

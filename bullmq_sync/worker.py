@@ -177,12 +177,12 @@ class Worker(Generic[T]):
         self._transport, self._owned = transport_of(connection, scripts)
         # Spans are made for each call, so that they need single ones.
         self._merges = scripts.batches and telemetry is None
-        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()), batches=self._merges)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._due = threading.Condition(self._lock)
         self._crew = Crew(self._carry, f"bullmq {name}", on_short=self._short_of_threads, on_death=self._break)
         # guarded by _lock: the machine above all, then what it waits for and what waits for a thread
+        self._machine = WorkerMachine(self._keys, self._settings, str(uuid.uuid4()), batches=self._merges)
         self._watched = 0
         self._armed: Millis | None = None
         self._listener: InterruptibleTransport | None = None
@@ -324,6 +324,8 @@ class Worker(Generic[T]):
                 timer = self._start_timer()
             with self._lock:
                 if self._ended():
+                    if self._error is not None:
+                        raise self._error
                     return
                 if self._tracing is not None:
                     self._tracing.started()
@@ -925,17 +927,23 @@ class Worker(Generic[T]):
     def _tell(self, notice: Notice) -> None:
         kind = type(notice)
         if _log.isEnabledFor(LOWEST_LEVEL[kind]):
-            line = logline(notice)
-            say(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+            try:
+                line = logline(notice)
+                say(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+            except KeyboardInterrupt as error:
+                self._interrupt = error
         for callback in self._callbacks.get(kind, ()):
             try:
                 self._apart(callback, notice)
             except BaseException as error:
+                interrupt = error if is_interrupt(error) else None
                 message = "worker %s: a callback for %s raised"
-                say(logging.ERROR, message, self._id, kind.__name__, extra=self._extra(), trace=True)
-                if is_interrupt(error):
-                    # Raised when all that was decided is under way.
-                    self._interrupt = error
+                try:
+                    say(logging.ERROR, message, self._id, kind.__name__, extra=self._extra(), trace=True)
+                except KeyboardInterrupt as another:
+                    interrupt = another
+                # Raised when all that was decided is under way.
+                self._interrupt = interrupt or self._interrupt
             self._check_process()
 
     def _publish(self, actions: list[Action]) -> None:
@@ -1080,6 +1088,7 @@ class Worker(Generic[T]):
         self._tell(problem)
 
     def _is_quiet(self) -> bool:
+        """Whether nothing runs, and nothing is on its way. The lock is held."""
         held = self._machine.snapshot()
         return not (held.jobs or held.fetching or held.listening)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol.command import Command
+from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.events import (
     as_entries,
     last_event_id,
@@ -29,7 +29,7 @@ from bullmq_protocol.errors import (
     WaitTimeout,
 )
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_finished
+from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_again, ask_finished
 from bullmq_protocol.operations.read_events import PAGE, EventReader
 from bullmq_protocol.stream import (
     AddedEvent,
@@ -452,6 +452,56 @@ def test_what_was_heard_before_the_answer_may_tell_of_an_earlier_life(place: str
     waiters.answer(waiter, Answer("5-0", Finished(MISSING), certain=True))
     assert waiter.finished is not None
     assert waiter.finished.status == status
+
+
+def asked_again(*replies: Any) -> dict[str, Answer]:
+    operation = ask_again(KEYS, ["1", "2", "3"])
+    step = next(operation)
+    assert isinstance(step, Batch)
+    assert len(step.commands) == 4
+    for reply in replies:
+        try:
+            operation.send(reply)
+        except StopIteration as stop:
+            answers: dict[str, Answer] = stop.value
+            return answers
+    raise AssertionError("not over")
+
+
+def test_asking_again_for_many_jobs_in_one_round_trip() -> None:
+    newest = [[b"5-0", []]]
+    done, missing = Finished("completed", "7"), Finished(MISSING)
+    assert asked_again([newest, [0], [1, b"7"], [0]]) == {
+        "1": Answer("5-0"),
+        "2": Answer("5-0", done),
+        "3": Answer("5-0"),
+    }
+    # What is newest after a job was found gone is asked once more, for all of them.
+    assert asked_again([newest, [-1], [1, b"7"], [-1]], [[b"6-0", []]]) == {
+        "1": Answer("6-0", missing),
+        "2": Answer("5-0", done),
+        "3": Answer("6-0", missing),
+    }
+    # One that cannot be answered harms no other.
+    assert asked_again([newest, ServerError("ERR b"), [0], [0]]) == {"2": Answer("5-0"), "3": Answer("5-0")}
+    with pytest.raises(ServerError):
+        asked_again([ServerError("ERR a"), [0], [0], [0]])
+
+
+def test_for_whom_to_ask_again() -> None:
+    waiters = Waiters()
+    first, second, third = (waiters.add(job_id, lambda: None) for job_id in "123")
+    # Each asks for itself first, and looks back further.
+    assert waiters.to_ask(everyone=True) == []
+    for waiter in (first, second, third):
+        waiters.answer(waiter, Answer("1-0"))
+    first.must_ask = third.must_ask = False
+    third.settle(Finished("completed"))
+    assert waiters.to_ask(everyone=False) == [second]
+    assert waiters.to_ask(everyone=False) == []
+    assert waiters.to_ask(everyone=True) == [first, second]
+    waiters.take(EventsMissed("1-0", "9-0"))
+    assert waiters.to_ask(everyone=False) == [first, second]
 
 
 def test_an_entry_needs_an_id() -> None:

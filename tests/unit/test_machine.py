@@ -62,6 +62,7 @@ from bullmq_protocol.worker.notices import (
     StalledCheckSkipped,
     WorkerProblem,
 )
+from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.snapshot import HeldJob, WorkerState
 from tests.support.machine_bench import KEYS, NO_JOB, START, Bench, job_reply
 
@@ -106,6 +107,14 @@ def test_fetch_carries_the_options() -> None:
         "limiter": {"max": 3, "duration": 1000},
         "name": "w1",
     }
+
+
+def test_a_machine_that_is_renamed_takes_jobs_under_tokens_of_its_own() -> None:
+    settings, _ = WorkerOptions().checked()
+    machine = WorkerMachine(KEYS, settings, "w")
+    machine.rename("another")
+    _, fetch = machine.start(Instant(START, 0))
+    assert packed(fetch, 2)["token"] == "another:0"
 
 
 def test_slots_are_filled_one_fetch_after_the_other() -> None:

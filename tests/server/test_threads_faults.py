@@ -1,0 +1,690 @@
+"""What may go wrong under a worker on threads, and ends nothing: in the user's code, the system, and the library."""
+
+import contextvars
+import decimal
+import errno
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.errors import ConnectionLost
+from bullmq_protocol.metrics import MetricsCollector
+from bullmq_protocol.options import Backoff
+from bullmq_protocol.stream import AddedEvent, CompletedEvent
+from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker.notices import (
+    ClosedNotice,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    Paused,
+    WorkerProblem,
+)
+from bullmq_sync import Job, Queue, QueueEvents, Worker, link, run_workers
+from tests.support.servers import Server
+
+_LIMIT_S = 30
+VAR = contextvars.ContextVar("request", default="unset")
+SEVERE = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("plain")]
+severe = pytest.mark.parametrize("error", SEVERE, ids=lambda each: type(each).__name__)
+
+
+@pytest.fixture
+def queue(server: Server, name: str) -> Iterator[Queue[Any]]:
+    with Queue[Any](name, server.url) as queue:
+        yield queue
+        queue.obliterate(force=True)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    end = time.monotonic() + 20
+    while set(threading.enumerate()) - before:
+        assert time.monotonic() < end, set(threading.enumerate()) - before
+        time.sleep(0.005)
+
+
+def nothing(job: Job[Any]) -> None:
+    """A processor that has nothing to do."""
+
+
+class Count:
+    """How often something happened, for whoever waits for so many."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, each: Any) -> None:
+        with self._changed:
+            self.seen.append(each)
+            self._changed.notify_all()
+
+    def wait(self, number: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.seen) >= number, _LIMIT_S), self.seen
+
+
+def until(holds: Callable[[], Any]) -> None:
+    end = time.monotonic() + _LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+def settled(queue: Queue[Any]) -> dict[str, int]:
+    return {state: count for state, count in queue.get_job_counts().items() if count}
+
+
+# --- isolation --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("concurrency", [1, 50])
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "waits"])
+def test_a_handler_sees_nothing_of_another(queue: Queue[Any], server: Server, concurrency: int, waits: bool) -> None:
+    """Context variables, decimal's context and the exception in hand."""
+    over = Count()
+
+    def process(job: Job[Any]) -> None:
+        found = (VAR.get(), decimal.getcontext().prec, sys.exc_info()[0])
+        VAR.set("another job's")
+        decimal.setcontext(decimal.Context(prec=3))
+        if waits:
+            time.sleep(0.001)
+        over(found)
+        if job.data % 3 == 0:
+            raise ValueError("failed")
+
+    queue.add_bulk([NewJob("n", number, JobOptions(attempts=1)) for number in range(200)])
+    VAR.set("the worker's")
+    try:
+        with Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=concurrency)):
+            over.wait(200)
+            assert VAR.get() == "the worker's"
+    finally:
+        VAR.set("unset")
+    # What was set where it was entered is seen by all.
+    assert set(over.seen) == {("the worker's", decimal.getcontext().prec, None)}
+
+
+def test_the_error_of_one_job_is_no_context_of_the_next(queue: Queue[Any], server: Server) -> None:
+    failed = Count()
+
+    def process(job: Job[Any]) -> None:
+        raise ValueError(job.id)
+
+    worker = Worker(queue.name, process, server.url)
+    worker.on(JobFailed, failed)
+    queue.add_bulk([NewJob("n") for _ in range(20)])
+    with worker:
+        failed.wait(20)
+    assert {notice.exception.__context__ for notice in failed.seen} == {None}
+
+
+def test_callbacks_and_strategies_reach_no_job(queue: Queue[Any], server: Server) -> None:
+    """Nor each other: each runs in a copy of the context in which `run` was called."""
+    found: list[tuple[str, str]] = []
+    over = Count()
+
+    def look(who: str) -> None:
+        found.append((who, VAR.get()))
+        VAR.set(who)
+
+    def strategy(attempt: int, kind: str, error: BaseException, job: Job[Any]) -> int:
+        # It belongs to the job, whose variables it sees.
+        found.append(("strategy", VAR.get()))
+        VAR.set("strategy")
+        return 1
+
+    class Collector(MetricsCollector):
+        def job_processed(self, queue: str, status: str) -> None:
+            look("metrics")
+
+    def process(job: Job[Any]) -> None:
+        look("handler")
+        if job.attempts_made == 0:
+            raise ValueError("once more")
+
+    def run() -> None:
+        VAR.set("run's")
+        worker.run()
+
+    worker = Worker(queue.name, process, server.url, backoff_strategy=strategy, metrics_collector=Collector())
+    worker.on(JobActive, lambda notice: look("callback"))
+    worker.on(JobActive, lambda notice: look("callback"))
+    worker.on(JobCompleted, over)
+    queue.add_bulk([NewJob("n", None, JobOptions(attempts=2, backoff=Backoff(type="mine"))) for _ in range(10)])
+    thread = threading.Thread(target=run)
+    thread.start()
+    over.wait(10)
+    worker.close()
+    thread.join()
+    seen = {who: {value for each, value in found if each == who} for who, _ in found}
+    assert seen == {"handler": {"run's"}, "callback": {"run's"}, "metrics": {"run's"}, "strategy": {"handler"}}
+
+
+def test_callbacks_of_events_are_apart(queue: Queue[Any], server: Server) -> None:
+    seen = Count()
+
+    def look(event: AddedEvent) -> None:
+        value = VAR.get()
+        VAR.set("another event's")
+        seen(value)
+
+    with QueueEvents(queue.name, server.url) as events:
+        events.on(AddedEvent, look)
+        queue.add_bulk([NewJob("n") for _ in range(5)])
+        seen.wait(5)
+    assert set(seen.seen) == {"unset"}
+
+
+# --- what the user's code raises --------------------------------------------------------------------------------------
+
+
+@severe
+def test_callback_that_raises(queue: Queue[Any], server: Server, error: BaseException) -> None:
+    over = Count()
+
+    def raising(notice: Any) -> None:
+        raise error
+
+    worker = Worker(queue.name, nothing, server.url, options=WorkerOptions(concurrency=5))
+    for kind in (JobActive, JobCompleted, JobFailed):
+        worker.on(kind, raising)
+    worker.on(JobCompleted, over)
+    queue.add_bulk([NewJob("n") for _ in range(50)])
+    with worker:
+        over.wait(50)
+    assert settled(queue) == {"completed": 50}
+
+
+@severe
+def test_backoff_strategy_that_raises(queue: Queue[Any], server: Server, error: BaseException) -> None:
+    over, failed = Count(), Count()
+
+    def strategy(*_: Any) -> int:
+        raise error
+
+    def process(job: Job[Any]) -> None:
+        if job.data == "bad":
+            raise ValueError("bad")
+
+    worker = Worker(queue.name, process, server.url, backoff_strategy=strategy)
+    worker.on(JobCompleted, over)
+    worker.on(JobFailed, failed)
+    options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
+    queue.add_bulk([NewJob("n", "bad", options), NewJob("n", "good", options)])
+    with worker:
+        failed.wait(1)
+        over.wait(1)
+    assert settled(queue) == {"completed": 1, "failed": 1}
+
+
+@severe
+def test_metrics_that_raise(queue: Queue[Any], server: Server, error: BaseException) -> None:
+    over = Count()
+
+    class Collector(MetricsCollector):
+        def worker_active(self, queue: str, worker_id: str, active: bool) -> None:
+            raise error
+
+        def job_processed(self, queue: str, status: str) -> None:
+            raise error
+
+    worker = Worker(queue.name, nothing, server.url, metrics_collector=Collector())
+    worker.on(JobCompleted, over)
+    queue.add_bulk([NewJob("n") for _ in range(5)])
+    with worker:
+        over.wait(5)
+    assert settled(queue) == {"completed": 5}
+
+
+@severe
+def test_log_handler_that_raises(queue: Queue[Any], server: Server, error: BaseException) -> None:
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise error
+
+    logger, handler, over = logging.getLogger("bullmq_sync"), Raising(), Count()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        worker = Worker(queue.name, nothing, server.url)
+        worker.on(JobCompleted, over)
+        queue.add_bulk([NewJob("n") for _ in range(5)])
+        # Not in the main thread, where it would be taken for Ctrl-C.
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        over.wait(5)
+        closing = threading.Thread(target=worker.close)
+        closing.start()
+        closing.join()
+        thread.join()
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert settled(queue) == {"completed": 5}
+
+
+def test_error_whose_words_raise(queue: Queue[Any], server: Server) -> None:
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+        __repr__ = __str__
+
+    failed = Count()
+
+    def process(job: Job[Any]) -> None:
+        raise Wordless
+
+    worker = Worker(queue.name, process, server.url)
+    worker.on(JobFailed, failed)
+    queue.add_bulk([NewJob("n"), NewJob("n")])
+    with worker:
+        failed.wait(2)
+    job = queue.get_job("1")
+    assert job is not None
+    assert "Wordless" in job.failed_reason
+
+
+@severe
+def test_callback_of_events_that_raises(queue: Queue[Any], server: Server, error: BaseException) -> None:
+    seen = Count()
+
+    def raising(event: Any) -> None:
+        raise error
+
+    with QueueEvents(queue.name, server.url) as events:
+        events.on(AddedEvent, raising)
+        events.on(AddedEvent, seen)
+        queue.add_bulk([NewJob("n") for _ in range(3)])
+        seen.wait(3)
+        assert events.is_running
+
+
+def test_interrupt_in_a_callback_of_the_main_thread_is_raised_there(queue: Queue[Any], server: Server) -> None:
+    """Ctrl-C may strike there; what was decided is done all the same."""
+    worker = Worker(queue.name, nothing, server.url)
+    raised = False
+
+    def raising(notice: Paused) -> None:
+        raise KeyboardInterrupt
+
+    with worker:
+        remove = worker.on(Paused, raising)
+        try:
+            worker.pause()
+        except KeyboardInterrupt:
+            raised = True
+        remove()
+        assert (raised, worker.is_paused) == (True, True)
+        over = Count()
+        worker.on(JobCompleted, over)
+        worker.resume()
+        queue.add("n")
+        over.wait(1)
+
+
+# --- what the system refuses ------------------------------------------------------------------------------------------
+
+
+class Shortage:
+    """Lets a call of the system fail for a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException) -> None:
+        self.failed = 0
+        self.on = False
+        self.every = 1
+        self._calls = 0
+        real = getattr(owner, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self._calls += 1
+            if self.on and self._calls % self.every == 0:
+                self.failed += 1
+                raise error
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), MemoryError()], ids=lambda each: type(each).__name__
+)
+def test_no_new_thread_for_a_moment(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Locks are renewed and jobs run as far as the threads that are there allow; then all goes on."""
+    begun, gate, over, problems = Count(), threading.Event(), Count(), Count()
+
+    def process(job: Job[Any]) -> None:
+        begun(job.id)
+        assert gate.wait(_LIMIT_S)
+
+    worker = Worker(
+        queue.name, process, server.url, options=WorkerOptions(concurrency=8, lock_duration=1500, stalled_interval=1500)
+    )
+    worker.on(JobCompleted, over)
+    worker.on(WorkerProblem, problems)
+    with worker:
+        queue.add("n")
+        begun.wait(1)
+        shortage = Shortage(monkeypatch, threading.Thread, "start", error)
+        shortage.on = True
+        queue.add_bulk([NewJob("n") for _ in range(20)])
+        problems.wait(1)
+        assert "no new thread" in problems.seen[0].message
+        until(lambda: shortage.failed > 3)
+        assert worker.is_running
+        shortage.on = False
+        begun.wait(8)
+        # Longer than the locks last: they are renewed, and nothing stalls.
+        time.sleep(2)
+        assert settled(queue) == {"active": 8, "waiting": 13}
+        gate.set()
+        over.wait(21)
+    assert settled(queue) == {"completed": 21}
+    assert [job.attempts_made for job in queue.get_completed()] == [1] * 21
+
+
+def test_no_thread_at_the_beginning(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = Count()
+    worker = Worker(queue.name, nothing, server.url)
+    worker.on(JobCompleted, over)
+    shortage = Shortage(monkeypatch, threading.Thread, "start", RuntimeError("can't start new thread"))
+    shortage.on = True
+    # Who enters it hears at once, and may do it again.
+    with pytest.raises(RuntimeError, match="new thread"):
+        worker.__enter__()
+    assert not worker.is_running
+    shortage.on = False
+    queue.add("n")
+    with worker:
+        over.wait(1)
+
+
+def test_no_thread_for_the_time_keeper(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the main thread `run` waits until there is one: nothing is held yet."""
+    worker = Worker(queue.name, lambda job: worker.close(), server.url)
+    shortage = Shortage(monkeypatch, threading.Thread, "start", RuntimeError("can't start new thread"))
+    real, tries = worker._stopped.wait, 0
+
+    def wait(timeout: float | None = None) -> bool:
+        nonlocal tries
+        tries += 1
+        shortage.on = tries < 3
+        return real(timeout)
+
+    monkeypatch.setattr(worker._stopped, "wait", wait)
+    queue.add("n")
+    shortage.on = True
+    worker.run()
+    assert shortage.failed >= 3
+    assert settled(queue) == {"completed": 1}
+
+
+def test_run_workers_without_threads(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that began are closed before the error is raised."""
+    real, begun = threading.Thread.start, 0
+
+    def start(thread: threading.Thread) -> None:
+        nonlocal begun
+        if thread.name.endswith("runner"):
+            begun += 1
+            if begun == 3:
+                raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    workers = [Worker(queue.name, nothing, server.url) for _ in range(3)]
+    with pytest.raises(RuntimeError, match="new thread"):
+        run_workers(*workers)
+    assert [worker.is_running for worker in workers] == [False] * 3
+
+
+def test_events_without_a_thread(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = QueueEvents(queue.name, server.url)
+    shortage = Shortage(monkeypatch, threading.Thread, "start", RuntimeError("can't start new thread"))
+    shortage.on = True
+    with pytest.raises(RuntimeError, match="new thread"):
+        events.__enter__()
+    assert not events.is_running
+    shortage.on = False
+    with events:
+        assert events.is_running
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), MemoryError()], ids=lambda each: type(each).__name__
+)
+@pytest.mark.parametrize("place", ["socket", "getaddrinfo", "receive", "send"])
+def test_no_socket_and_no_memory_for_a_moment(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, place: str, error: BaseException
+) -> None:
+    """A connection cannot be made, or breaks: worker and events go on when there is one again."""
+    if place in ("socket", "getaddrinfo"):
+        shortage = Shortage(monkeypatch, socket, place, error)
+    elif place == "receive":
+        shortage = Shortage(monkeypatch, link.PlainStream, "receive", error)
+    else:
+        shortage = Shortage(monkeypatch, link.Link, "_send", error)
+    shortage.every = 2
+    over, seen = Count(), Count()
+    worker = Worker(queue.name, nothing, server.url, options=WorkerOptions(concurrency=4, max_reconnect_delay=20))
+    worker.on(JobCompleted, over)
+    events = QueueEvents(queue.name, server.url, max_reconnect_delay=20)
+    events.on(CompletedEvent, seen)
+    with events, worker:
+        queue.add("n")
+        over.wait(1)
+        if place in ("socket", "getaddrinfo"):
+            # So that they must connect anew.
+            shortage.on = True
+            kill(queue)
+        else:
+            shortage.on = True
+        until(lambda: shortage.failed >= 1)
+        shortage.on = False
+        added = 0
+        while added < 20:
+            try:
+                queue.add("n", options=JobOptions(job_id=f"j{added}"))
+                added += 1
+            except ConnectionLost:
+                continue
+        until(lambda: {f"j{number}" for number in range(20)} <= {event.job_id for event in seen.seen})
+        assert (worker.is_running, events.is_running) == (True, True)
+    counts = settled(queue)
+    assert counts.pop("completed") == 21
+    assert counts == {}
+
+
+def kill(queue: Queue[Any]) -> None:
+    """Cut every connection of the server but the asking one."""
+    queue.call(
+        Command("CLIENT", (), ("KILL", "TYPE", "normal", "SKIPME", "yes"), lambda reply: reply, repeat=Repeat.SAFE)
+    )
+
+
+# --- what breaks within -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["once", "for ever"])
+@pytest.mark.parametrize("error", [RuntimeError("planted"), MemoryError()], ids=lambda each: type(each).__name__)
+def test_machine_that_raises(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, how: str, error: BaseException
+) -> None:
+    """`run` raises it, when all that the worker holds has been given back."""
+    begun, gate = Count(), threading.Event()
+
+    def process(job: Job[Any]) -> None:
+        begun(job.id)
+        assert gate.wait(_LIMIT_S)
+
+    broken: list[bool] = []
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken:
+            if how == "once":
+                broken.clear()
+            raise error
+        return real(machine, events, at)
+
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3))
+    queue.add_bulk([NewJob("n") for _ in range(10)])
+    raised = Count()
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as caught:
+            raised(caught)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun.wait(3)
+    broken.append(True)
+    worker.resume()
+    raised.wait(1)
+    assert raised.seen == [error]
+    assert settled(queue) == {"waiting": 10}
+    gate.set()
+    thread.join()
+
+
+def test_timer_that_dies_ends_the_worker(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner hears of it: no worker lives on without renewals."""
+    worker = Worker(queue.name, nothing, server.url, options=WorkerOptions(lock_duration=300))
+    died = False
+
+    def deadline(machine: WorkerMachine) -> Any:
+        nonlocal died
+        if threading.current_thread().name.endswith("timer") and not died:
+            died = True
+            raise RuntimeError("planted")
+        return real(machine)
+
+    real = WorkerMachine.deadline
+    monkeypatch.setattr(WorkerMachine, "deadline", deadline)
+    closed = Count()
+    worker.on(ClosedNotice, closed)
+    with pytest.raises(RuntimeError, match="planted"):
+        # In the main thread, where the timer is a thread of its own.
+        worker.run()
+    assert died
+
+
+# --- entered twice ----------------------------------------------------------------------------------------------------
+
+
+def test_worker_entered_twice_is_refused(queue: Queue[Any], server: Server) -> None:
+    worker = Worker(queue.name, nothing, server.url)
+    over = Count()
+    worker.on(JobCompleted, over)
+    with worker:
+        for call in (worker.__enter__, worker.run):
+            with pytest.raises(UsageError, match="already running"):
+                call()
+        queue.add("n")
+        over.wait(1)
+        assert worker.is_running
+    with pytest.raises(UsageError, match="has ended"):
+        worker.__enter__()
+
+
+def test_worker_entered_beside_run_is_refused(queue: Queue[Any], server: Server) -> None:
+    worker = Worker(queue.name, nothing, server.url)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: worker.is_running)
+    with pytest.raises(UsageError, match="already running"):
+        worker.__enter__()
+    assert worker.is_running
+    worker.close()
+    thread.join()
+
+
+def test_events_entered_twice_or_beside_run_are_refused(queue: Queue[Any], server: Server) -> None:
+    events = QueueEvents(queue.name, server.url)
+    with events:
+        for call in (events.__enter__, events.run):
+            with pytest.raises(UsageError, match="already running"):
+                call()
+        assert events.is_running
+    events = QueueEvents(queue.name, server.url)
+    thread = threading.Thread(target=events.run)
+    thread.start()
+    until(lambda: events.is_running)
+    with pytest.raises(UsageError, match="already running"):
+        events.__enter__()
+    events.close()
+    thread.join()
+
+
+# --- threads, names, silence ------------------------------------------------------------------------------------------
+
+
+def test_idle_worker_keeps_two_threads(queue: Queue[Any], server: Server) -> None:
+    """One that keeps time and one that waits for jobs; those that did more have ended."""
+    before = set(threading.enumerate())
+    over = Count()
+    worker = Worker(queue.name, nothing, server.url, options=WorkerOptions(concurrency=10))
+    worker.on(JobCompleted, over)
+    queue.add_bulk([NewJob("n") for _ in range(100)])
+    with worker:
+        over.wait(100)
+        until(lambda: len(set(threading.enumerate()) - before) == 2)
+        queue.add("n")
+        over.wait(101)
+        until(lambda: len(set(threading.enumerate()) - before) == 2)
+
+
+def test_busy_worker_is_listed_at_once(queue: Queue[Any], server: Server) -> None:
+    """Though it has work from its first moment, and again after a pause."""
+    begun, gate = Count(), threading.Event()
+
+    def process(job: Job[Any]) -> None:
+        begun(job.id)
+        assert gate.wait(_LIMIT_S)
+
+    queue.add_bulk([NewJob("n") for _ in range(5)])
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(name="busy"))
+    with worker:
+        begun.wait(1)
+        assert len(queue.get_workers()) == 1
+        worker.pause(wait=False)
+        until(lambda: len(queue.get_workers()) == 1)
+        worker.resume()
+        until(lambda: len(queue.get_workers()) == 1)
+        gate.set()
+    assert queue.get_workers() == []
+
+
+@pytest.mark.parametrize("after_s", [0.5, 5.5])
+def test_close_beside_a_server_that_says_nothing(after_s: float) -> None:
+    """Also while the first fetch waits for a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        worker = Worker("q", nothing, f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        time.sleep(after_s)
+        begun = time.monotonic()
+        worker.close()
+        thread.join()
+        # By far less than the five seconds of an attempt.
+        assert time.monotonic() - begun < 2.5
