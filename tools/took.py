@@ -4,6 +4,7 @@ MINUTES is what to expect where the command never ran; after that it is what it 
 kept in `.cache/took`.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -27,10 +28,16 @@ def main(arguments: Sequence[str]) -> int:
     code = subprocess.run(command, preexec_fn=_heed_interrupts).returncode
     seconds = time.monotonic() - began
     print(f"{name}: it took {shown(seconds)}", flush=True)
-    if code == 0:
+    if code == 0 and not only_shown():
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(f"{seconds:.0f}\n")
     return code
+
+
+def only_shown() -> bool:
+    """Whether make only shows what it would run (`make -n`): it runs what contains another make all the same."""
+    flags, _, _ = os.environ.get("MAKEFLAGS", "").partition(" ")
+    return not flags.startswith("-") and "n" in flags
 
 
 def expected(name: str, minutes: str) -> str:

@@ -120,6 +120,19 @@ def test_what_it_took_is_told_the_next_time(
     assert took.main(["some"]) == 2
 
 
+def test_what_make_only_shows_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(took, "FOLDER", tmp_path)
+    monkeypatch.setattr(took.signal, "signal", lambda *_: None)
+    for flags in ("n", "ns --jobserver-auth=3,4 -- PYTHON=python3"):
+        monkeypatch.setenv("MAKEFLAGS", flags)
+        assert took.main(["some", "15", sys.executable, "-c", ""]) == 0
+        assert not (tmp_path / "some").exists()
+    for flags in ("", "s", " --no-print-directory -- IN=n"):
+        monkeypatch.setenv("MAKEFLAGS", flags)
+        assert took.main(["some", "15", sys.executable, "-c", ""]) == 0
+        (tmp_path / "some").unlink()
+
+
 def test_silence_is_shorter_than_30_s() -> None:
     assert QUIET_S < 30
     assert env.QUIET_S < 30
