@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="f3b886b2e546037a7891f48bcb624790810a4e95",
+    sha1="cafdcb29da2a8f374a4ec098623ab282b4861aeb",
     keys=6,
     source="""\
 local call = redis.call
@@ -62,6 +62,17 @@ local function store_plain(head, options, data, sequence, events)
   return id
 end
 local function load_add_delayed()
+local function count_together(counter, count)
+  local last = redis.pcall('INCRBY', counter, count)
+  if type(last) ~= 'number' then
+    return nil
+  end
+  if math.abs(last) > 4503599627370496 then
+    call('DECRBY', counter, count)
+    return nil
+  end
+  return last
+end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -180,8 +191,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved
@@ -360,7 +374,7 @@ return id .. ''
 
 ADD_JOB_SCHEDULER = Script(
     name="addJobScheduler",
-    sha1="52e617587e3ec0fc86527365f1e05fc4400d04a3",
+    sha1="2846de3e28c6f0544b36c3978b1f3a2b18356acd",
     keys=11,
     source="""\
 local call = redis.call
@@ -422,23 +436,31 @@ local function release_dedup(base, job, id)
   end
 end
 local function unlink_hard(home, child)
-  local link = call('HMGET', child, 'parentKey', 'deid')
-  local parent, dedup_id = link[1], link[2]
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
+  local emptied = 0
+  local parents, dedup_ids = {}, {}
+  while true do
+    local link = call('HMGET', child, 'parentKey', 'deid')
+    local parent = link[1]
+    if not parent or parent == '' or call('EXISTS', parent) == 0 then
+      break
+    end
+    local _, base, id = leave_pending(parent, child)
+    if not base then
+      break
+    end
+    if base ~= home then
+      requeue_parent(base, id)
+      break
+    end
+    emptied = emptied + 1
+    parents[emptied], dedup_ids[emptied] = parent, link[2]
+    child = parent
   end
-  local _, base, id = leave_pending(parent, child)
-  if not base then
-    return
-  end
-  if base ~= home then
-    requeue_parent(base, id)
-    return
-  end
-  unlink_hard(home, parent)
-  purge(parent)
-  if dedup_id then
-    call('DEL', home .. 'de:' .. dedup_id)
+  for level = emptied, 1, -1 do
+    purge(parents[level])
+    if dedup_ids[level] then
+      call('DEL', home .. 'de:' .. dedup_ids[level])
+    end
   end
 end
 local function erase_job(base, id)
@@ -685,10 +707,21 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="6b2c9957fca587dfe32f4d25a338e74734601c2c",
+    sha1="a22414cb9eba19b7d9049b34adfa3ff8cf5ffd57",
     keys=6,
     source="""\
 local call = redis.call
+local function count_together(counter, count)
+  local last = redis.pcall('INCRBY', counter, count)
+  if type(last) ~= 'number' then
+    return nil
+  end
+  if math.abs(last) > 4503599627370496 then
+    call('DECRBY', counter, count)
+    return nil
+  end
+  return last
+end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -807,8 +840,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved
@@ -973,7 +1009,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="1e5c6c47573118408394c12dc56926dddb21a64d",
+    sha1="83885a54691ad8b0819c2d0d11ce47b973453485",
     keys=9,
     source="""\
 local call = redis.call
@@ -1008,6 +1044,17 @@ local function store_plain(head, options, data, sequence, events)
   return id
 end
 local function load_add_prioritized()
+local function count_together(counter, count)
+  local last = redis.pcall('INCRBY', counter, count)
+  if type(last) ~= 'number' then
+    return nil
+  end
+  if math.abs(last) > 4503599627370496 then
+    call('DECRBY', counter, count)
+    return nil
+  end
+  return last
+end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -1126,8 +1173,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved
@@ -1270,7 +1320,7 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta, active)
+local function add_settings(meta)
   if many and many.settings then
     return many.settings
   end
@@ -1278,9 +1328,17 @@ local function add_settings(meta, active)
   found[1] = found[1] or store_default_cap(meta)
   if many then
     many.settings = found
-    found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function add_held(settings, active)
+  if not many then
+    return is_held(settings[2], settings[3], active)
+  end
+  if many.held == nil then
+    many.held = is_held(settings[2], settings[3], active)
+  end
+  return many.held
 end
 local function mark_ready(marker, held)
   if held then
@@ -1293,18 +1351,17 @@ local function add_prioritized(marker, meta, counter, prioritized, delayed, comp
     return -5
   end
   local sequence = next_number(counter)
-  local settings = add_settings(meta, active)
+  local settings = add_settings(meta)
   local cap = settings[1]
   local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
   if reply then
     return reply
   end
+  local held = add_held(settings, active)
+  place_by_priority(prioritized, turns, options.priority or 0, id)
   if many then
-    place_by_priority(prioritized, turns, options.priority or 0, id)
-    many.ready = many.ready or not settings[3]
+    many.ready = many.ready or not held
   else
-    local held = is_held(settings[2], settings[3], active)
-    place_by_priority(prioritized, turns, options.priority or 0, id)
     mark_ready(marker, held)
   end
   emit_capped(events, cap, 'waiting', 'jobId', id)
@@ -1340,7 +1397,7 @@ return id .. ''
 
 ADD_REPEATABLE_JOB = Script(
     name="addRepeatableJob",
-    sha1="ab23ec2a693441dc5081a5a530425aa368ecd278",
+    sha1="2c1ebbd1b07a60cc909581c62ef0d093d46ebe70",
     keys=2,
     source="""\
 local call = redis.call
@@ -1402,23 +1459,31 @@ local function release_dedup(base, job, id)
   end
 end
 local function unlink_hard(home, child)
-  local link = call('HMGET', child, 'parentKey', 'deid')
-  local parent, dedup_id = link[1], link[2]
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
+  local emptied = 0
+  local parents, dedup_ids = {}, {}
+  while true do
+    local link = call('HMGET', child, 'parentKey', 'deid')
+    local parent = link[1]
+    if not parent or parent == '' or call('EXISTS', parent) == 0 then
+      break
+    end
+    local _, base, id = leave_pending(parent, child)
+    if not base then
+      break
+    end
+    if base ~= home then
+      requeue_parent(base, id)
+      break
+    end
+    emptied = emptied + 1
+    parents[emptied], dedup_ids[emptied] = parent, link[2]
+    child = parent
   end
-  local _, base, id = leave_pending(parent, child)
-  if not base then
-    return
-  end
-  if base ~= home then
-    requeue_parent(base, id)
-    return
-  end
-  unlink_hard(home, parent)
-  purge(parent)
-  if dedup_id then
-    call('DEL', home .. 'de:' .. dedup_id)
+  for level = emptied, 1, -1 do
+    purge(parents[level])
+    if dedup_ids[level] then
+      call('DEL', home .. 'de:' .. dedup_ids[level])
+    end
   end
 end
 local function erase_job(base, id)
@@ -1458,7 +1523,7 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="0e0a4ee581642227cb811c95ca2a03813ffd199a",
+    sha1="e01540d69a3cbbfee5cf1866b5fd5812d53027b4",
     keys=9,
     source="""\
 local call = redis.call
@@ -1488,6 +1553,17 @@ local function store_plain(head, options, data, sequence, events)
   return id
 end
 local function load_add_standard()
+local function count_together(counter, count)
+  local last = redis.pcall('INCRBY', counter, count)
+  if type(last) ~= 'number' then
+    return nil
+  end
+  if math.abs(last) > 4503599627370496 then
+    call('DECRBY', counter, count)
+    return nil
+  end
+  return last
+end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
@@ -1606,8 +1682,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved
@@ -1755,7 +1834,7 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta, active)
+local function add_settings(meta)
   if many and many.settings then
     return many.settings
   end
@@ -1763,9 +1842,17 @@ local function add_settings(meta, active)
   found[1] = found[1] or store_default_cap(meta)
   if many then
     many.settings = found
-    found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function add_held(settings, active)
+  if not many then
+    return is_held(settings[2], settings[3], active)
+  end
+  if many.held == nil then
+    many.held = is_held(settings[2], settings[3], active)
+  end
+  return many.held
 end
 local function mark_ready(marker, held)
   if held then
@@ -1778,13 +1865,13 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
     return -5
   end
   local sequence = next_number(counter)
-  local settings = add_settings(meta, active)
+  local settings = add_settings(meta)
   local cap = settings[1]
   local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
   if reply then
     return reply
   end
-  local target = settings[2] and paused or wait
+  local target, held = settings[2] and paused or wait, add_held(settings, active)
   if many then
     if options.lifo then
       call('RPUSH', target, id)
@@ -1792,9 +1879,8 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
       many.target = target
       many.waiting[#many.waiting + 1] = id
     end
-    many.ready = many.ready or not settings[3]
+    many.ready = many.ready or not held
   else
-    local held = is_held(settings[2], settings[3], active)
     if options.lifo then
       call('RPUSH', target, id)
     else
@@ -1961,7 +2047,7 @@ return 0
 
 CLEAN_JOBS_IN_SET = Script(
     name="cleanJobsInSet",
-    sha1="b695ce4d33fad9a6b1ced4854c6280e9395512e6",
+    sha1="904d29f1f760c0925665f9c0bd621b6ac38d1abd",
     keys=3,
     source="""\
 local call = redis.call
@@ -2029,23 +2115,31 @@ local function release_dedup(base, job, id)
   end
 end
 local function unlink_hard(home, child)
-  local link = call('HMGET', child, 'parentKey', 'deid')
-  local parent, dedup_id = link[1], link[2]
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
+  local emptied = 0
+  local parents, dedup_ids = {}, {}
+  while true do
+    local link = call('HMGET', child, 'parentKey', 'deid')
+    local parent = link[1]
+    if not parent or parent == '' or call('EXISTS', parent) == 0 then
+      break
+    end
+    local _, base, id = leave_pending(parent, child)
+    if not base then
+      break
+    end
+    if base ~= home then
+      requeue_parent(base, id)
+      break
+    end
+    emptied = emptied + 1
+    parents[emptied], dedup_ids[emptied] = parent, link[2]
+    child = parent
   end
-  local _, base, id = leave_pending(parent, child)
-  if not base then
-    return
-  end
-  if base ~= home then
-    requeue_parent(base, id)
-    return
-  end
-  unlink_hard(home, parent)
-  purge(parent)
-  if dedup_id then
-    call('DEL', home .. 'de:' .. dedup_id)
+  for level = emptied, 1, -1 do
+    purge(parents[level])
+    if dedup_ids[level] then
+      call('DEL', home .. 'de:' .. dedup_ids[level])
+    end
   end
 end
 local function erase_job(base, id)
@@ -2147,7 +2241,7 @@ return erased
 
 DRAIN = Script(
     name="drain",
-    sha1="231fb90d470ebc6f67b5277665d406c049ce8222",
+    sha1="456c9f1963077f0b4c1d7a80f1eef45f11ef5edc",
     keys=5,
     source="""\
 local call = redis.call
@@ -2209,23 +2303,31 @@ local function release_dedup(base, job, id)
   end
 end
 local function unlink_hard(home, child)
-  local link = call('HMGET', child, 'parentKey', 'deid')
-  local parent, dedup_id = link[1], link[2]
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
+  local emptied = 0
+  local parents, dedup_ids = {}, {}
+  while true do
+    local link = call('HMGET', child, 'parentKey', 'deid')
+    local parent = link[1]
+    if not parent or parent == '' or call('EXISTS', parent) == 0 then
+      break
+    end
+    local _, base, id = leave_pending(parent, child)
+    if not base then
+      break
+    end
+    if base ~= home then
+      requeue_parent(base, id)
+      break
+    end
+    emptied = emptied + 1
+    parents[emptied], dedup_ids[emptied] = parent, link[2]
+    child = parent
   end
-  local _, base, id = leave_pending(parent, child)
-  if not base then
-    return
-  end
-  if base ~= home then
-    requeue_parent(base, id)
-    return
-  end
-  unlink_hard(home, parent)
-  purge(parent)
-  if dedup_id then
-    call('DEL', home .. 'de:' .. dedup_id)
+  for level = emptied, 1, -1 do
+    purge(parents[level])
+    if dedup_ids[level] then
+      call('DEL', home .. 'de:' .. dedup_ids[level])
+    end
   end
 end
 local function erase_job(base, id)
@@ -2508,7 +2610,7 @@ return ranges
 
 GET_RATE_LIMIT_TTL = Script(
     name="getRateLimitTtl",
-    sha1="7b5b680d066182d745b1893bdf10c1d9d226dd0d",
+    sha1="18e9e7794a415bf0b5cb2964995aa0f12a29a716",
     keys=2,
     source="""\
 local call = redis.call
@@ -2517,7 +2619,7 @@ local function limited_for(limiter, maximum)
     return 0
   end
   local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
+  if not (maximum <= tonumber(used or 0)) then
     return 0
   end
   local remaining = call('PTTL', limiter)
@@ -2974,7 +3076,7 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="4c94dd7320cb03ed5487e8c7aa55bb999f572852",
+    sha1="a9ef91da91629117440d2752b51d84268a85fa2d",
     keys=11,
     source="""\
 local call = redis.call
@@ -2982,7 +3084,7 @@ local function plain_count(stored)
   if not stored then
     return 1, '1'
   end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+  if #stored < 14 and string.find(stored, '^[1-9]%d*$') then
     local count = stored + 1
     return count, count .. ''
   end
@@ -3075,7 +3177,7 @@ local function limited_for(limiter, maximum)
     return 0
   end
   local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
+  if not (maximum <= tonumber(used or 0)) then
     return 0
   end
   local remaining = call('PTTL', limiter)
@@ -3354,7 +3456,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="cafd1759a9cc96d56ff4f21cc0bfc782eba34aeb",
+    sha1="68db15b7f6711f0f193358ae1fc7eeade1a22ea0",
     keys=14,
     source="""\
 local call = redis.call
@@ -3378,7 +3480,7 @@ local function plain_count(stored)
   if not stored then
     return 1, '1'
   end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+  if #stored < 14 and string.find(stored, '^[1-9]%d*$') then
     local count = stored + 1
     return count, count .. ''
   end
@@ -3513,7 +3615,7 @@ local function limited_for(limiter, maximum)
     return 0
   end
   local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
+  if not (maximum <= tonumber(used or 0)) then
     return 0
   end
   local remaining = call('PTTL', limiter)
@@ -3879,11 +3981,11 @@ local function record_metric(hash, size, now)
   local previous = call('HGET', hash, 'prevTS')
   if not previous then
     call('HSET', hash, 'prevTS', now, 'prevCount', '0')
-    return
+    return finished_before + 1
   end
   local minutes = math.min(math.floor(now / 60000) - math.floor(previous / 60000), tonumber(size))
-  if minutes <= 0 then
-    return
+  if not (minutes > 0) then
+    return finished_before + 1
   end
   local list = hash .. ':data'
   local points = { finished_before - call('HGET', hash, 'prevCount') }
@@ -3897,6 +3999,7 @@ local function record_metric(hash, size, now)
   call('LPUSH', list, unpack(points))
   call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
+  return finished_before + 1
 end
 return record_metric
 end
@@ -3931,7 +4034,7 @@ local function trim_own(events, alone)
     cap = store_default_cap(KEYS[9])
     known[5] = cap
   end
-  if not alone and #cap < 15 and string.find(cap, '^[1-9]%d*$') then
+  if not alone and plain_count(cap) then
     later.trims = later.trims + 1
     later.cap, later.emitted = cap + 0, emitted
   else
@@ -3945,9 +4048,11 @@ local function count_metric(hash, size, now, alone)
   end
   if later then
     later.flush_finished()
+  end
+  local finished = load_metrics()(hash, size, now)
+  if later and finished < 4503599627370496 then
     later.metric_at[hash] = now
   end
-  load_metrics()(hash, size, now)
 end
 local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
   local active, events = KEYS[2], KEYS[4]
@@ -4182,9 +4287,9 @@ end
 if plain then
   local children, unsuccessful, delayed = job .. ':dependencies', job .. ':unsuccessful', KEYS[7]
   if call('EXISTS', delayed, children, unsuccessful) ~= 0 then
-    local due = redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
+    local due = tonumber(now) and redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
     may_delay = true
-    plain = not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
+    plain = due and not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
   end
 end
 if not plain then
@@ -4348,7 +4453,7 @@ return 0
 
 OBLITERATE = Script(
     name="obliterate",
-    sha1="5883386fc32ad88a11521144b6aed2d6202776fb",
+    sha1="92563a4ef1cdb7e7fe09d12c0f823ff0296a8fa7",
     keys=2,
     source="""\
 local call = redis.call
@@ -4410,23 +4515,31 @@ local function release_dedup(base, job, id)
   end
 end
 local function unlink_hard(home, child)
-  local link = call('HMGET', child, 'parentKey', 'deid')
-  local parent, dedup_id = link[1], link[2]
-  if not parent or parent == '' or call('EXISTS', parent) == 0 then
-    return
+  local emptied = 0
+  local parents, dedup_ids = {}, {}
+  while true do
+    local link = call('HMGET', child, 'parentKey', 'deid')
+    local parent = link[1]
+    if not parent or parent == '' or call('EXISTS', parent) == 0 then
+      break
+    end
+    local _, base, id = leave_pending(parent, child)
+    if not base then
+      break
+    end
+    if base ~= home then
+      requeue_parent(base, id)
+      break
+    end
+    emptied = emptied + 1
+    parents[emptied], dedup_ids[emptied] = parent, link[2]
+    child = parent
   end
-  local _, base, id = leave_pending(parent, child)
-  if not base then
-    return
-  end
-  if base ~= home then
-    requeue_parent(base, id)
-    return
-  end
-  unlink_hard(home, parent)
-  purge(parent)
-  if dedup_id then
-    call('DEL', home .. 'de:' .. dedup_id)
+  for level = emptied, 1, -1 do
+    purge(parents[level])
+    if dedup_ids[level] then
+      call('DEL', home .. 'de:' .. dedup_ids[level])
+    end
   end
 end
 local function erase_job(base, id)
@@ -4778,7 +4891,7 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="d507f9a88707a8e96c30eec358deaed930ef698d",
+    sha1="3852967439166d5f8bd2208b926ae4aaac4eedd1",
     keys=2,
     source="""\
 local call = redis.call
@@ -4897,20 +5010,20 @@ local function is_spared(base, id)
   end
   return false
 end
-local remove_children
-local function remove_tree(base, id, parent, children)
+local MOST_ROUNDS = 100
+local function begin_removal(base, id, parent, children)
   if children == 'unprocessed' and is_spared(base, id) then
-    return
+    return false
   end
-  local job = base .. id
   if parent then
-    unlink_given(parent, job)
+    unlink_given(parent, base .. id)
   else
-    unlink_looked_up(job)
+    unlink_looked_up(base .. id)
   end
-  if children then
-    remove_children(job, children)
-  end
+  return true
+end
+local function end_removal(base, id)
+  local job = base .. id
   local state = leave_state(base, id)
   release_dedup(base, job, id)
   if purge(job) == 0 then
@@ -4918,25 +5031,69 @@ local function remove_tree(base, id, parent, children)
   end
   emit_capped(base .. 'events', event_cap(base .. 'meta'), 'removed', 'jobId', id, 'prev', state)
 end
-function remove_children(job, children)
-  local function remove(child)
-    local base, id = split_job_key(child)
-    remove_tree(base, id, job, children)
+local function read_children(job, kind)
+  if kind == 1 then
+    return call('HGETALL', job .. ':processed'), 2
+  elseif kind == 2 then
+    return call('HGETALL', job .. ':failed'), 2
+  elseif kind == 3 then
+    return call('ZRANGE', job .. ':unsuccessful', '0', '-1'), 1
   end
-  if children == 'all' then
-    for _, suffix in ipairs({ ':processed', ':failed' }) do
-      local outcomes = call('HGETALL', job .. suffix)
-      for index = 1, #outcomes, 2 do
-        remove(outcomes[index])
+  return call('SMEMBERS', job .. ':dependencies'), 1
+end
+local function next_child(open)
+  while true do
+    local child = open.items[open.at]
+    if child then
+      if open.kind == 4 then
+      elseif open.kind == 3 then
+      else
+      end
+      open.at = open.at + open.step
+      return child
+    end
+    if open.kind == 4 then
+      return nil
+    end
+    open.kind, open.at = open.kind + 1, 1
+    open.items, open.step = read_children(open.job, open.kind)
+  end
+end
+local function remove_children(job, children)
+  local before_first = children == 'all' and 0 or 3
+  local path, rounds, depth = {}, {}, 0
+  local function open(base, id, key)
+    rounds[key] = (rounds[key] or 0) + 1
+    if rounds[key] > MOST_ROUNDS then
+      error('a job is its own descendant', 0)
+    end
+    depth = depth + 1
+    path[depth] = { base = base, id = id, job = key, kind = before_first, items = {}, at = 1, step = 1 }
+  end
+  open(nil, nil, job)
+  while depth > 0 do
+    local top = path[depth]
+    local child = next_child(top)
+    if child then
+      local base, id = split_job_key(child)
+      if begin_removal(base, id, top.job, children) then
+        open(base, id, base .. id)
+      end
+    else
+      path[depth], depth = nil, depth - 1
+      rounds[top.job] = rounds[top.job] - 1
+      if top.base then
+        end_removal(top.base, top.id)
       end
     end
-    for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
-      remove(child)
-    end
   end
-  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
-    remove(child)
+end
+local function remove_tree(base, id, with_children)
+  begin_removal(base, id)
+  if with_children then
+    remove_children(base .. id, 'all')
   end
+  end_removal(base, id)
 end
 local function is_current_iteration(job, id, schedulers)
   local scheduler = call('HGET', job, 'rjk')
@@ -4955,11 +5112,33 @@ local function has_lock(base, id)
   if call('GET', job .. ':lock') then
     return true
   end
-  if with_children then
-    for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
-      if has_lock(split_job_key(child)) then
-        return true
+  if not with_children then
+    return false
+  end
+  local path, depth, seen = {}, 0, {}
+  local function open(key)
+    seen[key], depth = 'open', depth + 1
+    path[depth] = { job = key, members = call('SMEMBERS', key .. ':dependencies'), at = 0 }
+  end
+  open(job)
+  while depth > 0 do
+    local top = path[depth]
+    local at = top.at + 1
+    local child = top.members[at]
+    if child then
+      top.at = at
+      local child_base, child_id = split_job_key(child)
+      local key = child_base .. child_id
+      if seen[key] == 'open' then
+        error('a job is its own descendant', 0)
+      elseif not seen[key] then
+        if call('GET', key .. ':lock') then
+          return true
+        end
+        open(key)
       end
+    else
+      seen[top.job], path[depth], depth = 'left', nil, depth - 1
     end
   end
   return false
@@ -4970,7 +5149,7 @@ end
 if has_lock(ARGV[3], ARGV[1]) then
   return 0
 end
-remove_tree(ARGV[3], ARGV[1], nil, with_children and 'all' or nil)
+remove_tree(ARGV[3], ARGV[1], with_children)
 return 1
 """,
 )
@@ -5056,7 +5235,7 @@ return 1
 
 REMOVE_UNPROCESSED_CHILDREN = Script(
     name="removeUnprocessedChildren",
-    sha1="68bce3e2e0f97ced4f6b86ea670e0169fc80328f",
+    sha1="63eda55b2b2419fe92b6b32ee5c8f2106b85a8d9",
     keys=2,
     source="""\
 local call = redis.call
@@ -5175,20 +5354,20 @@ local function is_spared(base, id)
   end
   return false
 end
-local remove_children
-local function remove_tree(base, id, parent, children)
+local MOST_ROUNDS = 100
+local function begin_removal(base, id, parent, children)
   if children == 'unprocessed' and is_spared(base, id) then
-    return
+    return false
   end
-  local job = base .. id
   if parent then
-    unlink_given(parent, job)
+    unlink_given(parent, base .. id)
   else
-    unlink_looked_up(job)
+    unlink_looked_up(base .. id)
   end
-  if children then
-    remove_children(job, children)
-  end
+  return true
+end
+local function end_removal(base, id)
+  local job = base .. id
   local state = leave_state(base, id)
   release_dedup(base, job, id)
   if purge(job) == 0 then
@@ -5196,25 +5375,69 @@ local function remove_tree(base, id, parent, children)
   end
   emit_capped(base .. 'events', event_cap(base .. 'meta'), 'removed', 'jobId', id, 'prev', state)
 end
-function remove_children(job, children)
-  local function remove(child)
-    local base, id = split_job_key(child)
-    remove_tree(base, id, job, children)
+local function read_children(job, kind)
+  if kind == 1 then
+    return call('HGETALL', job .. ':processed'), 2
+  elseif kind == 2 then
+    return call('HGETALL', job .. ':failed'), 2
+  elseif kind == 3 then
+    return call('ZRANGE', job .. ':unsuccessful', '0', '-1'), 1
   end
-  if children == 'all' then
-    for _, suffix in ipairs({ ':processed', ':failed' }) do
-      local outcomes = call('HGETALL', job .. suffix)
-      for index = 1, #outcomes, 2 do
-        remove(outcomes[index])
+  return call('SMEMBERS', job .. ':dependencies'), 1
+end
+local function next_child(open)
+  while true do
+    local child = open.items[open.at]
+    if child then
+      if open.kind == 4 then
+      elseif open.kind == 3 then
+      else
+      end
+      open.at = open.at + open.step
+      return child
+    end
+    if open.kind == 4 then
+      return nil
+    end
+    open.kind, open.at = open.kind + 1, 1
+    open.items, open.step = read_children(open.job, open.kind)
+  end
+end
+local function remove_children(job, children)
+  local before_first = children == 'all' and 0 or 3
+  local path, rounds, depth = {}, {}, 0
+  local function open(base, id, key)
+    rounds[key] = (rounds[key] or 0) + 1
+    if rounds[key] > MOST_ROUNDS then
+      error('a job is its own descendant', 0)
+    end
+    depth = depth + 1
+    path[depth] = { base = base, id = id, job = key, kind = before_first, items = {}, at = 1, step = 1 }
+  end
+  open(nil, nil, job)
+  while depth > 0 do
+    local top = path[depth]
+    local child = next_child(top)
+    if child then
+      local base, id = split_job_key(child)
+      if begin_removal(base, id, top.job, children) then
+        open(base, id, base .. id)
+      end
+    else
+      path[depth], depth = nil, depth - 1
+      rounds[top.job] = rounds[top.job] - 1
+      if top.base then
+        end_removal(top.base, top.id)
       end
     end
-    for _, child in ipairs(call('ZRANGE', job .. ':unsuccessful', '0', '-1')) do
-      remove(child)
-    end
   end
-  for _, child in ipairs(call('SMEMBERS', job .. ':dependencies')) do
-    remove(child)
+end
+local function remove_tree(base, id, with_children)
+  begin_removal(base, id)
+  if with_children then
+    remove_children(base .. id, 'all')
   end
+  end_removal(base, id)
 end
 remove_children(KEYS[1], 'unprocessed')
 """,
@@ -5700,10 +5923,21 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="ca4684bcb35ceb23c207450b1b7d21bb72f545e1",
+    sha1="d82d4fa353dcf72fc2bebb234b1ace4c4478a060",
     keys=11,
     source="""\
 local call = redis.call
+local function count_together(counter, count)
+  local last = redis.pcall('INCRBY', counter, count)
+  if type(last) ~= 'number' then
+    return nil
+  end
+  if math.abs(last) > 4503599627370496 then
+    call('DECRBY', counter, count)
+    return nil
+  end
+  return last
+end
 local function alone_or_error(job_function, ...)
   local passed, reply = pcall(job_function, ...)
   if passed then
@@ -5716,7 +5950,7 @@ local function plain_count(stored)
   if not stored then
     return 1, '1'
   end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+  if #stored < 14 and string.find(stored, '^[1-9]%d*$') then
     local count = stored + 1
     return count, count .. ''
   end
@@ -5844,8 +6078,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved
@@ -6042,7 +6279,7 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta, active)
+local function add_settings(meta)
   if many and many.settings then
     return many.settings
   end
@@ -6050,9 +6287,17 @@ local function add_settings(meta, active)
   found[1] = found[1] or store_default_cap(meta)
   if many then
     many.settings = found
-    found[3] = is_held(found[2], found[3], active)
   end
   return found
+end
+local function add_held(settings, active)
+  if not many then
+    return is_held(settings[2], settings[3], active)
+  end
+  if many.held == nil then
+    many.held = is_held(settings[2], settings[3], active)
+  end
+  return many.held
 end
 local function mark_ready(marker, held)
   if held then
@@ -6070,18 +6315,17 @@ local function add_prioritized(marker, meta, counter, prioritized, delayed, comp
     return -5
   end
   local sequence = next_number(counter)
-  local settings = add_settings(meta, active)
+  local settings = add_settings(meta)
   local cap = settings[1]
   local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
   if reply then
     return reply
   end
+  local held = add_held(settings, active)
+  place_by_priority(prioritized, turns, options.priority or 0, id)
   if many then
-    place_by_priority(prioritized, turns, options.priority or 0, id)
-    many.ready = many.ready or not settings[3]
+    many.ready = many.ready or not held
   else
-    local held = is_held(settings[2], settings[3], active)
-    place_by_priority(prioritized, turns, options.priority or 0, id)
     mark_ready(marker, held)
   end
   emit_capped(events, cap, 'waiting', 'jobId', id)
@@ -6092,13 +6336,13 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
     return -5
   end
   local sequence = next_number(counter)
-  local settings = add_settings(meta, active)
+  local settings = add_settings(meta)
   local cap = settings[1]
   local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
   if reply then
     return reply
   end
-  local target = settings[2] and paused or wait
+  local target, held = settings[2] and paused or wait, add_held(settings, active)
   if many then
     if options.lifo then
       call('RPUSH', target, id)
@@ -6106,9 +6350,8 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
       many.target = target
       many.waiting[#many.waiting + 1] = id
     end
-    many.ready = many.ready or not settings[3]
+    many.ready = many.ready or not held
   else
-    local held = is_held(settings[2], settings[3], active)
     if options.lifo then
       call('RPUSH', target, id)
     else
@@ -6120,56 +6363,72 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
   return finish_add(id, job)
 end
 local function add_rest(from, count, replies)
+  local known_options, names = {}, {}
   many = {
-    settings = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {}, options = {},
-    reserved = 0, last = 0, run = 1,
+    settings = nil, held = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {},
+    options = known_options, reserved = 0, last = 0, run = 1,
   }
-  local heads, runs = {}, { [count + 1] = 0 }
+  for number = 1, #KEYS do
+    local name = KEYS[number]
+    names[name] = true
+  end
+  local heads, runs, postponed = {}, { [count + 1] = 0 }, true
   for number = count, from, -1 do
     local at = 4 * number
     local readable, head = pcall(cmsgpack.unpack, ARGV[at - 2])
     heads[number] = readable and head
     local text = ARGV[at]
-    if many.options[text] == nil then
+    if known_options[text] == nil then
       local known, options = pcall(cmsgpack.unpack, text)
       if known and type(options) == 'table' then
-        many.options[text] = options
+        known_options[text] = options
       end
     end
-    local sure = readable and type(head) == 'table' and head[5] == nil and many.options[text]
+    local is_head = readable and type(head) == 'table'
+    local sure = is_head and head[5] == nil and known_options[text]
     runs[number] = sure and runs[number + 1] + 1 or 0
-  end
-  function many.flush()
-    local waiting = many.waiting
-    if waiting[1] then
-      call('LPUSH', many.target, unpack(waiting))
-      many.waiting = {}
+    local job = is_head and type(head[1]) == 'string' and type(head[2]) == 'string' and head[1] .. head[2]
+    if names[job] then
+      postponed = false
     end
-    if many.due_key then
-      mark_later(many.marker, many.due_key)
-      many.due_key = nil
+  end
+  local several = many
+  if not postponed then
+    many = nil
+  end
+  function several.flush()
+    local waiting = several.waiting
+    if waiting[1] then
+      call('LPUSH', several.target, unpack(waiting))
+      several.waiting = {}
+    end
+    if several.due_key then
+      mark_later(several.marker, several.due_key)
+      several.due_key = nil
     end
   end
   local function add(number)
     local at = 4 * number
     local kind, options = ARGV[at - 3], ARGV[at]
     open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
-    many.run = math.max(1, runs[number])
+    if many then
+      many.run = math.max(1, runs[number])
+    end
     if kind == '0' then
-      options = many.options[options] or cmsgpack.unpack(options)
+      options = known_options[options] or cmsgpack.unpack(options)
       return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
     end
     if kind == '1' then
       return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
     end
-    options = many.options[options] or cmsgpack.unpack(options)
+    options = known_options[options] or cmsgpack.unpack(options)
     return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
   end
   for number = from, count do
     replies[number] = alone_or_error(add, number)
   end
-  many.flush()
-  if many.ready then
+  several.flush()
+  if several.ready then
     call('ZADD', KEYS[9], '0', '0')
   end
 end
@@ -6223,13 +6482,16 @@ if taken[1] then
 end
 local settings = redis.pcall('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
 local cap = settings[1]
-if not (cap and plain_count(cap)) then
+if not (cap and plain_count(cap)) or (settings[3] and not tonumber(settings[3])) then
   plain = 0
 end
+local last = plain > 0 and count_together(KEYS[4], plain)
 local replies = {}
-if plain > 0 then
+if not last then
+  plain = 0
+else
   local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
-  local first = call('INCRBY', KEYS[4], plain) - plain
+  local first = last - plain
   local fifo, lifo = {}, {}
   for number = 1, plain do
     local at = 4 * number
@@ -6281,7 +6543,7 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="2fa3bd9f2170e592c1a0c87f80b37652bbcf17fb",
+    sha1="dd75f154c12db7785c89bfab728bc894aee34f6c",
     keys=11,
     source="""\
 local call = redis.call
@@ -6292,7 +6554,7 @@ local function plain_count(stored)
   if not stored then
     return 1, '1'
   end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+  if #stored < 14 and string.find(stored, '^[1-9]%d*$') then
     local count = stored + 1
     return count, count .. ''
   end
@@ -6408,7 +6670,7 @@ local function limited_for(limiter, maximum)
     return 0
   end
   local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
+  if not (maximum <= tonumber(used or 0)) then
     return 0
   end
   local remaining = call('PTTL', limiter)
@@ -6608,7 +6870,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="9ba5238cd6d5c1fff8bbc50d1782f3f32d4fcbd7",
+    sha1="2930829d6116fa544ba7f46fb3b76147aa3670f0",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6640,7 +6902,7 @@ local function plain_count(stored)
   if not stored then
     return 1, '1'
   end
-  if #stored < 15 and string.find(stored, '^[1-9]%d*$') then
+  if #stored < 14 and string.find(stored, '^[1-9]%d*$') then
     local count = stored + 1
     return count, count .. ''
   end
@@ -6798,7 +7060,7 @@ local function limited_for(limiter, maximum)
     return 0
   end
   local used = call('GET', limiter)
-  if maximum > tonumber(used or 0) then
+  if not (maximum <= tonumber(used or 0)) then
     return 0
   end
   local remaining = call('PTTL', limiter)
@@ -7164,11 +7426,11 @@ local function record_metric(hash, size, now)
   local previous = call('HGET', hash, 'prevTS')
   if not previous then
     call('HSET', hash, 'prevTS', now, 'prevCount', '0')
-    return
+    return finished_before + 1
   end
   local minutes = math.min(math.floor(now / 60000) - math.floor(previous / 60000), tonumber(size))
-  if minutes <= 0 then
-    return
+  if not (minutes > 0) then
+    return finished_before + 1
   end
   local list = hash .. ':data'
   local points = { finished_before - call('HGET', hash, 'prevCount') }
@@ -7182,6 +7444,7 @@ local function record_metric(hash, size, now)
   call('LPUSH', list, unpack(points))
   call('LTRIM', list, '0', size - 1)
   call('HSET', hash, 'prevCount', finished_before, 'prevTS', now)
+  return finished_before + 1
 end
 return record_metric
 end
@@ -7216,7 +7479,7 @@ local function trim_own(events, alone)
     cap = store_default_cap(KEYS[9])
     known[5] = cap
   end
-  if not alone and #cap < 15 and string.find(cap, '^[1-9]%d*$') then
+  if not alone and plain_count(cap) then
     later.trims = later.trims + 1
     later.cap, later.emitted = cap + 0, emitted
   else
@@ -7230,9 +7493,11 @@ local function count_metric(hash, size, now, alone)
   end
   if later then
     later.flush_finished()
+  end
+  local finished = load_metrics()(hash, size, now)
+  if later and finished < 4503599627370496 then
     later.metric_at[hash] = now
   end
-  load_metrics()(hash, size, now)
 end
 local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
   local active, events = KEYS[2], KEYS[4]
@@ -7374,7 +7639,7 @@ local function finish_rest(base, all_options, heads, from, count, most_spent, re
     local owners = call('MGET', unpack(names))
     for number = 1, #names do
       local name = names[number]
-      locks[name] = owners[number]
+      locks[name] = owners[number] or nil
     end
   end
   later = {

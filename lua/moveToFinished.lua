@@ -33,9 +33,10 @@ end
 if plain then
   local children, unsuccessful, delayed = job .. ':dependencies', job .. ':unsuccessful', KEYS[7]
   if call('EXISTS', delayed, children, unsuccessful) ~= 0 then
-    local due = redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
+    -- a moment that is no number is refused where its first command stands
+    local due = tonumber(now) and redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
     may_delay = true
-    plain = not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
+    plain = due and not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
   end
 end
 if not plain then

@@ -1,4 +1,5 @@
 --- include call
+--- include count_together
 --- include emit_capped
 --- include store_job
 --- lazy deduplicate: deduplicate
@@ -21,8 +22,11 @@ local function next_number(counter)
     return call('INCR', counter)
   end
   if many.reserved == 0 then
-    many.reserved = many.run
-    many.last = call('INCRBY', counter, many.run)
+    local last = many.run > 1 and count_together(counter, many.run)
+    if not last then
+      return call('INCR', counter)
+    end
+    many.reserved, many.last = many.run, last
   end
   many.reserved = many.reserved - 1
   return many.last - many.reserved

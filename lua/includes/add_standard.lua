@@ -10,13 +10,13 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
     return -5
   end
   local sequence = next_number(counter)
-  local settings = add_settings(meta, active)
+  local settings = add_settings(meta)
   local cap = settings[1]
   local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
   if reply then
     return reply
   end
-  local target = settings[2] and paused or wait
+  local target, held = settings[2] and paused or wait, add_held(settings, active)
   if many then
     if options.lifo then
       call('RPUSH', target, id)
@@ -24,9 +24,8 @@ local function add_standard(wait, paused, meta, counter, completed, delayed, act
       many.target = target
       many.waiting[#many.waiting + 1] = id
     end
-    many.ready = many.ready or not settings[3]
+    many.ready = many.ready or not held
   else
-    local held = is_held(settings[2], settings[3], active)
     if options.lifo then
       --@lifo
       call('RPUSH', target, id)

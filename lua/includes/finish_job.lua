@@ -58,7 +58,7 @@ local function trim_own(events, alone)
     cap = store_default_cap(KEYS[9])
     known[5] = cap
   end
-  if not alone and #cap < 15 and string.find(cap, '^[1-9]%d*$') then
+  if not alone and plain_count(cap) then
     later.trims = later.trims + 1
     later.cap, later.emitted = cap + 0, emitted
   else
@@ -73,9 +73,11 @@ local function count_metric(hash, size, now, alone)
   end
   if later then
     later.flush_finished()
+  end
+  local finished = load_metrics()(hash, size, now)
+  if later and finished < 4503599627370496 then
     later.metric_at[hash] = now
   end
-  load_metrics()(hash, size, now)
 end
 
 -- specs/02-worker-path.md#sec-5, steps 1 to 19

@@ -1,6 +1,7 @@
 --- keys: wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
 --- args: kind (0 standard, 1 delayed, 2 prioritized), job (MessagePack array), data (JSON), options (MessagePack map) ...
 --- include call
+--- include count_together
 --- include each_alone
 --- include plain_count
 --- include plain_ms
@@ -65,15 +66,18 @@ if taken[1] then
 end
 local settings = redis.pcall('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
 local cap = settings[1]
-if not (cap and plain_count(cap)) then
-  --@no-cap
+if not (cap and plain_count(cap)) or (settings[3] and not tonumber(settings[3])) then
+  --@odd-settings
   plain = 0
 end
+local last = plain > 0 and count_together(KEYS[4], plain)
 
 local replies = {}
-if plain > 0 then
+if not last then
+  plain = 0
+else
   local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
-  local first = call('INCRBY', KEYS[4], plain) - plain
+  local first = last - plain
   local fifo, lifo = {}, {}
   for number = 1, plain do
     local at = 4 * number

@@ -41,6 +41,8 @@ def differences(bench: Bench, count: int, seed: int) -> Iterator[str]:
         found = sequences.run(bench, seed, number)
         if found is not None:
             yield report.found(found)
+    for edge in batches.edges():
+        yield from batches.compare(bench, *edge)
     for number in range(count * STATES_PER_SEQUENCE):
         yield from batches.run(bench, seed, number)
     for number in range(count * STATES_PER_SEQUENCE):

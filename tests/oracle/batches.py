@@ -1,7 +1,8 @@
 """Several jobs in one call of ours against the same jobs one by one with BullMQ's scripts: replies and whole states.
 
-States and calls are random and seeded, like those of `states`, but no key has a wrong type: what a call for several
-jobs postpones would be refused at another point.
+States and calls are random and seeded, like those of `states`. Half of the states hold what no client leaves and a
+server may hold (`KINDS`), but no key of the queue itself has a wrong type: what a call for several jobs postpones would
+be refused at another point.
 """
 
 from __future__ import annotations
@@ -25,17 +26,26 @@ from tests.oracle.harness import Bench, differences, error_class, replies_equal
 from tests.oracle.states import PLAIN, Draw
 
 KEYS = QueueKeys.of("q")
+REFUSED = object()
 Merged = Callable[[Sequence[Call]], Built[Any]]
 
 
 class Sound(Draw):
-    """A source of states that a client could have left."""
+    """A source of states that a client could have left; hostile: of those, and of others."""
+
+    def __init__(self, random: Random, *, hostile: bool = False) -> None:
+        super().__init__(random)
+        self.hostile = hostile
 
     def odd(self, probability: float) -> bool:
-        return False
+        return self.hostile and super().odd(probability)
+
+    def of_client(self) -> Sound:
+        """Return the same source for what only a client makes: the calls."""
+        return Sound(self.random)
 
 
-def plainly(draw: Draw, *, refused: bool) -> list[Command]:
+def plainly(draw: Sound, *, refused: bool) -> list[Command]:
     """Make a queue in which jobs can be plain, mostly, and whose waiting jobs are many, some of them to be refused."""
     sure = 1 if refused else 0.97
     made: list[Command] = [("HDEL", f"{Q}meta", name) for name in ("paused", "concurrency", "max") if draw.chance(sure)]
@@ -54,7 +64,7 @@ def plainly(draw: Draw, *, refused: bool) -> list[Command]:
     return made
 
 
-def finishing(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
+def finishing(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
     """Ends of several active jobs: of all kinds, some not there, not locked, not active or with children."""
     ids = draw.some([*PLAIN, "a:b:c", "20"], 2, 3, 5, 8)
     made = states.queue(draw, Q, draw.some([*PLAIN, "9", "20", "31", "32"], 1, 3, 6))
@@ -107,7 +117,7 @@ def finishing(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
         if draw.chance(0.02 if simple else 0.15):
             made += states.fields(Q + id, {"deid": "d"})
             made.append(("SET", f"{Q}de:d", draw.pick(id, "77"), *draw.pick((), ("PX", 400_000))))
-        call = states.finish_call(draw, id)
+        call = states.finish_call(draw.of_client(), id)
         options: dict[str, Any] = msgspec.msgpack.decode(call.args[7])  # type: ignore[arg-type]
         del options["token"]
         options = {"token": token, "name": None, "limiter": None, **options, "lockDuration": 300_000}
@@ -130,7 +140,7 @@ def finishing(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
     return made, found, lambda some: batches.finish_many(KEYS, [_finish(call) for call in some])
 
 
-def fetching(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
+def fetching(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
     """Fetches of several jobs."""
     made = states.queue(draw, Q, draw.some([*PLAIN, *draw.pick((), ("0:5",))], 3, 6, 9))
     simple, refused = draw.chance(0.5), draw.chance(0.5)
@@ -160,7 +170,7 @@ def fetching(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
     )
 
 
-def adding(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
+def adding(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
     """Adds of several jobs, of all kinds, with ids, parents and deduplication; some cannot be read."""
     ids = [*PLAIN, "a:b:c", "x/y", "ü"]
     chosen = draw.some(ids, 2, 4)
@@ -192,7 +202,7 @@ def adding(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
             name = draw.pick("n", "ü")
             found.append(calls.add("addStandardJob", id=id, options=given, at=T + draw.pick(0, 1, 0.5), name=name))
             continue
-        call = states.add_call(draw, chosen, parents)
+        call = states.add_call(draw.of_client(), chosen, parents)
         ours = call.keys[-1] != call.keys[0] and str(call.keys[0]).startswith(Q)
         if call.name == "addParentJob" or call.name not in kinds or not ours:
             continue
@@ -205,6 +215,83 @@ def adding(draw: Draw) -> tuple[list[Command], list[Call], Merged]:
 
 
 GENERATORS = (finishing, finishing, fetching, adding)
+
+# What no client leaves, but a server may hold
+
+WIDE = ("9999999999999", "99999999999998", "99999999999999", "999999999999999", "9007199254740991")
+NO_NUMBERS = ("abc", "", "1.5", "-3", " 7", "nan", "1e3", "9223372036854775806", "9223372036854775807")
+IDS = (*PLAIN, "a:b:c", "20", "41", "42", "43", "44", "60", "71")
+QUEUE_KEYS = ("wait", "paused", "meta", "id", "completed", "delayed", "active", "events", "marker", "prioritized", "pc")
+
+
+def counters(draw: Draw) -> list[Command]:
+    """A counter of ids or of priorities that the server refuses to count on, mostly without a stored cap."""
+    made: list[Command] = [("DEL", f"{Q}meta")] if draw.chance(0.6) else []
+    names = draw.some(["id", "id", "id", "pc"], 1, 2)
+    return [*made, *[("SET", Q + name, draw.pick(*NO_NUMBERS, *WIDE)) for name in names]]
+
+
+def widths(draw: Draw) -> list[Command]:
+    """Counts that Lua and the server write differently one later."""
+    made: list[Command] = []
+    for id in draw.some(IDS, 2, 4, 9):
+        found = {name: draw.pick(*WIDE) for name in draw.some(["atm", "ats", "stc"], 1, 2)}
+        made += states.fields(Q + id, found) if draw.chance(0.8) else []
+    return [*made, ("HSET", f"{Q}meta", "opts.maxLenEvents", draw.pick(*WIDE))] if draw.chance(0.3) else made
+
+
+def settings(draw: Draw) -> list[Command]:
+    """Settings of the queue, and counts of its metrics, that are no numbers."""
+    names = draw.some(["concurrency", "concurrency", "max", "duration", "opts.maxLenEvents"], 1, 1, 2)
+    made: list[Command] = [("HSET", f"{Q}meta", name, draw.pick(*NO_NUMBERS)) for name in names]
+    return [*made, ("DEL", f"{Q}limiter")] if draw.chance(0.5) else made
+
+
+def points(draw: Draw) -> list[Command]:
+    """Counts and moments of the metrics that are no numbers."""
+    made: list[Command] = []
+    for outcome in draw.some(["completed", "failed"], 1, 2):
+        found = {
+            name: draw.pick(*NO_NUMBERS, *WIDE) for name in draw.some(["count", "count", "prevTS", "prevCount"], 1, 2)
+        }
+        made += states.fields(f"{Q}metrics:{outcome}", found)
+    return made
+
+
+def types(draw: Draw) -> list[Command]:
+    """Jobs, their locks and what else belongs to them, of another type."""
+    made: list[Command] = []
+    for id in draw.some(IDS, 1, 3, 8):
+        made += states.wrong_type(draw, Q + id + draw.pick(":lock", ":lock", *states.FAMILY))
+    return made
+
+
+def nothing(draw: Draw) -> list[Command]:
+    """Nothing on top of what hostile generators make."""
+    return []
+
+
+KINDS = (counters, widths, settings, points, types, nothing)
+
+
+def _unpacked(packed: Any) -> Any:
+    try:
+        return msgspec.msgpack.decode(packed)
+    except msgspec.DecodeError:
+        return None
+
+
+def colliding(draw: Draw, found: list[Call]) -> list[Call]:
+    """Give some adds an id of their own that makes them a key of the queue."""
+    made = []
+    for call in found:
+        if draw.chance(0.5):
+            head = _unpacked(call.args[0])
+            if isinstance(head, list) and len(head) > 1:
+                head[1] = draw.pick(*QUEUE_KEYS, "limiter", "stalled", "de:d", "1:dependencies", "P:dependencies")
+                call = call.with_arg(0, pack(head))
+        made.append(call)
+    return made
 
 
 def edges() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
@@ -230,17 +317,101 @@ def edges() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     for count in range(184, 192):
         made: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * count
         yield ending(f"a stream of {count} entries", "12", *made, *waiting[::2], fetch="1")
+    yield from borders()
+
+
+def _ending(
+    ids: str, *more: Command, at: Sequence[int] = (), fields: Sequence[str] | None = None, **options: Any
+) -> tuple[list[Command], list[Call], Merged]:
+    """Ends of plain jobs, the first as old as the last: start state, calls, how they go together."""
+    made: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    job = ("name", "n", "data", "{}", "opts", "{}", "timestamp", T, "delay", 0, "priority", 0)
+    made += [("HSET", Q + id, *job) for id in (*ids, "5", "6", "7")]
+    for id in ids:
+        made += [("RPUSH", f"{Q}active", id), ("SET", f"{Q}{id}:lock", "tk", "PX", 300_000)]
+    made += [("LPUSH", f"{Q}wait", *"567"), *more]
+    outcome = "completed" if fields is None else "failed"
+    full = {"name": None, "limiter": None} | dict.fromkeys(states.FLAGS, False) | options
+    found = [
+        calls.move_to_finished(Q, id, outcome=outcome, update=fields, fetch="1", at=moment, **full)
+        for id, moment in zip(ids, at or (T,) * len(ids), strict=True)
+    ]
+    return made, found, lambda some: batches.finish_many(KEYS, [_finish(call) for call in some])
+
+
+def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    """Give what makes a plain call a general one, or a general one differ from its jobs."""
+    long: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * 295
+    due = [("ZADD", f"{Q}delayed", (T + later) * 4096, id) for later, id in ((500, "6"), (1500, "7"))]
+    removing = {"keepJobs": {"count": 0}}
+    failure = ["failedReason", "boom", "stacktrace", "[]"]
+    yield "removed, long stream", *_ending("123", *long, **removing)
+    yield "removed, failed, long stream", *_ending("123", *long, fields=failure, **removing)
+    yield "fields with attempts", *_ending("12", fields=[*failure, "atm", "7"], attempts=8)
+    yield "fields with a deduplication id", *_ending("12", ("SET", f"{Q}de:d", "1"), fields=[*failure, "deid", "d"])
+    yield "metrics in a plain queue", *_ending("123", maxMetricsSize=5)
+    yield (
+        "metrics of an old minute",
+        *_ending(
+            "123",
+            ("HSET", f"{Q}metrics:completed", "count", 7, "prevTS", T - 120_000, "prevCount", 5),
+            at=(T, T + 60_000, T + 60_001),
+            maxMetricsSize=5,
+        ),
+    )
+    for moments in ((T, T + 1000, T + 2000), (T + 2000, T, T + 1000), (T, T, T + 1000)):
+        yield f"jobs fall due at {moments}", *_ending("123", *due, at=moments)
+    limiter = {"max": 2, "duration": 400_000}
+    yield "a limit within the call", *_ending("123", limiter=limiter)
+    yield "a stored limit", *_ending("123", ("HSET", f"{Q}meta", "max", 2, "duration", 400_000))
+    yield "a limit that was reached", *_ending("123", ("SET", f"{Q}limiter", 2, "PX", 300_000), limiter=limiter)
+    yield "a paused queue", *_ending("123", ("HSET", f"{Q}meta", "paused", 1), ("RENAME", f"{Q}wait", f"{Q}paused"))
+    yield "a paused queue, jobs fall due", *_ending("123", ("HSET", f"{Q}meta", "paused", 1), *due, at=(T, T + 1000, T))
+    for most in (1, 2, 3, 4, 9):
+        yield f"concurrency {most}", *_ending("123", ("HSET", f"{Q}meta", "concurrency", most))
+    for count in (0, 80, 89, 90, 91, 187, 188, 189, 190, 191, 295):
+        stream: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * count
+        capped: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90), *stream]
+        yield f"adds on a stream of {count}", capped, [calls.add("addStandardJob")] * 3, _add
+        yield f"delayed adds on a stream of {count}", capped, [calls.add("addDelayedJob")] * 3, _add
+    held: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90, "paused", 1)]
+    yield "adds to a paused queue", held, [calls.add("addStandardJob")] * 3, _add
+    yield "adds of all kinds to a paused queue", held, [calls.add(kind) for kind in calls.ADD_KEYS][:3], _add
+    for most in (0, 1, 2, 3):
+        full: list[Command] = [
+            ("HSET", f"{Q}meta", "opts.maxLenEvents", 90, "concurrency", most),
+            ("RPUSH", f"{Q}active", "8", "9"),
+        ]
+        yield f"adds with concurrency {most}", full, [calls.add("addStandardJob")] * 3, _add
+    for counter in ("abc", "9223372036854775806", "9007199254740990", "-9007199254740995", "99999999999998"):
+        for cap in ([], [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]):
+            yield f"counter {counter}", [("SET", f"{Q}id", counter), *cap], [calls.add("addStandardJob")] * 3, _add
 
 
 def _add(some: Sequence[Call]) -> Built[Any]:
     return batches.add_many(KEYS, [_built(call) for call in some])
 
 
-def run(bench: Bench, seed: int, number: int) -> tuple[str, ...]:
-    """Run one state; return the differences."""
+def state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merged]:
+    """Give one state: its name, and what `edges` gives."""
     random = Random(f"batch/{seed}/{number}")
     generator = random.choice(GENERATORS)
-    return compare(bench, f"{generator.__name__} batch {seed}/{number}", *generator(Sound(random)))
+    hostile = random.random() < 0.5
+    draw = Sound(random, hostile=hostile)
+    made, found, merged = generator(draw)
+    name = f"{generator.__name__} batch {seed}/{number}"
+    for kind in draw.some(KINDS, 1, 2) if hostile else ():
+        made = made + kind(draw)
+        name += f" {kind.__name__}"
+    if hostile and generator is adding and draw.chance(0.3):
+        found = colliding(draw, found)
+        name += " colliding"
+    return name, made, found, merged
+
+
+def run(bench: Bench, seed: int, number: int) -> tuple[str, ...]:
+    """Run one state; return the differences."""
+    return compare(bench, *state(seed, number))
 
 
 def compare(bench: Bench, name: str, made: list[Command], found: list[Call], merged: Merged) -> tuple[str, ...]:
@@ -278,7 +449,10 @@ def _at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
         built = merged(found[len(replies) :])
         assert built.script is not None
         source = OUR_SCRIPTS[built.name].source
-        reply = bench.wire.run([("EVAL", source, len(built.keys), *built.keys, *built.args)])[0]
+        running = ("LLEN", f"{Q}active")
+        before, reply, after = bench.wire.run(
+            [running, ("EVAL", source, len(built.keys), *built.keys, *built.args), running]
+        )
         if built.name == "fetchMany" and isinstance(reply, Exception):
             # the first job of the call was refused
             replies.append(reply)
@@ -289,12 +463,17 @@ def _at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
             replies += reply
             if not isinstance(reply[-1][0], (list, bytes)):
                 break
+            if after - before > len(reply):
+                # one more was taken and refused, which the call does not tell: specs/08-batches.md#fetch-many
+                replies.append(REFUSED)
         else:
             replies += built.decode(reply)
     return replies
 
 
 def _equal(call: Call, one: Any, other: Any) -> bool:
+    if other is REFUSED:
+        return isinstance(one, Exception)
     if isinstance(other, ServerError):
         return isinstance(one, Exception) and error_class(one) == error_class(other)
     return replies_equal(call.name, one, _in_full(other, str(call.args[1])))

@@ -214,6 +214,11 @@ class Bench:
             return Result(reply, our_reply)
         return self._compare(call, reply, our_reply)
 
+    def call_one(self, side: int, call: Call) -> Reply:
+        """Run one call on one side only (0 is BullMQ's)."""
+        eval_ = ("EVALSHA", self._hashes[side][call.name], len(call.keys), *call.keys, *call.args)
+        return self.wire.run([("SELECT", self.databases[side]), eval_])[1]
+
     def _compare(self, call: Call, reply: Reply, our_reply: Reply) -> Result:
         states = [self.state(side) for side in (0, 1)]
         found = []

@@ -629,6 +629,36 @@ def finishing(draw: Draw) -> tuple[list[Command], list[Call]]:
     return made, [finish_call(draw, id)]
 
 
+WIDE = ("9999999999999", "99999999999998", "99999999999999", "999999999999999")
+"""Counts that Lua and the server write differently one later."""
+
+
+def plain_ending(draw: Draw) -> tuple[list[Command], list[Call]]:
+    """Ends of jobs that have nothing beside them, one thing, or a number that is odd."""
+    made = fields(f"{Q}meta", {"opts.maxLenEvents": draw.pick("10000", "10000", "100", "5", *WIDE)})
+    for id in ("1", "2"):
+        made += fields(Q + id, {"name": "n", "data": "{}", "opts": "{}", "timestamp": T, "delay": 0, "priority": 0})
+        made += fields(Q + id, {draw.pick("atm", "ats"): draw.pick("3", "9", *WIDE)}) if draw.chance(0.5) else []
+    made += [("RPUSH", f"{Q}active", "1"), ("SET", f"{Q}1:lock", "tk", "PX", 300_000), ("LPUSH", f"{Q}wait", "2")]
+    made += [("DEL", Q + draw.pick("active", "wait", "1", "1:lock"))] if draw.chance(0.15) else []
+    made += [("ZADD", f"{Q}delayed", delayed_score(draw), "3")] if draw.chance(0.5) else []
+    made += [("SADD", f"{Q}1:dependencies", f"{Q}9")] if draw.chance(0.2) else []
+    made += [("ZADD", f"{Q}1:unsuccessful", 1, f"{Q}9")] if draw.chance(0.2) else []
+    made += [("XADD", f"{Q}events", "*", "event", "old")] * draw.pick(0, 0, 0, 99, 100, 250)
+    call = finish_call(draw, "1")
+    usual = {
+        "token": "tk",
+        "lockDuration": 300_000,
+        "limiter": None,
+        "maxMetricsSize": "",
+        "attempts": draw.pick(0, 1, 4),
+    }
+    usual["keepJobs"] = draw.pick({"count": -1}, {"count": 0}, {}, {"count": 1}, {"age": 5})
+    call = call.with_arg(7, pack(usual))
+    odd = ("abc", "", "nan", "inf", "1e3", "-5", "0x10", " 7", str(T + 0.5))
+    return made, [call.with_arg(1, draw.pick(*odd)) if draw.chance(0.3) else call]
+
+
 def stalling(draw: Draw) -> tuple[list[Command], list[Call]]:
     """Stalled checks, with and without a check before."""
     ids = draw.pick(PLAIN, ("1", "2", "3", "4", "5", "9"), (*COLONS, "1"))
@@ -657,7 +687,7 @@ def locking(draw: Draw) -> tuple[list[Command], list[Call]]:
         ids = draw.pick({}, None, 5, "1", [1, 2.0, 1.5], [True], [1e15], {"a": "1"})
     token = draw.pick("tk", "tk", "other", "0", "")
     span = draw.pick("300000", "500000") if not draw.odd(0.2) else draw.pick("0", "-1", "x", "1.5", "")
-    most = draw.pick("0", "0", "0", "3", "4", "5", "abc", "", "-1", "00", "0.0", "2.5", "0x1")
+    most = draw.pick("0", "0", "0", "3", "4", "5", "abc", "", "-1", "00", "0.0", "2.5", "0x1", "nan", "inf")
     return made, [
         calls.extend_locks(Q, tokens=junk(draw, pack(tokens)), ids=junk(draw, pack(ids)), duration=span),
         calls.extend_lock(Q, draw.pick(*PLAIN), token=token, duration=span),
@@ -1152,6 +1182,7 @@ GENERATORS: tuple[tuple[Callable[[Draw], tuple[list[Command], list[Call]]], floa
     (adding, 5),
     (fetching, 3),
     (finishing, 7),
+    (plain_ending, 3),
     (stalling, 2),
     (locking, 1),
     (moving, 5),
@@ -1165,17 +1196,21 @@ GENERATORS: tuple[tuple[Callable[[Draw], tuple[list[Command], list[Call]]], floa
 """Every generator of a state with calls, and how often it comes."""
 
 
-def run(bench: Bench, seed: int, number: int) -> Found | None:
-    """Run one state; return the difference, if there is one, reduced."""
+def state(seed: int, number: int) -> tuple[str, list[Command], list[Call]]:
+    """Give one state with its calls, and its name."""
     random = Random(f"state/{seed}/{number}")
     generators, weights = zip(*GENERATORS, strict=True)
     generator = random.choices(generators, weights)[0]
-    made, found = generator(Draw(random))
+    return f"{generator.__name__} state {seed}/{number}", *generator(Draw(random))
+
+
+def run(bench: Bench, seed: int, number: int) -> Found | None:
+    """Run one state; return the difference, if there is one, reduced."""
+    name, made, found = state(seed, number)
     steps = (*made, *found)
     bench.reset(made, strict=False)
     for call in found:
         seen = bench.call(call).differences
         if seen:
-            name = f"{generator.__name__} state {seed}/{number}"
             return shrink(bench, Found(name, replay(bench, steps) or seen, steps))
     return None

@@ -29,7 +29,7 @@ FAULTS = (
     ("addMany", "first + number", "first + number + 1"),
     ("addMany", "call('EXISTS', unpack(taken)) > 0", "false"),
     ("addMany", "many.last - many.reserved", "many.last"),
-    ("addMany", "if many.ready then", "if false then"),
+    ("addMany", "if several.ready then", "if false then"),
 )
 
 

@@ -1,0 +1,117 @@
+"""What no client leaves, but a server may hold; and plain jobs at the borders of what counts as plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.oracle.calls import (
+    Q,
+    T,
+    move_to_active,
+    move_to_finished,
+    rate_limit_ttl,
+    remove_job,
+)
+from tests.oracle.cases import ERROR, Case, Has, case, job, meta, push, put, zadd
+
+# fmt: off
+BRANCHES = {"03#8.1": "own-descendant"}
+
+CAP = {"opts.maxLenEvents": "10000"}
+LOCK = ("SET", f"{Q}1:lock", "tk", "PX", 300_000)
+ACTIVE = [meta(**CAP), job("1"), push("active", "1"), LOCK]
+WIDE = ("9999999999999", "99999999999998", "99999999999999", "999999999999999")
+ENDED = {"active": None, "after": {"1:lock": None}}
+
+
+def descendants() -> list[Case]:
+    return [
+        case("03#8.1 own-descendant", "its own pending child", job("1"), ("SADD", f"{Q}1:dependencies", f"{Q}1"),
+             remove_job(), reply=ERROR, after={"1": Has(name="n")}),
+        case("03#8.1 own-descendant", "its own pending grandchild", job("1"), job("2"),
+             ("SADD", f"{Q}1:dependencies", f"{Q}2"), ("SADD", f"{Q}2:dependencies", f"{Q}1"), remove_job(),
+             reply=ERROR, after={"1": Has(name="n"), "2": Has(name="n")}),
+        case("03#8.1 own-descendant", "its own finished child, after another", job("1"), job("2"), push("wait", "2"),
+             put("1:processed", **{f"{Q}2": "1"}), put("1:failed", **{f"{Q}1": "e"}), remove_job(), reply=ERROR,
+             wait=None, after={"1": Has(name="n"), "2": None}),
+        case("03#8.1 own-descendant", "a child by two ways", [job(id) for id in "1234"],
+             ("SADD", f"{Q}1:dependencies", f"{Q}2", f"{Q}3"), ("SADD", f"{Q}2:dependencies", f"{Q}4"),
+             ("SADD", f"{Q}3:dependencies", f"{Q}4"), remove_job(), reply=1, after=dict.fromkeys("1234")),
+    ]
+
+
+def moments() -> list[Case]:
+    """A moment that is no number, where the straight way of a plain job would look at what is due."""
+    others: dict[str, tuple[Any, ...]] = {
+        "a delayed job": (zadd("delayed", {"9": (T + 9) * 4096}),),
+        "pending children": (("SADD", f"{Q}1:dependencies", f"{Q}9"),),
+        "failed children": (zadd("1:unsuccessful", {"9": 1}),),
+        "nothing else": (),
+    }
+    found = []
+    for at in ("abc", "nan", "", "-5", "1700000000000.5", "0x10", " 7"):
+        for title, more in others.items():
+            for fetch in "01":
+                found += [
+                    case("02#5 11-none", f"moment {at!r}, {title}, {outcome}, fetch {fetch}", ACTIVE, *more,
+                         push("wait", "2"), job("2"), move_to_finished(at=at, fetch=fetch, outcome=outcome))
+                    for outcome in ("completed", "failed")
+                ]
+        found.append(case("02#5 8", f"moment {at!r}, a delayed job, not active", ACTIVE, others["a delayed job"][0],
+                          ("DEL", f"{Q}active"), move_to_finished(at=at), reply=-3))
+    return found
+
+
+def widths() -> list[Case]:
+    """Counts that Lua and the server write differently one later."""
+    found = []
+    for count in WIDE:
+        later = str(int(count) + 1)
+        found += [
+            case("02#5 12", f"atm {count}", ACTIVE, put("1", atm=count), move_to_finished(outcome="failed"),
+                 after={"1": Has(atm=later)}),
+            case("02#W7 3", f"ats {count}", meta(**CAP), job("1", ats=count), push("wait", "1"), move_to_active(),
+                 after={"1": Has(ats=later)}),
+            case("02#W7 3", f"ats {count} of the next", ACTIVE, job("2", ats=count), push("wait", "2"),
+                 move_to_finished(fetch="1"), after={"2": Has(ats=later)}),
+            case("02#W10 1-found 2", f"cap {count}", ACTIVE, meta(**{"opts.maxLenEvents": count}), move_to_finished(),
+                 **ENDED),
+        ]
+    return found
+
+
+def plain_ends() -> list[Case]:
+    small = meta(**{"opts.maxLenEvents": "100"})
+    old = [("XADD", f"{Q}events", "*", "event", "old")] * 250
+    removing = {"keepJobs": {"count": 0}}
+    measured = put("metrics:completed", count="7", prevTS=T - 120_000, prevCount="5")
+    return [
+        case("02#W10 1-found 2", "removed, on a stream longer than its cap", ACTIVE, small, old,
+             move_to_finished(**removing), completed=None),
+        case("02#W10 1-found 2", "removed with a failure's fields, on a long stream", ACTIVE, small, old,
+             move_to_finished(outcome="failed", update=["failedReason", "boom", "stacktrace", "[]"], **removing)),
+        case("02#W9 fields", "a failure's fields with the attempts made", ACTIVE,
+             move_to_finished(outcome="failed", update=["failedReason", "boom", "atm", "5"], attempts=6),
+             after={"1": Has(atm="6")}),
+        case("02#W9 fields", "a failure's fields with a deduplication id", ACTIVE, ("SET", f"{Q}de:d", "1"),
+             move_to_finished(outcome="failed", update=["deid", "d"]), after={"de:d": None}),
+        case("02#W17 5 6-more 8", "metrics in an else plain queue", ACTIVE, measured,
+             move_to_finished(maxMetricsSize=5), after={"metrics:completed": Has(count="8", prevCount="7")}),
+        case("02#W17 4", "the last point is of no moment", ACTIVE,
+             put("metrics:completed", count="7", prevTS="nan", prevCount="5"), move_to_finished(maxMetricsSize=5),
+             after={"metrics:completed": Has(count="8", prevTS="nan", prevCount="5")}),
+    ]
+
+
+def limits() -> list[Case]:
+    used = ("SET", f"{Q}limiter", "5", "PX", 300_000)
+    found = [case("02#8.1 given-text", f"a maximum of {most!r}", used, rate_limit_ttl(most=most))
+             for most in ("nan", "inf", "-inf", "-nan", "0x5", "5.0", "5.5", " 5")]
+    found += [case("02#8.1 zero-meta", f"a stored maximum of {most!r}", used, meta(max=most), rate_limit_ttl())
+              for most in ("nan", "inf", "-inf", "0x5")]
+    found += [case("02#W5 1", f"a fetch with a stored maximum of {most!r}", used, meta(max=most, duration="5000"),
+                   job("1"), push("wait", "1"), move_to_active()) for most in ("nan", "inf", "-inf")]
+    return found
+
+
+CASES = [*descendants(), *moments(), *widths(), *plain_ends(), *limits()]
