@@ -418,7 +418,7 @@ def compare(bench: Bench, name: str, made: list[Command], found: list[Call], mer
     """Run calls one by one and at once; return the differences."""
     bench.reset(made, strict=False)
     singles = _one_by_one(bench, found)
-    several = _at_once(bench, found, merged)
+    several = at_once(bench, found, merged)
     texts = []
     for at, (call, one, other) in enumerate(zip(found, singles, several, strict=False)):
         if not _equal(call, one, other):
@@ -442,7 +442,8 @@ def _one_by_one(bench: Bench, found: Sequence[Call]) -> list[Any]:
     return replies
 
 
-def _at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
+def at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
+    """Run calls at once on our side; return what each was answered."""
     replies: list[Any] = []
     bench.wire.run([("SELECT", bench.databases[1])])
     while len(replies) < len(found):

@@ -141,6 +141,13 @@ def _plain(value: Any) -> Any:
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
+def commands_run(info: Reply) -> int:
+    """Return how many commands a server has run so far, of scripts too, from its `INFO stats`."""
+    found = re.search(rb"total_commands_processed:(\d+)", info)
+    assert found is not None
+    return int(found[1])
+
+
 class Bench:
     """Two databases of one server, the original scripts on one, ours on the other.
 
@@ -214,10 +221,13 @@ class Bench:
             return Result(reply, our_reply)
         return self._compare(call, reply, our_reply)
 
+    def eval_one(self, side: int, call: Call) -> tuple[Any, ...]:
+        """Return the command that makes a call with the scripts of one side (0 is BullMQ's)."""
+        return ("EVALSHA", self._hashes[side][call.name], len(call.keys), *call.keys, *call.args)
+
     def call_one(self, side: int, call: Call) -> Reply:
         """Run one call on one side only (0 is BullMQ's)."""
-        eval_ = ("EVALSHA", self._hashes[side][call.name], len(call.keys), *call.keys, *call.args)
-        return self.wire.run([("SELECT", self.databases[side]), eval_])[1]
+        return self.wire.run([("SELECT", self.databases[side]), self.eval_one(side, call)])[1]
 
     def _compare(self, call: Call, reply: Reply, our_reply: Reply) -> Result:
         states = [self.state(side) for side in (0, 1)]

@@ -1,15 +1,15 @@
 """Plant a fault in a script of ours, see whether a call of the oracle's cases notices it, and go on to the next.
 
-Usage: python -m tools.mutants.lua [--sample N] [--seed S] [--only FILE] [--show]
+Usage: python -m tools.mutants.lua [--sample N] [--seed S] [--only FILE] [--part K/N]
 
-Faults follow rules: a comparison or an arithmetic sign changes, `and` becomes `or`, a part of a condition goes, a condition is
-negated, a number moves by one, a statement is dropped, two commands change places. Each is packed into the scripts that
-hold its file, and run by what the tests of the oracle run with those scripts: regressions, directed cases, the edges and
-some random batches, some random states. Our scripts equal BullMQ's in all of these, so what they answer and leave is
-what a fault is compared with, and it needs no run of BullMQ's script: a fault takes milliseconds.
+Faults follow rules: a comparison or an arithmetic sign changes, `and` becomes `or`, a part of a condition goes, a
+condition is negated, a number moves by one, a statement is dropped, two commands change places. Each is packed into the
+scripts that hold its file, and run by what the tests of the oracle run with those scripts: regressions, directed cases,
+the edges and some random batches, some random states. Our scripts equal BullMQ's in all of these, so what they answer
+and leave is what a fault is compared with, and it needs no run of BullMQ's script: a fault takes milliseconds.
 
-What no call can tell from the right script is listed in `lua_equivalent.toml`, with the reason. Exits with 1 when less than
-95 % of the others are noticed, or a listed fault is none or is noticed.
+What no call can tell from the right script is listed in `lua_equivalent.toml`, with the reason. Exits with 1 when less
+than 95 % of the others are noticed, or a listed fault is none or is noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import hiredis
 from lua import build
 from tests.oracle import batches, directed, regressions, states
 from tests.oracle.calls import Call, Command
-from tests.oracle.harness import COVERAGE, DUMP, TTL_TOLERANCE_MS, Wire, replies_equal
+from tests.oracle.harness import COVERAGE, DUMP, TTL_TOLERANCE_MS, Wire, commands_run, replies_equal
 from tests.support import servers
 
 LEAST = 0.95
@@ -46,13 +46,30 @@ EQUIVALENT = Path(__file__).with_name("lua_equivalent.toml")
 
 TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<comment>--[^\n]*)|(?P<string>'[^'\n]*'|\"[^\"\n]*\")|(?P<number>0x[0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>\.\.\.|\.\.|[~=<>]=|[-+*/%^#<>=(){}\[\];:,.])"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>\.\.\.|\.\.|[~=<>]=|[-+*/%^#<>=(){}\[\];:,.])"
 )
 SWAPPED = {"==": "~=", "~=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+", "*": "/", "/": "*"}
 COMPARISONS = ("==", "~=", "<", "<=", ">", ">=")
 OPENING, CLOSING = ("(", "{", "["), (")", "}", "]")
 BLOCKS = {"function": 1, "do": 1, "then": 1, "repeat": 1, "end": -1, "until": -1}
-WORDS = {"and", "or", "not", "return", "if", "then", "else", "elseif", "end", "local", "function", "for", "while", "do", "in"}
+WORDS = {
+    "and",
+    "or",
+    "not",
+    "return",
+    "if",
+    "then",
+    "else",
+    "elseif",
+    "end",
+    "local",
+    "function",
+    "for",
+    "while",
+    "do",
+    "in",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +185,9 @@ def dropped_operands(words: Sequence[Token], at: int) -> Iterator[Edit]:
                 if depth == 0:
                     break
                 depth -= 1
-            elif depth == 0 and (word.text in ("and", "or", *ends) or (word.kind == "name" and begins(words, here, step))):
+            elif depth == 0 and (
+                word.text in ("and", "or", *ends) or (word.kind == "name" and begins(words, here, step))
+            ):
                 break
             here += step
         if step > 0:
@@ -253,6 +272,8 @@ class Test:
 
     scripts: frozenset[str]
     run: Callable[[Runner, Names], Seen]
+    counted: bool
+    """Whether the number of commands counts, too: `tests/oracle/test_cost.py` looks at it."""
     right: Seen = ()
 
 
@@ -266,7 +287,7 @@ class Runner:
 
     def _connect(self) -> None:
         self.wire = Wire(self._server.host, self._server.port)
-        self.wire._socket.settimeout(HANGS_S)  # noqa: SLF001
+        self.wire._socket.settimeout(HANGS_S)
         self._dump = self.load(DUMP)
 
     def load(self, text: str) -> str:
@@ -295,16 +316,21 @@ class Runner:
         for step in steps:
             if isinstance(step, Call):
                 asked.append((len(written), step.name))
+                written.append(INFO)
                 written.append(("EVALSHA", names[step.name], len(step.keys), *step.keys, *step.args))
+                written.append(INFO)
                 written.append(("EVALSHA", self._dump, 0, "digest", COVERAGE))
             else:
                 written.append(step)
         replies = self.wire.run(written)
-        return tuple((name, replies[at], replies[at + 1]) for at, name in asked)
+        return tuple(
+            (name, replies[at + 1], replies[at + 3], commands_run(replies[at + 2]) - commands_run(replies[at]))
+            for at, name in asked
+        )
 
     def batch(self, made: Sequence[Command], found: Sequence[Call], merged: batches.Merged, names: Names) -> Seen:
         """Run calls at once, as `batches.compare` does on our side."""
-        self.wire.run([("FLUSHDB",), *made])
+        before = self.wire.run([("FLUSHDB",), *made, INFO])[-1]
         answers: list[Any] = []
         given = 0
         while given < len(found):
@@ -319,17 +345,21 @@ class Runner:
                 break
             if built.name == "fetchMany" and reply[-1] and not isinstance(reply[-1][0], (list, bytes)):
                 break
-        return ((OURS, answers, self.wire.run([("EVALSHA", self._dump, 0, "digest", COVERAGE)])[0]),)
+        after, state = self.wire.run([INFO, ("EVALSHA", self._dump, 0, "digest", COVERAGE)])
+        return ((OURS, answers, state, commands_run(after) - commands_run(before)),)
 
 
 OURS = "several"
+INFO = ("INFO", "stats")
 
 
-def same(right: Seen, seen: Seen) -> bool:
-    """Compare what was seen as the oracle does."""
+def same(right: Seen, seen: Seen, *, counted: bool) -> bool:
+    """Compare what was seen as the oracle does; counted: with the number of commands."""
     if len(right) != len(seen):
         return False
-    for (name, one, state), (_, other, other_state) in zip(right, seen, strict=True):
+    for (name, one, state, count), (_, other, other_state, other_count) in zip(right, seen, strict=True):
+        if counted and count != other_count:
+            return False
         if isinstance(other_state, Exception) or state[0] != other_state[0] or len(state[1]) != len(other_state[1]):
             return False
         if any(abs(a - b) > TTL_TOLERANCE_MS for a, b in zip(state[1], other_state[1], strict=True)):
@@ -355,23 +385,23 @@ def tests() -> list[Test]:
     """Return everything that is run, the quick and telling first."""
     found: list[Test] = []
 
-    def single(steps: Sequence[Call | Command]) -> None:
+    def single(steps: Sequence[Call | Command], *, counted: bool) -> None:
         names = frozenset(step.name for step in steps if isinstance(step, Call))
-        found.append(Test(names, lambda runner, shas: runner.steps(steps, shas)))
+        found.append(Test(names, lambda runner, shas: runner.steps(steps, shas), counted))
 
-    def several(made: list[Command], calls: list[Call], merged: batches.Merged) -> None:
+    def several(made: list[Command], calls: list[Call], merged: batches.Merged, *, counted: bool) -> None:
         names = frozenset({merged(calls).name})
-        found.append(Test(names, lambda runner, shas: runner.batch(made, calls, merged, shas)))
+        found.append(Test(names, lambda runner, shas: runner.batch(made, calls, merged, shas), counted))
 
     for case in (*directed.CASES, *regressions.CASES):
-        single(case.steps)
+        single(case.steps, counted=True)
     for _, *edge in batches.edges():
-        several(*edge)
+        several(*edge, counted=True)
     for number in range(BATCHES):
-        several(*batches.state(1, number)[1:])
+        several(*batches.state(1, number)[1:], counted=False)
     for number in range(STATES):
         _, made, calls = states.state(number % 4, number // 4)
-        single((*made, *calls))
+        single((*made, *calls), counted=False)
     return found
 
 
@@ -384,17 +414,18 @@ class Field:
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.tests = tests()
-        self._heat: Counter[int] = Counter()
+        self._heat: dict[str, Counter[int]] = {}
         self._names: Names = {}
         self._planted = 0
         self._load_all()
         for test in self.tests:
             test.right = test.run(runner, self._names)
-        self.tests = [test for test in self.tests if same(test.right, test.run(runner, self._names))]
+        self.tests = [test for test in self.tests if same(test.right, test.run(runner, self._names), counted=False)]
         self._root = Path(tempfile.mkdtemp(prefix="mutants-"))
         shutil.copytree(build.ROOT, self._root / "lua")
         self._holders = {
-            name: {str(path.relative_to(build.ROOT)) for path in files_of(name)} for name in (*build.commands(), *build.own())
+            name: {str(path.relative_to(build.ROOT)) for path in files_of(name)}
+            for name in (*build.commands(), *build.own())
         }
 
     def _load_all(self) -> None:
@@ -405,41 +436,35 @@ class Field:
         shutil.rmtree(self._root)
 
     def plant(self, mutant: Mutant) -> str:
-        """Return `killed`, `survived`, `broken` (it does not compile) or `same` (packed, it is the same)."""
+        """Return `killed`, `survived`, `broken` (it does not compile) or `same` (packed, it is the right text)."""
         self._planted += 1
         if self._planted % 100 == 0:
             self.runner.wire.run([("SCRIPT", "FLUSH")])
             self._load_all()
             self.runner.load(DUMP)
         root = self._root / "lua"
+        holders = {name for name, files in self._holders.items() if mutant.file in files}
+        names = {name: sha1 for name, sha1 in self._names.items() if name not in holders}
+        heat = self._heat.setdefault(mutant.file, Counter())
+        touched = [number for number, test in enumerate(self.tests) if not holders.isdisjoint(test.scripts)]
         (root / mutant.file).write_text(mutant.text, encoding="utf-8")
-        names = dict(self._names)
-        changed = set()
         try:
-            for name, files in self._holders.items():
-                if mutant.file in files:
+            for number in sorted(touched, key=lambda number: -heat[number]):
+                test = self.tests[number]
+                for name in test.scripts - names.keys():
                     names[name] = self.runner.load(build.packaged(name, root))
-                    if names[name] != self._names[name]:
-                        changed.add(name)
+                if not same(test.right, test.run(self.runner, names), counted=test.counted):
+                    heat[number] += 1
+                    return "killed"
         except (ValueError, build.BuildError):
             return "broken"
+        except (OSError, hiredis.ProtocolError):
+            self.runner.again()
+            self._load_all()
+            return "killed"
         finally:
             shutil.copyfile(build.ROOT / mutant.file, root / mutant.file)
-        if not changed:
-            return "same"
-        touched = [number for number, test in enumerate(self.tests) if not changed.isdisjoint(test.scripts)]
-        for number in sorted(touched, key=lambda number: -self._heat[number]):
-            test = self.tests[number]
-            try:
-                seen = test.run(self.runner, names)
-            except (OSError, hiredis.ProtocolError):
-                self.runner.again()
-                self._load_all()
-                return "killed"
-            if not same(test.right, seen):
-                self._heat[number] += 1
-                return "killed"
-        return "survived"
+        return "same" if all(names[name] == self._names[name] for name in holders & names.keys()) else "survived"
 
 
 def files_of(name: str) -> set[Path]:
@@ -452,8 +477,8 @@ def files_of(name: str) -> set[Path]:
             continue
         found.add(path)
         text = path.read_text(encoding="utf-8")
-        for include in re.findall(r"^--- (?:include|lazy) ([a-z0-9_]+)", text, re.MULTILINE):
-            todo.append(build.ROOT / "includes" / f"{include}.lua")
+        included = re.findall(r"^--- (?:include|lazy) ([a-z0-9_]+)", text, re.MULTILINE)
+        todo += [build.ROOT / "includes" / f"{include}.lua" for include in included]
     return found
 
 
@@ -496,7 +521,8 @@ def main(arguments: Sequence[str]) -> int:
     runner = Runner(None)
     try:
         ground = Field(runner)
-        print(f"mutants: {len(chosen)} of {len(everything)} faults, {len(ground.tests)} tests, {time.monotonic() - began:.0f} s to begin")
+        spent = time.monotonic() - began
+        print(f"mutants: {len(chosen)} of {len(everything)} faults, {len(ground.tests)} tests, {spent:.0f} s to begin")
         told = time.monotonic()
         for number, mutant in enumerate(chosen, 1):
             outcome = ground.plant(mutant)
