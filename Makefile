@@ -94,7 +94,7 @@ mutants: env env-mutants ## plant faults by rule in the Lua, the core and the ad
 
 mutants-sample: env env-mutants ## the same for a few faults, drawn by SEED (at most two minutes each)
 	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED)
-	@$(MUTANTS_IN) -m tools.mutants.python --sample 400 --seed $(SEED) --seconds 60
+	@$(MUTANTS_IN) -m tools.mutants.python --part core --quick --sample 400 --seed $(SEED) --seconds 60
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
 	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)

@@ -65,3 +65,12 @@ def test_the_zone_of_the_process_as_the_system_knows_it(zones: ModuleType) -> No
     after = round(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp() * 1000)
     found = next_run(parse_cron("30 2 * * *"), after, local)
     assert datetime.fromtimestamp(found / 1000, UTC) == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+
+
+@BOTH
+@pytest.mark.usefixtures("berlin")
+def test_offsets_of_the_zone_of_the_process(zones: ModuleType) -> None:
+    local = zones.LocalZone()
+    assert datetime(2026, 1, 1, 12, tzinfo=local).utcoffset() == timedelta(hours=1)
+    assert datetime(2026, 7, 1, 12, tzinfo=local).utcoffset() == timedelta(hours=2)
+    assert local.utcoffset(None) is None

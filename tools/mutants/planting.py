@@ -213,7 +213,11 @@ def _modules(package: Path) -> list[Path]:
 
 def _chosen(packages: Sequence[Path]) -> list[Fault]:
     wanted = ASKED.get("modules") or []
-    paths = [path for each in packages for path in _modules(each) if _is_wanted(path, wanted)]
+    only, without = ASKED["only"], ASKED["without"]
+    paths = [
+        path for each in packages for path in _modules(each) if _is_wanted(path, wanted) and _is_wanted(path, only)
+    ]
+    paths = [path for path in paths if str(path.relative_to(ROOT)) not in without]
     faults = [fault for path in paths for fault in faults_of(path)]
     again = ASKED.get("again")
     if again is not None:

@@ -4,8 +4,9 @@ mutmut's runner is not used. It leaves out every decorated function (all propert
 into classes, which msgspec's structs and enums take for theirs, and starts pytest anew for each fault.
 
 Not touched: type annotations, decorators, docstrings, the type of a `cast`, `len`, `isinstance`, the `strict` of a
-`zip` (a check of our own), and the words of an error that is raised or of a line in the log. Faults are planted in
-functions only; what runs at import is not changed.
+`zip` (a check of our own), and the words of an error that is raised, of an assertion or of a line in the log. Faults
+are planted in functions only; what runs at import is not changed. They live in the process of the tests: programs that
+a test starts run without them.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ def _dropped(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _is_message(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.Raise):
+    if isinstance(node, cst.Raise | cst.Assert):
         return True
     if not isinstance(node, cst.Call):
         return False
