@@ -24,7 +24,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env env-mutants demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env env-mutants demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -67,6 +67,11 @@ run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
 	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report=' AGAIN=--cov-append
 	$(IN) -m coverage report --fail-under=80
+
+test-switching: env ## the tests of threads as these switch every microsecond, and a stress for DURATION=60 seconds, SEED=0
+	@$(IN) -m tools.prepare
+	$(IN) -m pytest $(SLOWEST) --switching --brief -n $(WORKERS) --dist loadfile -m 'not alone' tests/server
+	$(IN) -m tests.stress --duration $(DURATION) --seed $(SEED)
 
 lint: env ## the quick half of check: format, lint, types, stale Lua, twins and pages
 	$(IN) -m ruff format --check .

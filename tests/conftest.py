@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
 _ROOMS = ("chaos", "interop", "server", "oracle", "property", "unit", "")
 """Those with long files first."""
+_THREADS = ("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries")
+_COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")
 _IN_CI = bool(os.environ.get("CI"))
 
 # For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
@@ -48,9 +51,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=QUIET_S,
         help="after how many seconds without a finished test a line says what runs",
     )
+    parser.addoption(
+        "--switching",
+        action="store_true",
+        help="only the tests of threads, with a switch interval of one microsecond",
+    )
+
+
+def _is_of_threads(item: pytest.Item) -> bool:
+    """Whether it runs the library on threads: by its file, or by its colour where it runs in each."""
+    if item.path.stem in _THREADS:
+        return True
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return item.path.stem in _COLOURS and params.get("colour", ("",))[0] == "threads"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("switching"):
+        sys.setswitchinterval(1e-6)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config.getoption("quiet_s")), "progress")
     # SIGTERM ends a run as Ctrl-C does, so that the servers it started end with it.
@@ -73,6 +91,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("any_python") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("any_python") is None]
+    if config.getoption("switching"):
+        left_out = [item for item in items if not _is_of_threads(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_of_threads(item)]
     if hasattr(config, "workerinput"):
         # No process shall wait long for another at the end: short files are begun last.
         sizes = Counter(item.path for item in items)
