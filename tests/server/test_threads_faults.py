@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
-from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.errors import ConnectionLost
+from bullmq_protocol.command import Batch, Command, Repeat
+from bullmq_protocol.errors import ConnectionLost, JobNotFound
 from bullmq_protocol.metrics import MetricsCollector
 from bullmq_protocol.options import Backoff
 from bullmq_protocol.stream import AddedEvent, CompletedEvent
@@ -29,10 +29,11 @@ from bullmq_protocol.worker.notices import (
     Paused,
     WorkerProblem,
 )
-from bullmq_sync import Job, Queue, QueueEvents, Worker, link, run_workers
+from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, link, run_workers
+from bullmq_sync import events as events_module
 from tests.support.servers import Server
 
-_LIMIT_S = 30
+_LIMIT_S = 60
 VAR = contextvars.ContextVar("request", default="unset")
 SEVERE = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("plain")]
 severe = pytest.mark.parametrize("error", SEVERE, ids=lambda each: type(each).__name__)
@@ -203,10 +204,10 @@ def test_callback_that_raises(queue: Queue[Any], server: Server, error: BaseExce
     for kind in (JobActive, JobCompleted, JobFailed):
         worker.on(kind, raising)
     worker.on(JobCompleted, over)
-    queue.add_bulk([NewJob("n") for _ in range(50)])
+    queue.add_bulk([NewJob("n") for _ in range(12)])
     with worker:
-        over.wait(50)
-    assert settled(queue) == {"completed": 50}
+        over.wait(12)
+    assert settled(queue) == {"completed": 12}
 
 
 @severe
@@ -688,3 +689,42 @@ def test_close_beside_a_server_that_says_nothing(after_s: float) -> None:
         thread.join()
         # By far less than the five seconds of an attempt.
         assert time.monotonic() - begun < 2.5
+
+
+def test_all_callers_are_asked_for_at_once(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the reader, in one round trip: no caller asks again by itself."""
+    monkeypatch.setattr(events_module, "_RECHECK_S", 1.0)
+    monkeypatch.setattr(events_module, "_LOOK_MS", 100)
+    steps: list[tuple[str, int]] = []
+
+    class Counting(Connection):
+        def perform(self, step: Command[Any] | Batch, /) -> Any:
+            if isinstance(step, Batch) and step.commands[-1].name == "isFinished":
+                steps.append((threading.current_thread().name, len(step.commands) - 1))
+            return super().perform(step)
+
+    connection = Counting(server.url)
+    queue.add_bulk([NewJob("n") for _ in range(60)])
+    gone = Count()
+
+    def wait(job_id: str) -> None:
+        try:
+            events.wait_until_finished(job_id)
+        except JobNotFound as error:
+            gone(error)
+
+    with QueueEvents(queue.name, connection) as events:
+        callers = [threading.Thread(target=wait, args=(str(number + 1),), name="caller") for number in range(60)]
+        for caller in callers:
+            caller.start()
+        until(lambda: steps.count(("caller", 1)) == 60)
+        # Twice, so that none has only just begun.
+        until(lambda: [count for _, count in steps].count(60) >= 2)
+        # Without an event for any of them.
+        queue.obliterate(force=True)
+        gone.wait(60)
+        for caller in callers:
+            caller.join()
+    connection.close()
+    assert steps.count(("caller", 1)) == 60
+    assert {name for name, count in steps if count > 1} == {f"bullmq events {queue.name}"}
