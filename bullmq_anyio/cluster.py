@@ -87,6 +87,12 @@ class ClusterConnection:
         self._children.add(child)
         return child
 
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the connection has been lost since it was used last."""
+        place = self._owners.get(self._last)
+        node = None if place is None else self._nodes.get(place)
+        return node is not None and node.has_ended()
+
     def stop_connecting(self) -> None:
         """End attempts to connect that are under way: who waits for them gets `ConnectionLost`."""
         self._stops += 1

@@ -92,6 +92,10 @@ class SharedConnection(ABC):
         self._children.add(child)
         return child
 
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the connection has been lost since it was used last."""
+        return self._link is not None and not self._closed and self._link.has_ended()
+
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
         attempt = self._attempt

@@ -114,6 +114,12 @@ class Scripted:
         await self.transport.aclose()
 
 
+def has_ended(transport: AsyncTransport) -> bool:
+    """Look, without waiting, whether the connection was lost since it was used last; False if it cannot be known."""
+    look = getattr(transport.transport if isinstance(transport, Scripted) else transport, "has_ended", None)
+    return look is not None and bool(look())
+
+
 def stop_connecting(transport: AsyncTransport) -> None:
     """End an attempt to connect that is under way, where the transport can: nobody needs it any more."""
     stop = getattr(transport.transport if isinstance(transport, Scripted) else transport, "stop_connecting", None)

@@ -34,7 +34,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from bullmq_anyio.drive import Connection, check_server, clock, perform, run, stop_connecting, transport_of
+from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
@@ -76,6 +76,7 @@ from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Noti
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
+    ConnectionEnded,
     Event,
     JobRaised,
     JobReturned,
@@ -108,6 +109,8 @@ BackoffStrategy = Callable[
 # What no later attempt can mend, as long as the server has never answered.
 _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _FORCED_STOP_S = 10.0
+_LOOK_S = 0.25
+"""So often a worker whose slots are all busy looks whether its connection has ended."""
 _MOST_DELIVERIES = 2
 """So many calls with outcomes are under way at a time: the server works on one while the next gathers."""
 
@@ -182,6 +185,7 @@ class Worker(Generic[T]):
         self._asleep: list[Wake] = []
         self._rousing = False
         self._contacted = False
+        self._look_at = 0.0
         self._closed = False
         self._paused_first = False
         self._broken = False
@@ -983,6 +987,14 @@ class Worker(Generic[T]):
                 raise
             self._tasks.start_soon(self._keep_time)
 
+    def _look_after_connection(self) -> None:
+        """Tell the machine if the connection was lost while nobody waited for an answer."""
+        now = time.monotonic()
+        if now >= self._look_at and self._machine.unattended:
+            self._look_at = now + _LOOK_S
+            if self._contacted and has_ended(self._transport):
+                self._happen(ConnectionEnded("the server closed the connection", random.random()))
+
     async def _tick(self) -> None:
         """Tell the machine when its deadline has come."""
         while self._stopped is not None and not self._stopped.is_set():
@@ -990,8 +1002,11 @@ class Worker(Generic[T]):
             self._rearm = anyio.Event()
             left = None if due is None else due / 1000 - time.monotonic()
             if left is None or left > 0:
+                if self._machine.unattended:
+                    left = _LOOK_S if left is None else min(left, _LOOK_S)
                 with anyio.move_on_after(left):
                     await self._rearm.wait()
+                self._look_after_connection()
                 continue
             self._happen(Tick(random.random()))
             if self._machine.deadline() == due:

@@ -110,6 +110,11 @@ class Connection:
         if link is not None:
             link.interrupt()
 
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the connection has been lost since it was used last."""
+        link = self._link
+        return link is not None and not self._closed and link.has_ended()
+
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
         with self._lock:

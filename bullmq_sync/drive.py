@@ -127,6 +127,12 @@ class ScriptedListener(Scripted):
         self.transport.interrupt()
 
 
+def has_ended(transport: Transport) -> bool:
+    """Look, without waiting, whether the connection was lost since it was used last; False if it cannot be known."""
+    look = getattr(transport.transport if isinstance(transport, Scripted) else transport, "has_ended", None)
+    return look is not None and bool(look())
+
+
 def stop_connecting(transport: Transport) -> None:
     """End an attempt to connect that is under way, where the transport can: nobody needs it any more."""
     stop = getattr(transport.transport if isinstance(transport, Scripted) else transport, "stop_connecting", None)

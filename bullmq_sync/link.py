@@ -232,6 +232,13 @@ class Link(Wire[Call]):
         with self._lock:
             self._die(kind, message)
 
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the server has closed an idle link or said something unasked."""
+        with self._lock:
+            if not self._pending and not self._out and self._reading is None and self._writing is None:
+                self._look()
+            return self.dead
+
     def interrupt(self) -> None:
         """End the calls that are under way, if there are any."""
         with self._lock:

@@ -72,6 +72,7 @@ from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Noti
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
+    ConnectionEnded,
     Event,
     JobRaised,
     JobReturned,
@@ -99,7 +100,7 @@ from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 from bullmq_sync.crew import SHORTAGE, Crew, Task
-from bullmq_sync.drive import Connection, check_server, clock, perform, run, stop_connecting, transport_of
+from bullmq_sync.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
 from bullmq_sync.forks import in_child
 from bullmq_sync.guard import is_interrupt, say
 from bullmq_sync.job import Job
@@ -120,6 +121,8 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _LOOK_S = 0.5
 """A signal that comes just before a wait begins does not end it: its handler runs when the wait is over."""
 _FORCED_STOP_S = 10.0
+_WATCH_MS: Millis = 250
+"""So often a worker whose slots are all busy looks whether its connection has ended."""
 _RETRY_S = 0.1
 """Where the system gave no thread, it is asked again so soon."""
 _NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
@@ -203,6 +206,8 @@ class Worker(Generic[T]):
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
         # set once, or to the same by whoever comes
         self._contacted = False
+        # of the thread that keeps time
+        self._look_at: Millis = 0
         self._closed = False
         self._paused_first = False
         self._error: BaseException | None = None
@@ -1036,10 +1041,22 @@ class Worker(Generic[T]):
         except BaseException as error:
             self._break(error)
 
+    def _look_after_connection(self) -> None:
+        """Tell the machine if the connection was lost while nobody waited for an answer."""
+        now = clock().mono
+        if now < self._look_at:
+            return
+        self._look_at = now + _WATCH_MS
+        with self._lock:
+            looks = self._contacted and self._machine.unattended
+        if looks and has_ended(self._transport):
+            self._happen(ConnectionEnded("the server closed the connection", random.random()))
+
     def _keep_time(self, until: float | None = None) -> None:
         """Tell the machine when its deadline has come, until the worker has stopped, or until that time."""
         short = False
         while True:
+            self._look_after_connection()
             now = time.monotonic()
             with self._lock:
                 self._armed = due = self._machine.deadline()
@@ -1055,6 +1072,7 @@ class Worker(Generic[T]):
                         None if left_ms is None else left_ms / 1000,
                         None if ends is None else ends - now,
                         _RETRY_S if short else None,
+                        _WATCH_MS / 1000 if self._machine.unattended else None,
                     )
                     self._due.wait(min((each for each in limits if each is not None), default=None))
                     if not short:

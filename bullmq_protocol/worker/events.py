@@ -95,6 +95,13 @@ class CloseRequested(msgspec.Struct, frozen=True, tag="close"):
     force: bool = False
 
 
+class ConnectionEnded(msgspec.Struct, frozen=True, tag="connection-ended"):
+    """The connection was found closed though no call was under way on it. `roll` as in `CallFailed`."""
+
+    message: str
+    roll: float = 0.5
+
+
 Event: TypeAlias = (
     Replied
     | CallFailed
@@ -105,4 +112,5 @@ Event: TypeAlias = (
     | PauseRequested
     | ResumeRequested
     | CloseRequested
+    | ConnectionEnded
 )

@@ -74,6 +74,7 @@ from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, put
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
+    ConnectionEnded,
     Event,
     JobRaised,
     JobReturned,
@@ -201,6 +202,11 @@ class WorkerMachine:
         return not self._connected and not self._runs
 
     @property
+    def unattended(self) -> bool:
+        """Nobody waits for the server, so that the end of the connection would be seen late: the driver looks."""
+        return self._connected and self._listen is None
+
+    @property
     def concurrency(self) -> int:
         """Jobs at a time; may be changed at run time, and takes effect with the next event."""
         return self._concurrency
@@ -266,6 +272,8 @@ class WorkerMachine:
                     self._on_pause()
                 case ResumeRequested():
                     self._on_resume()
+                case ConnectionEnded():
+                    self._go_offline(event.message, event.roll)
                 case _:
                     self._on_close(event.force)
         self._pump()

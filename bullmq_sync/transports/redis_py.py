@@ -256,6 +256,12 @@ class RedisPyTransport:
                 self._interrupted = True
                 self._shut()
 
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the connection has been lost since it was used last."""
+        with self._lock:
+            connection = self._connection
+            return self._led_by is None and connection is not None and has_ended(connection)
+
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
         with self._lock:

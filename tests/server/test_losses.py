@@ -84,6 +84,29 @@ async def test_works_again_soon_after_an_outage(colour: Colour, name: str, attem
         assert len(seen.of(Disconnected)) == len(seen.of(Reconnected)) == 1
 
 
+async def test_a_loss_is_told_while_all_slots_are_busy(colour: Colour, name: str) -> None:
+    """No call is under way, and none is due for minutes: the end of the idle connection tells."""
+    gate = anyio.Event()
+
+    async def process(job: Any) -> None:
+        await gate.wait()
+
+    with servers.start(config=_DURABLE) as server:
+        options = WorkerOptions(lock_duration=600_000, stalled_interval=600_000)
+        worker = colour.Worker(name, process, server.url, options=options)
+        seen = Seen(worker, JobActive, Disconnected, Reconnected, JobCompleted)
+        async with worker, colour.Queue(name, server.url) as queue:
+            await queue.add("a")
+            await seen.wait(JobActive)
+            await anyio.to_thread.run_sync(server.kill)
+            await seen.wait(Disconnected)
+            assert worker.snapshot().state == "disconnected"
+            await anyio.to_thread.run_sync(server.restart)
+            await seen.wait(Reconnected)
+            gate.set()
+            await seen.wait(JobCompleted)
+
+
 async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None:
     """What the server forgot cannot be reported; the worker says so and goes on."""
     gate = anyio.Event()

@@ -33,6 +33,7 @@ from bullmq_protocol.worker.actions import Call, Notify
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
+    ConnectionEnded,
     JobRaised,
     JobReturned,
     PauseRequested,
@@ -866,6 +867,19 @@ def test_a_refused_schedule_puts_the_job_back() -> None:
 
 
 # --- loss of connection
+
+
+def test_a_connection_that_ended_while_nobody_asked_is_lost_at_once() -> None:
+    bench = Bench(concurrency=1)
+    bench.reply("moveToActive", job_reply("1"))
+    assert bench.machine.unattended
+    bench.tell(ConnectionEnded("gone"))
+    assert [notice.message for notice in bench.said(Disconnected)] == ["gone"]
+    assert bench.machine.word == "disconnected" and not bench.machine.unattended
+    bench.tell(ConnectionEnded("gone"))
+    assert len(bench.said(Disconnected)) == 1
+    waiting = idle()
+    assert not waiting.machine.unattended
 
 
 def test_a_lost_fetch_stops_fetching_and_probes_with_doubling_delays() -> None:
