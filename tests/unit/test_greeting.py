@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, ServerTooOld, UsageError
-from bullmq_protocol.greeting import ASKING, Greeting, opening
+from bullmq_protocol.greeting import ASKING, WITH_TLS, Greeting, opening, why_no_greeting, without_tls
 
 INFO = (b"redis_version:7.2.4", b"maxmemory_policy:noeviction", b"cluster_enabled:0", b"role:master")
 
@@ -70,3 +70,19 @@ def test_what_ends_it(replies: Any, kind: type[Exception], text: str) -> None:
 def test_the_default_user_is_named() -> None:
     with pytest.raises(AuthenticationFailed, match="user 'default'"):
         greeting((None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])
+
+
+def test_a_server_that_answers_tls_in_plain_words_has_none() -> None:
+    found = without_tls(OSError("[SSL: WRONG_VERSION_NUMBER] wrong version number"))
+    assert str(found).endswith(": a port without TLS (redis in place of rediss, or tls=False)")
+    other = OSError("certificate verify failed")
+    assert without_tls(other) is other
+
+
+@pytest.mark.parametrize(
+    "reason", ["reading failed: x", "the server closed the connection", "the server sent no RESP: x"]
+)
+def test_a_server_that_ends_plain_words_at_once_may_have_tls(reason: str) -> None:
+    assert why_no_greeting(reason, tls=False) == f"{reason} {WITH_TLS}"
+    assert why_no_greeting(reason, tls=True) == reason
+    assert why_no_greeting("no reply within the time limit", tls=False) == "no reply within the time limit"
