@@ -318,6 +318,11 @@ RULES_ARE_PERMANENT = [
     errors.UsageError("delay", -1, "must be at least 0"),
 ]
 
+MYSQL_TRANSIENT = (
+    *(1021, 1037, 1040, 1041, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1614, 1927),
+    *(2002, 2003, 2005, 2006, 2013, 2055, 3024, 3572, 4031),
+)
+
 RDKAFKA_TRANSIENT = [
     getattr(confluent_kafka.KafkaError, name)
     for name in (
@@ -355,7 +360,7 @@ DATABASES_ARE_TRANSIENT = [
     pika.exceptions.AMQPConnectionError("gone"),
     pika.exceptions.ConnectionClosedByBroker(320, "shut down"),
     aio_pika.exceptions.AMQPConnectionError("gone"),
-    *(mysql_error(code) for code in (1040, 1203, 1205, 1213, 1053)),
+    *(mysql_error(code) for code in MYSQL_TRANSIENT),
     pymysql.err.OperationalError(2003, "Can't connect to MySQL server"),
     pymysql.err.OperationalError(2006, "MySQL server has gone away"),
     pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query"),
@@ -447,12 +452,18 @@ MAIL_AND_FILES_ARE_PERMANENT = [
     ftplib.error_perm("550 no such file"),
 ]
 
+AWS_TRANSIENT = (
+    *("BandwidthLimitExceeded", "EC2ThrottledException", "InternalError", "InternalFailure", "PriorRequestNotComplete"),
+    *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled"),
+    *("RequestThrottledException", "RequestTimeout", "RequestTimeoutException", "ServiceUnavailable", "SlowDown"),
+    *("ThrottledException", "Throttling", "ThrottlingException", "TooManyRequestsException"),
+    "TransactionInProgressException",
+)
+
 AWS_IS_TRANSIENT = [
     *(aws_error(status) for status in (500, 502, 503, 504, 429, 408)),
     aws_error(503, "SlowDown"),
-    aws_error(400, "ThrottlingException"),
-    aws_error(400, "ProvisionedThroughputExceededException"),
-    aws_error(400, "RequestTimeout"),
+    *(aws_error(400, code) for code in AWS_TRANSIENT),
     botocore.exceptions.ReadTimeoutError(endpoint_url="http://host", error="late"),
     botocore.exceptions.ConnectTimeoutError(endpoint_url="http://host", error="late"),
     botocore.exceptions.EndpointConnectionError(endpoint_url="http://host", error="refused"),
