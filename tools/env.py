@@ -75,7 +75,7 @@ def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -
         tell("installing pip")
         run(*install, "pip>=25.1")
         extras = "anyio,sync,cron,prometheus,otel,testing"
-        tell("installing the library, and what tests and checks need: one to three minutes")
+        tell("installing the library, and what tests and checks need; that takes a few minutes")
         run(str(python), "-m", "pip", "install", *quiet, "--group", group, "--editable", f".[{extras}]")
     tell(f"{folder.name} is made, it took {time.monotonic() - began:.0f} s")
 
