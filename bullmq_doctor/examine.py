@@ -205,6 +205,20 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             f"has parents that wait for children which do not exist: {_some(queue.orphans)}",
             "remove these parents, or their last link with job.remove_child_dependency()",
         )
+    if queue.kept:
+        over = bool(queue.stranded)
+        yield found(
+            "kept-last",
+            Severity.ERROR if over else Severity.WARNING,
+            f"holds jobs that a newer BullMQ kept back (keepLastIfActive): {_some(queue.stranded or queue.kept)}; "
+            + (
+                "the job before is over, and nothing adds them any more"
+                if over
+                else "workers before 5.72 never add them"
+            ),
+            "let workers of BullMQ 5.72 or later alone work on this queue; what is kept stands in "
+            f"{queue.name}:dn:<id>: add it again, then delete the record",
+        )
     if queue.finished_bytes > FINISHED_SHARE * server.memory_used > 0:
         yield found(
             "finished-memory",

@@ -85,6 +85,10 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting parents none of whose pending children exists (at most `CHILDREN` of each are looked for)."""
     finished_bytes: int = 0
     """What completed and failed jobs hold, estimated from `WEIGHED` of each."""
+    kept: tuple[str, ...] = ()
+    """Deduplication ids of which a newer BullMQ keeps a job, to be added when the one before it ends."""
+    stranded: tuple[str, ...] = ()
+    """Those of them whose job before is over, so that nothing adds the kept one any more."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +152,8 @@ def _read(client: Any, address: str, wanted: list[QueueKeys], prefix: str) -> Fa
         found, unsearched = _search(client, prefix)
         wanted = [QueueKeys.of(name, prefix=prefix) for name in sorted(found)]
     server = msgspec.structs.replace(server, clients=error, unsearched=unsearched)
-    return Facts(server=server, queues=tuple(_queue(client, keys, names) for keys in wanted))
+    kept = _kept(client, prefix)
+    return Facts(server=server, queues=tuple(_queue(client, keys, names, kept) for keys in wanted))
 
 
 def _server(client: Any, address: str) -> ServerFacts:
@@ -211,20 +216,34 @@ def _names(client: Any) -> tuple[list[str] | None, str | None]:
 
 def _search(client: Any, prefix: str) -> tuple[set[str], bool]:
     """Return the names of the queues, and whether the search was cut short."""
-    found: set[str] = set()
     begin, end = f"{prefix}:", ":meta"
+    keys, cut = _scan(client, begin, f"*{end}")
+    names = (key[len(begin) : -len(end)] for key in keys)
+    return {name for name in names if name and ":" not in name}, cut
+
+
+def _kept(client: Any, prefix: str) -> list[str]:
+    """Return the records that a newer BullMQ has made for jobs with `keepLastIfActive`, of all queues.
+
+    Source: specs/06-later-versions.md
+    """
+    return sorted(_scan(client, f"{prefix}:", "*:dn:*")[0])
+
+
+def _scan(client: Any, begin: str, rest: str) -> tuple[set[str], bool]:
+    """Return the keys that begin so and match the rest, and whether the search was cut short."""
+    found: set[str] = set()
     pattern = "".join(f"\\{letter}" if letter in "*?[]\\^" else letter for letter in begin)
     nodes: list[Any] = client.get_primaries() if _is_cluster(client) else [None]
     for node in nodes:
         at = {} if node is None else {"target_nodes": node}
         cursor: Any = 0
         for _ in range(SCANNED):
-            answer: Any = client.scan(cursor=cursor, match=f"{pattern}*{end}", count=1000, **at)
+            answer: Any = client.scan(cursor=cursor, match=f"{pattern}{rest}", count=1000, **at)
             cursor, batch = answer
             if isinstance(cursor, dict):
                 cursor = next(iter(cast("dict[str, int]", cursor).values()))
-            names = (key[len(begin) : -len(end)] for key in batch)
-            found.update(name for name in names if name and ":" not in name)
+            found.update(batch)
             if not cursor:
                 break
         else:
@@ -232,7 +251,7 @@ def _search(client: Any, prefix: str) -> tuple[set[str], bool]:
     return found, False
 
 
-def _queue(client: Any, keys: QueueKeys, names: list[str] | None) -> QueueFacts:
+def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Sequence[str]) -> QueueFacts:
     meta: dict[str, str] = client.hgetall(keys.meta)
     counts = _counts(client, keys)
     cap = meta.get("opts.maxLenEvents", "")
@@ -242,6 +261,8 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None) -> QueueFacts:
         time.sleep(_SECOND_LOOK_S)
         unlocked = [job_id for job_id in _unlocked(client, keys) if job_id in unlocked]
         unmarked = unmarked and _is_unmarked(client, keys)
+    begin = f"{keys.base}dn:"
+    kept = [record.removeprefix(begin) for record in records if record.startswith(begin)][:SAMPLE]
     return QueueFacts(
         name=keys.qualified,
         known=bool(meta) or any(counts.values()),
@@ -257,6 +278,8 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None) -> QueueFacts:
         unmarked=unmarked,
         orphans=tuple(_orphans(client, keys)),
         finished_bytes=_weigh(client, keys, counts),
+        kept=tuple(kept),
+        stranded=tuple(each for each in kept if _is_over(client, keys, each)),
     )
 
 
@@ -333,6 +356,12 @@ def _orphans(client: Any, keys: QueueKeys) -> Iterator[str]:
         # The second look is for one whose last child was just about to let it go.
         if not any(map(client.exists, children)) and client.zscore(keys.waiting_children, parent) is not None:
             yield parent
+
+
+def _is_over(client: Any, keys: QueueKeys, deduplication_id: str) -> bool:
+    """Tell whether no unfinished job holds this deduplication id."""
+    owner = client.get(keys.deduplication(deduplication_id))
+    return owner is None or not client.exists(keys.job(owner)) or client.hexists(keys.job(owner), "finishedOn")
 
 
 def _weigh(client: Any, keys: QueueKeys, counts: dict[str, int]) -> int:

@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, double
 from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.options import Backoff, duration_number
-from bullmq_protocol.units import Duration, Millis
+from bullmq_protocol.units import Duration, Millis, check_whole
 
 DEFAULT_MAX_BACKOFF_DELAY_MS: Final[Millis] = 3_600_000
 PLUS_MINUS_20: Final = 0.2
@@ -50,10 +50,12 @@ def backoff_delay(
     """Return the milliseconds to wait before a retry; None: no backoff, retry at once.
 
     `attempt` is 1 for the first retry; `roll` in [0, 1) is the dice for the job's own jitter and for the worker's
-    `extra_jitter` (0.2 means +-20 %); `max_delay_ms` caps the result last of all (None: no cap).
+    `extra_jitter` (0.2 means +-20 %); `max_delay_ms` caps the result last of all, after the
+    job's own `max_delay` (None: no cap).
 
-    Raises `UnknownBackoff` for a type that is not built in.
+    Raises `UnknownBackoff` for a type that is not built in, `UsageError` for an attempt below 1.
     """
+    check_whole("attempt", attempt, least=1)
     if backoff is None or backoff is UNSET:
         return None
     if not isinstance(backoff, Backoff):
@@ -68,7 +70,17 @@ def backoff_delay(
     jitter = 0.0 if backoff.jitter is UNSET else backoff.jitter
     if jitter > 0:
         delay = _floor(roll * delay * jitter + delay * (1 - jitter))
+    delay = capped(backoff, delay)
     return limit_delay(delay, roll=roll, max_delay_ms=max_delay_ms, extra_jitter=extra_jitter)
+
+
+def capped(backoff: Backoff, delay: float) -> float:
+    """Apply the job's own cap to a delay that is due."""
+    if backoff.max_delay is UNSET:
+        return delay
+    most = duration_number(backoff.max_delay)
+    # Another program may have stored a cap that is none.
+    return min(delay, float(most)) if most > 0 else delay
 
 
 def strategy_delay(answer: object) -> float:
@@ -87,10 +99,15 @@ def strategy_delay(answer: object) -> float:
 
 def limit_delay(delay: float, *, roll: float, max_delay_ms: Millis | None, extra_jitter: float | None) -> float:
     """Apply a worker's extra jitter and its cap to a delay that is due."""
+    delay = double(delay)
     if extra_jitter is not None and delay > 0:
         delay = _floor(delay * (1 - extra_jitter + 2 * extra_jitter * roll))
+    if math.isnan(delay):
+        # As JavaScript: at once.
+        return 0.0
     # Without a cap: the largest number of milliseconds that the scripts hold exactly.
-    return min(delay, float(MAX_SAFE_INTEGER if max_delay_ms is None else max_delay_ms))
+    most = float(MAX_SAFE_INTEGER if max_delay_ms is None else max_delay_ms)
+    return max(min(delay, most), -float(MAX_SAFE_INTEGER))
 
 
 def _exponential(delay: float, attempt: int) -> float:

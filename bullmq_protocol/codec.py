@@ -63,7 +63,33 @@ def check_text(field: str, value: object) -> str:
     return value
 
 
+def clean_text(text: str) -> str:
+    """Return text that UTF-8 can hold: what it cannot becomes U+FFFD, as in JavaScript."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 # --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def double(value: float) -> int | float:
+    """Return a number as JavaScript holds it: beyond +-(2**53 - 1) the nearest double, infinite if it is too large."""
+    if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def doubles(value: Any) -> Any:
+    """Return JSON values with every number as `double` gives it."""
+    if isinstance(value, dict):
+        return {name: doubles(member) for name, member in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [doubles(item) for item in cast("list[object]", value)]
+    return double(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def number_text(value: float) -> str:
@@ -392,7 +418,10 @@ def pack_text(text: str) -> bytes:
 
 def pack_known(values: list[str | int]) -> bytes:
     """Do what `pack` does, for texts and small integers that this library made; bytes that were not UTF-8 go as they
-    were."""
+    were.
+
+    Raises `UsageError` for a lone surrogate that stands for no byte.
+    """
     try:
         return _encode_msgpack(values)
     except UnicodeEncodeError:
@@ -402,7 +431,10 @@ def pack_known(values: list[str | int]) -> bytes:
 def _pack_raw(value: str | int) -> bytes:
     if isinstance(value, int):
         return _encode_msgpack(value)
-    raw = value.encode("utf-8", "surrogateescape")
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UsageError("options", value, _RULE_UTF8) from None
     return b"\xdb" + len(raw).to_bytes(4) + raw
 
 

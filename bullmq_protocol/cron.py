@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bullmq_protocol.codec import number_text
+from bullmq_protocol.codec import double, number_text
 from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.units import Millis
 
@@ -263,7 +263,7 @@ def _number(text: str) -> float:
         return 0.0
     if _NUMBER.fullmatch(text):
         return float(text)
-    return float(int(text, 0)) if _BASED.fullmatch(text) else math.nan
+    return float(double(int(text, 0))) if _BASED.fullmatch(text) else math.nan
 
 
 # --- searching ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -18,19 +18,22 @@ from bullmq_protocol.backoff import (
     DEFAULT_MAX_BACKOFF_DELAY_MS,
     UnknownBackoff,
     backoff_delay,
+    capped,
     custom_type,
     limit_delay,
 )
 from bullmq_protocol.categories import Category, Verdict, judge, members_of, rule_key, text_of
-from bullmq_protocol.codec import json_text, parse_json
+from bullmq_protocol.codec import clean_text, double, doubles, json_text, parse_json
 from bullmq_protocol.errors import (
     DelayedError,
     RateLimitError,
     UnrecoverableError,
+    UsageError,
     WaitingChildrenError,
     WaitingError,
 )
 from bullmq_protocol.job import JobRecord
+from bullmq_protocol.options import Backoff
 from bullmq_protocol.units import Millis
 
 
@@ -107,8 +110,8 @@ def failure_of(exc: BaseException, *, stack: str = "", now_ms: Millis | None = N
     return Failure(
         kind=kind,
         name=type(shown).__name__,
-        message=_clean(_message(shown)),
-        stack=_clean(stack),
+        message=clean_text(_message(shown)),
+        stack=clean_text(stack),
         category=verdict.category,
         moved_to=moved_to,
         retry_after_ms=verdict.retry_after_ms,
@@ -160,16 +163,32 @@ def _kind_of(exc: BaseException) -> tuple[FailureKind, str]:
 
 
 def _message(exc: BaseException) -> str:
-    text = text_of(exc) or type(exc).__name__
+    """Return what is stored as the job's failed reason.
+
+    Source: specs/05-worker-runtime.md#sec-10-1
+    """
+    name = type(exc).__name__
+    text = text_of(exc)
+    if not text:
+        text = name
+    elif _says_nothing(exc, text):
+        text = f"{name}: {text}"
     if "CROSSSLOT" in text or "CrossSlot" in type(exc).__name__:
         text = f"{text} (a Redis Cluster needs all keys of a command in one slot: use a hash tag such as {{queue}})"
     return text
 
 
-def _clean(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+def _says_nothing(exc: BaseException, text: str) -> bool:
+    """Tell whether a text is no message: it has no letter, or it only shows the value the exception was made with."""
+    if not any(map(str.isalpha, text)):
+        return True
+    if type(exc).__str__ not in _SHOWS_VALUE or len(exc.args) != 1:
+        return False
+    return isinstance(exc, KeyError) or not isinstance(exc.args[0], str)
+
+
+# Python writes `str(KeyError("k"))` as "'k'", and of any other value that is no text what `repr` or `str` gives.
+_SHOWS_VALUE: Final = (BaseException.__str__, KeyError.__str__)
 
 
 # --- from failure to decision ---------------------------------------------------------------------------------------
@@ -207,7 +226,7 @@ def decide(
     if custom is None:
         delay = backoff_delay(
             job.opts.backoff,
-            job.attempts_made + 1,
+            max(1, job.attempts_made + 1),
             roll=roll,
             max_delay_ms=max_backoff_delay_ms,
             extra_jitter=extra_jitter,
@@ -217,11 +236,11 @@ def decide(
         return Fail(str(UnknownBackoff(custom)), permanent=True, exhausted=False)
     if strategy_delay_ms == -1:
         return Fail(reason, permanent=True, exhausted=False)
+    strategy_delay_ms = double(strategy_delay_ms)
     if not strategy_delay_ms or math.isnan(strategy_delay_ms):
         return Retry(0.0)
-    return Retry(
-        limit_delay(strategy_delay_ms, roll=roll, max_delay_ms=max_backoff_delay_ms, extra_jitter=extra_jitter)
-    )
+    asked_for = capped(cast("Backoff", job.opts.backoff), strategy_delay_ms)
+    return Retry(limit_delay(asked_for, roll=roll, max_delay_ms=max_backoff_delay_ms, extra_jitter=extra_jitter))
 
 
 def _is_exhausted(job: JobRecord) -> bool:
@@ -238,11 +257,13 @@ def stacktrace_json(old: str | None, stack: str, limit: float | None = None) -> 
     rows: list[Any] = []
     if old:
         try:
-            rows = parse_json(old, list[Any])
-        except msgspec.DecodeError:
+            rows = doubles(parse_json(clean_text(old), list[Any]))
+            json_text(rows)
+        except (msgspec.DecodeError, UsageError, RecursionError):
+            # Another program's: no array, or numbers and depths that JSON of ours does not hold.
             rows = []
     if stack:
-        rows.append(_clean(stack))
+        rows.append(clean_text(stack))
     if limit is not None:
         # A negative limit drops that many of the oldest.
         rows = [] if limit == 0 else rows[-int(limit) :]

@@ -191,7 +191,7 @@ class JobRecord(Struct, frozen=True, dict=True):
 
     @property
     def progress(self) -> Any:
-        """The progress as JSON values; 0 if none was reported."""
+        """The progress as JSON values; 0 if none was reported. Raises `PayloadError` if it is not JSON."""
         raw = self.fields.get("progress")
         return parse_json(raw) if raw else 0
 
@@ -256,7 +256,10 @@ class JobRecord(Struct, frozen=True, dict=True):
 
     @property
     def parent(self) -> ParentInfo | None:
-        """The link to the parent; built from the options if the field is gone, as BullMQ does."""
+        """The link to the parent; built from the options if the field is gone, as BullMQ does.
+
+        Raises `PayloadError` if the field is not JSON.
+        """
         raw = self.fields.get("parent")
         if raw:
             found = parse_json(raw)

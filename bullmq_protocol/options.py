@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, number_text
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, double, number_text
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import MAX_NAME_LENGTH
 from bullmq_protocol.units import Duration, Millis, to_ms
@@ -45,7 +45,9 @@ DEFAULT_LIMITS: Final = Limits()
 class Backoff(Struct, frozen=True, repr_omit_defaults=True):
     """How long to wait before a retry: `fixed`, `exponential`, or a type that the worker's own strategy knows.
 
-    `delay` in milliseconds (or a `timedelta`), `jitter` from 0 to 1. `extra` holds further members, as read.
+    `delay` in milliseconds (or a `timedelta`), `jitter` from 0 to 1. `max_delay` (milliseconds above 0, or a
+    `timedelta`) caps what the two come to; it is this library's own: workers on Node wait without that cap. `extra`
+    holds further members, as read.
 
     Source: specs/05-worker-runtime.md#sec-9-2
     """
@@ -54,6 +56,7 @@ class Backoff(Struct, frozen=True, repr_omit_defaults=True):
     delay: Duration | float | UnsetType = UNSET
     jitter: Number | UnsetType = UNSET
     extra: Mapping[str, Any] = {}
+    max_delay: Duration | float | UnsetType = UNSET
 
 
 class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
@@ -254,7 +257,13 @@ def _write_duration(value: Any) -> Any:
 def _write_backoff(value: Backoff | Duration | float) -> dict[str, Any]:
     if not isinstance(value, Backoff):
         return {"type": "fixed", "delay": duration_number(value)}
-    return _members(value, type=value.type, delay=_write_duration(value.delay), jitter=value.jitter)
+    return _members(
+        value,
+        type=value.type,
+        delay=_write_duration(value.delay),
+        jitter=value.jitter,
+        maxDelay=_write_duration(value.max_delay),
+    )
 
 
 def _write_parent(value: ParentRef) -> dict[str, Any]:
@@ -339,11 +348,14 @@ def stored_options_from(mapping: Mapping[str, Any]) -> JobOptions:
 
 
 def _read_number(value: Any) -> Number:
-    if type(value) is int:
-        return value
-    if type(value) is float and math.isfinite(value):
-        return int(value) if value.is_integer() else value
-    raise _Misfit
+    if type(value) is not int and type(value) is not float:
+        raise _Misfit
+    number = double(value)
+    if not math.isfinite(number):
+        raise _Misfit
+    # Beyond the integers that a double holds exactly it stays a double, which is what the scripts make of it.
+    is_whole = abs(number) <= MAX_SAFE_INTEGER and number == math.floor(number)
+    return int(number) if is_whole else number
 
 
 def _read_bool(value: Any) -> bool:
@@ -372,7 +384,7 @@ def _read_struct(kind: type[S], required: int, readers: Mapping[str, Callable[[A
         try:
             if read is None:
                 raise _Misfit
-            known[name] = read(member)
+            known["max_delay" if name == "maxDelay" else name] = read(member)
         except _Misfit:
             extra[name] = member
     if any(name not in known for name in kind.__struct_fields__[:required]):
@@ -402,7 +414,9 @@ def _read_deduplication(value: Any) -> Deduplication:
     return _read_struct(Deduplication, 1, _DEDUPLICATION_READERS, value)
 
 
-_BACKOFF_READERS: Final = MappingProxyType({"type": _read_text, "delay": _read_number, "jitter": _read_number})
+_BACKOFF_READERS: Final = MappingProxyType(
+    {"type": _read_text, "delay": _read_number, "jitter": _read_number, "maxDelay": _read_number}
+)
 _KEEP_READERS: Final = MappingProxyType({"count": _read_number, "age": _read_number})
 _PARENT_READERS: Final = MappingProxyType({"id": _read_text, "queue": _read_text})
 _DEDUPLICATION_READERS: Final = MappingProxyType(
@@ -574,6 +588,8 @@ def _check_backoff(field: str, value: object, limits: Limits) -> None:
     jitter = value.jitter
     if jitter is not UNSET and (type(jitter) not in (int, float) or not 0 <= jitter <= 1):
         raise UsageError("backoff.jitter", jitter, "must be a number from 0 to 1")
+    if value.max_delay is not UNSET:
+        _check_wait("backoff.max_delay", value.max_delay)
 
 
 def _check_wait(field: str, value: object) -> None:

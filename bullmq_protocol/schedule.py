@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from bullmq_protocol.codec import double
 from bullmq_protocol.cron import LOCAL, NoNextRun, Zones, fixed_zone, next_run, parse_cron
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import NewJob, prepare
@@ -200,7 +201,7 @@ def next_due(rule: Mapping[str, Any], *, now: Millis, previous: object = None, z
 
 def next_iteration(rule: Mapping[str, Any], *, now: Millis, end: float | None) -> int | None:
     """Return the number of the next job, None beyond the limit or the end."""
-    iteration = math.floor(number_of(rule.get("count")) or 0) + 1
+    iteration = cast("int", double(math.floor(number_of(rule.get("count")) or 0) + 1))
     limit = number_of(rule.get("limit"))
     return None if (limit is not None and iteration > limit) or (end is not None and now > end) else iteration
 
@@ -245,8 +246,10 @@ def stored_moment(field: str, rule: Mapping[str, Any], zones: Zones) -> float | 
 
 def number_of(value: object) -> float | None:
     """Return a finite number of a stored rule; None for anything else."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return cast("float", value) if is_number else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    number = double(value)
+    return number if math.isfinite(number) else None
 
 
 def options_of_next(

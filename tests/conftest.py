@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bullmq_protocol.worker.machine import WorkerMachine
 from tests.support import node, servers
 from tests.support.progress import QUIET_S, Progress
 
@@ -33,6 +34,17 @@ settings.register_profile("dev", max_examples=50, **_ANY_TIME)
 settings.register_profile("ci", max_examples=500, print_blob=True, **_ANY_TIME)
 settings.register_profile("night", max_examples=20_000, print_blob=True, **_ANY_TIME)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def _faults_of_the_machine_raise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker contains for its users is loud here, but for the tests of just that (marked `contained`)."""
+    if request.node.get_closest_marker("contained") is None:
+        monkeypatch.setattr(WorkerMachine, "_tell_of", _raise)
+
+
+def _raise(machine: WorkerMachine, error: Exception, job_id: str | None = None) -> None:
+    raise error
 
 
 def _room(item: pytest.Item) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from bullmq_protocol._lua import MOVE_TO_ACTIVE
-from bullmq_protocol.codec import number_text, pack
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, number_text, pack
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import NOTHING, Fetched, Limiter, as_fetched
 from bullmq_protocol.errors import UnexpectedReply
@@ -15,6 +17,7 @@ __all__ = [
     "NOTHING",
     "Fetched",
     "Limiter",
+    "due_of",
     "move_to_active",
     "put_marker",
     "rate_limit",
@@ -89,6 +92,16 @@ def _marker_score(reply: Reply) -> float | None:
     if len(parts) != 3:
         raise UnexpectedReply("key, member and score", reply)
     return as_optional_float(parts[2])
+
+
+def due_of(score: float) -> Millis | None:
+    """Return the moment that a marker's score names; None for one that never comes.
+
+    A job may be delayed for ever (`delay: Number.MAX_VALUE`): the score of its marker is infinite.
+
+    Source: specs/05-worker-runtime.md#sec-5-4
+    """
+    return math.floor(score) if abs(score) <= MAX_SAFE_INTEGER else None
 
 
 def rate_limit(keys: QueueKeys, *, ttl_ms: Millis) -> Command[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bullmq_protocol._lua import EXTEND_LOCK, EXTEND_LOCKS, MOVE_STALLED_JOBS_TO_WAIT, RELEASE_LOCK
-from bullmq_protocol.codec import pack
+from bullmq_protocol.codec import pack_known
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.reply import as_bool, as_texts
@@ -49,7 +49,7 @@ def extend_locks(
     return Command(
         "extendLocks",
         (keys.stalled,),
-        (keys.base, pack(list(tokens)), pack(list(job_ids)), lock_ms),
+        (keys.base, pack_known([*tokens]), pack_known([*job_ids]), lock_ms),
         as_texts,
         script=EXTEND_LOCKS,
         repeat=Repeat.SAFE,

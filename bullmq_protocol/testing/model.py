@@ -228,7 +228,12 @@ class ServerModel:
             job["pb"] = options["name"]
         self._count(job_id, "ats")
         self._mark_ready(held)
-        return [[text.encode() for pair in job.items() for text in pair], job_id.encode(), 0, 0]
+        return [
+            [text.encode("utf-8", "surrogateescape") for pair in job.items() for text in pair],
+            job_id.encode(),
+            0,
+            0,
+        ]
 
     def _take(self) -> str | None:
         if self.wait:

@@ -38,7 +38,7 @@ from bullmq_protocol.worker.events import (
     Unlistened,
 )
 from bullmq_protocol.worker.machine import WorkerMachine
-from bullmq_protocol.worker.notices import LockLost
+from bullmq_protocol.worker.notices import LockLost, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions, WorkerSettings
 from bullmq_protocol.worker.snapshot import WorkerState
 
@@ -52,6 +52,13 @@ class MakeMachine(Protocol):
 
 
 _FETCHES = ("moveToActive", "fetchMany")
+_HOSTILE = (
+    *(("opts", text) for text in ("{bad", "null", "[]", '{"attempts":1e16}', '{"attempts":3,"backoff":1e308}')),
+    *(("opts", f'{{"{name}":1.7976931348623157e+308}}') for name in ("attempts", "removeOnComplete", "removeOnFail")),
+    *(("defa", "\udcff"), ("stacktrace", "[1e300,99999999999999999999]"), ("ats", "9" * 300), ("atm", "-5")),
+    *(("rjk", "\udcff"), ("data", "{bad"), ("parent", "7"), ("stc", "-5"), ("deid", "\udcff"), ("name", "")),
+)
+"""Fields as another program may have stored them."""
 EPOCH = 1_700_000_000_000
 TROUBLE_MS = 20_000
 QUIET_MS = 20_000
@@ -144,6 +151,7 @@ class _Worker:
         self.room_since: Millis | None = None
         self.paused = False
         self.failed_probes = 0
+        self.gave_up = False
         self.closing_since: Millis | None = None
         self.stopped = False
 
@@ -245,6 +253,9 @@ class Life:
                 # the last job of a scheduler that was removed, or one that cannot be followed
                 stored["rjk"] = "s"
                 stored["opts"] = '{"repeat":{"every":1000}}' if dice.chance(800) else "{}"
+            if dice.chance(100):
+                field, value = dice.pick(*_HOSTILE)
+                stored[field] = value
 
     def _disturb(self) -> None:
         if not self._troubled:
@@ -365,11 +376,16 @@ class Life:
                 case Notify(notice=LockLost(job=job)):
                     for held in worker.held.values():
                         held.lost = held.lost or held.job_id == job.id
+                case Notify(notice=WorkerProblem(exception=Exception() as fault)):
+                    self._fail("the machine meets no fault of its own", f"{worker.name}: {fault!r}")
                 case Stopped(error):
                     self._stop(worker, error)
                 case _:
                     pass
         machine = worker.machine
+        if machine.state is WorkerState.DRAINING and worker.closing_since is None:
+            # It gave up to reconnect.
+            worker.closing_since = self.now
         alive = len(worker.handlers)
         limit = worker.settings.concurrency
         self._must(alive <= limit, "at most `concurrency` handlers are alive", f"{worker.name}: {alive}")
@@ -439,10 +455,10 @@ class Life:
             if command.name == "PING":
                 lost = isinstance(event, CallFailed) and event.lost
                 worker.failed_probes = worker.failed_probes + 1 if lost else 0
+                worker.gave_up = worker.gave_up or 0 < worker.settings.max_reconnect_attempts <= worker.failed_probes
         self._tell(worker, event)
-        limit = worker.settings.max_reconnect_attempts
         over = worker.stopped or worker.machine.state is WorkerState.DRAINING
-        self._must(over or not 0 < limit <= worker.failed_probes, "a worker gives up when it was told to", worker.name)
+        self._must(over or not worker.gave_up, "a worker gives up when it was told to", worker.name)
 
     def _settle(self, worker: _Worker, command: Command[Any], event: Event) -> None:
         owner = _finishing(command)
@@ -535,9 +551,7 @@ class Life:
             int(machine.deadline() is not None),
         )
         self._must(not any(holds), "a stopped worker holds nothing", f"{worker.name}: {holds}")
-        limit = worker.settings.max_reconnect_attempts
-        may = error is None or 0 < limit <= worker.failed_probes
-        self._must(may, "a worker gives up when it was told to", f"{worker.name}: {error}")
+        self._must(error is None or worker.gave_up, "a worker gives up when it was told to", f"{worker.name}: {error}")
         if self.now - self._calm_since > REPORT_MS:
             locks = {job_id: self._model.lock_owner(job_id, EPOCH + self.now) for job_id in self._model.active}
             kept = [job_id for job_id, owner in locks.items() if (owner or "").startswith(f"{worker.name}:")]

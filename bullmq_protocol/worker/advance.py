@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bullmq_protocol.codec import number_text, pack, parse_json
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text, doubles, number_text, pack, parse_json
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.finishing import move_to_delayed
@@ -49,8 +49,11 @@ class Advance(msgspec.Struct, frozen=True):
     then: Callable[[Any], Command[Any] | None] | None = None
 
     def following(self, answer: Any) -> Command[Any] | None:
-        """Return the second command, None without one."""
-        return None if self.then is None else self.then(answer)
+        """Return the second command, None without one. Raises `Unschedulable`."""
+        try:
+            return None if self.then is None else self.then(answer)
+        except UsageError as error:
+            raise Unschedulable(f"repeatable job: {error}; the job was put back") from None
 
 
 def schedule_of(job: JobRecord) -> Schedule | None:
@@ -133,7 +136,7 @@ def _advance_repeatable(
         return None
     reference = max(now, number_of(stored.get("prevMillis")) or 0)
     if every > 0:
-        slot: Millis | None = math.floor(math.floor(reference / every) * every + every)
+        slot = _slot_of(reference, every)
     elif pattern:
         slot = next_slot(rule, pattern, reference, now=now, start=start, end=end, zones=zones)
     else:
@@ -164,8 +167,15 @@ def _advance_repeatable(
     return Advance(command, add)
 
 
+def _slot_of(reference: float, every: float) -> Millis | None:
+    """Return the first moment after the reference that is a whole number of periods; None for one that never comes."""
+    periods = reference / every
+    slot = math.floor(periods) * every + every if math.isfinite(periods) else math.inf
+    return math.floor(slot) if slot <= MAX_SAFE_INTEGER else None
+
+
 def _add(keys: QueueKeys, job: JobRecord, options: Mapping[str, Any], member: str, now: Millis) -> Command[Any]:
-    name, job_id = job.name or "", str(options["jobId"])
+    name, job_id = clean_text(job.name), str(options["jobId"])
     at_once: AddCommand = "addPrioritizedJob" if options.get("priority") else "addStandardJob"
     return add_job(
         keys,
@@ -202,7 +212,10 @@ def _text(value: object) -> str:
 
 def _stored_options(job: JobRecord) -> dict[str, Any]:
     text = job.fields.get("opts")
-    options: object = parse_json(text) if text else {}
+    try:
+        options: object = doubles(parse_json(text)) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        return {}
     return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
 
 
@@ -216,5 +229,5 @@ def put_back(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Com
 
     Source: specs/05-worker-runtime.md#sec-6
     """
-    delay: float = min(1000 * 2 ** min(job.attempts_started, 9), MAX_PUT_BACK_MS)
+    delay: float = min(1000 * 2 ** max(-9, min(job.attempts_started, 9)), MAX_PUT_BACK_MS)
     return move_to_delayed(keys, job.id, token=token, now=now, delay=delay, count_attempt=False)

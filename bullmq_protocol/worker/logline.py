@@ -77,8 +77,29 @@ class LogLine(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
 
 
+LONGEST_TEXT: Final = 2_000
+"""So many characters of a text go into a log line; what a job stores is never cut."""
+
+
 def logline(notice: Notice) -> LogLine:
-    """Return what to log about a notice."""
+    """Return what to log about a notice. Long texts are cut to `LONGEST_TEXT` characters."""
+    line = _line(notice)
+    fields = line.fields
+    if len(line.message) <= LONGEST_TEXT and all(
+        type(text) is not str or len(text) <= LONGEST_TEXT for text in fields.values()
+    ):
+        return line
+    return LogLine(line.level, cut(line.message), {name: cut(value) for name, value in fields.items()})
+
+
+def cut(value: Any) -> Any:
+    """Return a text such that a line of the log can hold it; any other value as it is."""
+    if not isinstance(value, str) or len(value) <= LONGEST_TEXT:
+        return value
+    return f"{value[:LONGEST_TEXT]}... ({len(value)} characters)"
+
+
+def _line(notice: Notice) -> LogLine:
     level = LOWEST_LEVEL[type(notice)]
     match notice:
         case JobActive(job):
@@ -114,7 +135,8 @@ def logline(notice: Notice) -> LogLine:
             fields = {"attempts": attempts, "duration_ms": duration_ms}
             return LogLine(level, f"reconnected after {duration_ms} ms", fields)
         case WorkerProblem(message, job_id):
-            return LogLine(level, message, {"error": message} | ({} if job_id is None else {"job_id": job_id}))
+            fields = {"error": message}
+            return LogLine(level, message, fields if job_id is None else {**fields, "job_id": job_id})
         case Paused():
             return LogLine(level, "paused", {})
         case Resumed():
@@ -124,7 +146,7 @@ def logline(notice: Notice) -> LogLine:
         case ClosedNotice():
             return LogLine(level, "closed", {})
         case HandlerAbandoned(job):
-            message = f"the handler of job {job.id} still ran when its job was given back; its result will be refused"
+            message = f"the handler of job {job.id} still ran when the worker let go of it; its result is not stored"
             return LogLine(level, message, {"job_id": job.id})
         case _:
             assert_never(notice)

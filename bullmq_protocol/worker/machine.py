@@ -14,6 +14,8 @@ Invariants (tested by name)
 - A draining machine starts nothing but what a fetch under way brings.
 - A stopped machine holds nothing and says nothing.
 - A jump of the wall clock changes no timer but that of delayed jobs, which are due by the wall clock.
+- Whatever a hash, a reply or a callback holds, `handle` returns: a job that cannot be handled fails, or is put back, or
+  is left to the stalled check, and a notice says why.
 
 Theory
 ------
@@ -32,20 +34,27 @@ When a call is lost the machine is *disconnected*: it starts nothing, probes wit
 answer
 sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not as
 failed.
+
+Values that other programs stored are read so that no step below raises for them. Should a step raise all the same, that
+is a fault of this library. It is contained (`_contain`): the job that was being handled fails with a reason that names
+the fault, what was under way counts as over, and a `WorkerProblem` carries the exception. The simulation and the tests
+take such a notice for what it is, a violation.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bullmq_protocol.categories import is_transient_code
+from bullmq_protocol.codec import clean_text
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import (
     NOTHING,
     Fetched,
+    due_of,
     move_to_active,
     put_marker,
     stalled_check_ttl,
@@ -107,7 +116,15 @@ from bullmq_protocol.worker.notices import (
     WorkerProblem,
 )
 from bullmq_protocol.worker.options import WorkerSettings, check_concurrency
-from bullmq_protocol.worker.outcome import Finishing, Report, ReportKind, failed_by, failure_report, success_report
+from bullmq_protocol.worker.outcome import (
+    Finishing,
+    Report,
+    ReportKind,
+    failed_by,
+    failure_report,
+    plain_failure,
+    success_report,
+)
 from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState, held_job
 
@@ -117,6 +134,10 @@ STALLED_RETRY_MS = 5_000
 LONGEST_SLEEP_MS = 24 * 3_600_000
 _ENDS = frozenset((PauseRequested, CloseRequested))
 START_LIMIT_REASON = "job started more than allowable limit"
+
+
+def _told(error: Exception) -> str:
+    return f"the worker met a fault of its own: {type(error).__name__}: {error}"
 
 
 class WorkerMachine:
@@ -138,6 +159,7 @@ class WorkerMachine:
         self._next_ticket = 0
         self._next_token = 0
         self._pending: dict[int, Pending] = {}
+        self._answered: Pending | None = None
         self._runs: dict[int, Run] = {}
         self._retries: dict[int, Millis] = {}
         self._abandoned: set[int] = set()
@@ -255,29 +277,35 @@ class WorkerMachine:
         if self._state is WorkerState.STOPPED:
             return self._out
         for event in events:
-            match event:
-                case Replied():
-                    self._on_reply(event)
-                case JobReturned():
-                    self._on_returned(event)
-                case JobRaised():
-                    self._on_raised(event)
-                case Tick():
-                    self._on_tick(event.roll)
-                case CallFailed():
-                    self._on_call_failed(event)
-                case Unlistened():
-                    self._drop_listen(event.ticket)
-                case PauseRequested():
-                    self._on_pause()
-                case ResumeRequested():
-                    self._on_resume()
-                case ConnectionEnded():
-                    self._go_offline(event.message, event.roll)
-                case _:
-                    self._on_close(event.force)
+            try:
+                self._on_event(event)
+            except Exception as error:
+                self._contain(event, error)
         self._pump()
         return self._out
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Replied():
+                self._on_reply(event)
+            case JobReturned():
+                self._on_returned(event)
+            case JobRaised():
+                self._on_raised(event)
+            case Tick():
+                self._on_tick(event.roll)
+            case CallFailed():
+                self._on_call_failed(event)
+            case Unlistened():
+                self._drop_listen(event.ticket)
+            case PauseRequested():
+                self._on_pause()
+            case ResumeRequested():
+                self._on_resume()
+            case ConnectionEnded():
+                self._go_offline(event.message, event.roll)
+            case _:
+                self._on_close(event.force)
 
     def deadline(self) -> Millis | None:
         """Return the monotonic time of the next `Tick` that is wanted, or None."""
@@ -328,8 +356,8 @@ class WorkerMachine:
         runs = self._runs.values()
         return WorkerSnapshot(
             state=self.word,
-            jobs=tuple(run.job.id for run in runs),
-            reporting=tuple(run.job.id for run in runs if run.phase is Phase.REPORTING),
+            jobs=tuple(clean_text(run.job.id) for run in runs),
+            reporting=tuple(clean_text(run.job.id) for run in runs if run.phase is Phase.REPORTING),
             fetching=self._fetching,
             listening=self._listen is not None,
             limited_for_ms=0 if self._limited_until is None else max(0, self._limited_until - now.mono),
@@ -451,6 +479,7 @@ class WorkerMachine:
 
     def _on_reply(self, event: Replied) -> None:
         pending = self._pending.pop(event.ticket, None)
+        self._answered = pending
         if pending is None:
             return
         try:
@@ -513,8 +542,9 @@ class WorkerMachine:
         if score is None or score <= 0:
             self._empty = False
             return
-        due = math.floor(score)
-        self._next_due = due if self._next_due is None else min(due, self._next_due)
+        due = due_of(score)
+        if due is not None:
+            self._next_due = due if self._next_due is None else min(due, self._next_due)
 
     def _take(self, fetched: Fetched, token: str) -> None:
         """Note what an answer of a fetch says, and start its job."""
@@ -536,7 +566,10 @@ class WorkerMachine:
         run = self._runs[number] = Run(number, job, token, self._at.mono, self._at.mono)
         if self._renew_at is None and not self._settings.skip_lock_renewal:
             self._renew_at = self._at.mono + self._renewal_period()
-        schedule = schedule_of(job)
+        self._with(run, self._begin)
+
+    def _begin(self, run: Run) -> None:
+        schedule = schedule_of(run.job)
         if schedule is None:
             self._run(run)
         else:
@@ -579,7 +612,11 @@ class WorkerMachine:
 
     def _on_advanced(self, pending: Pending, answer: Any) -> None:
         run = self._run_of(pending)
-        following = None if pending.advance is None else pending.advance.following(answer)
+        try:
+            following = None if pending.advance is None else pending.advance.following(answer)
+        except Unschedulable as error:
+            self._put_back(run, str(error))
+            return
         if following is None:
             self._run(run)
         else:
@@ -735,6 +772,7 @@ class WorkerMachine:
 
     def _on_call_failed(self, event: CallFailed) -> None:
         pending = self._pending.pop(event.ticket, None)
+        self._answered = pending
         if pending is None:
             return
         if event.lost:
@@ -873,6 +911,80 @@ class WorkerMachine:
     def _patience(self, failures: int) -> Millis:
         return min(FIRST_RECONNECT_MS << min(failures, 16), self._settings.max_reconnect_ms)
 
+    # --- faults of our own ------------------------------------------------------------------------------------------
+
+    def _with(self, run: Run, step: Callable[[Run], None]) -> None:
+        """Take a step of one of several runs: what goes wrong with it is the trouble of this run alone."""
+        try:
+            step(run)
+        except Exception as error:
+            self._blame(run, error)
+
+    def _tell_of(self, error: Exception, job_id: str | None = None) -> None:
+        """Tell of a fault of our own. The tests of everything else let it raise instead."""
+        self._notify(WorkerProblem(_told(error), job_id, exception=error))
+
+    def _contain(self, event: Event, error: Exception) -> None:
+        """Go on after a fault in the handling of an event: nothing that it was about stays under way."""
+        pending = self._answered if isinstance(event, (Replied, CallFailed)) else None
+        number = event.run if isinstance(event, (JobReturned, JobRaised)) else -1
+        if pending is not None:
+            number = pending.run
+            self._let_go(pending.kind)
+        now = self._at.mono
+        if self._renew_at is not None:
+            self._renew_at = max(self._renew_at, now + FIRST_RECONNECT_MS)
+        if self._stalled_at is not None:
+            self._stalled_at = max(self._stalled_at, now + FIRST_RECONNECT_MS)
+        run = self._runs.get(number)
+        if run is None:
+            self._tell_of(error)
+        else:
+            self._blame(run, error)
+
+    def _let_go(self, kind: PendingKind) -> None:
+        """Take an answered call for over, whatever its handling did not come to."""
+        match kind:
+            case PendingKind.FETCH:
+                self._fetching = False
+                self._fetch_pause_until = self._at.mono + self._patience(self._fetch_failures)
+                self._fetch_failures += 1
+            case PendingKind.LISTEN:
+                self._listen = None
+                self._empty = False
+            case PendingKind.RENEW:
+                self._renewing = False
+            case PendingKind.STALLED | PendingKind.STALLED_TTL:
+                self._checking = False
+                self._plan_check(STALLED_RETRY_MS)
+            case PendingKind.PROBE:
+                self._probing = False
+                self._probe_at = self._at.mono + FIRST_RECONNECT_MS
+            case _:
+                pass
+
+    def _blame(self, run: Run, error: Exception) -> None:
+        """Fail the job that was being handled; where that meets a fault too, by a report that holds nothing of it."""
+        self._tell_of(error, run.job.id)
+        if any(pending.run == run.number for pending in self._pending.values()):
+            # The answer of its call settles it.
+            return
+        run.faults += 1
+        if run.lost or run.handler_alive or run.faults > 2:
+            # Nothing may be reported, or not even that could be: the stalled check finds it.
+            self._drop_run(run)
+            self._empty = False
+            return
+        self._with(run, partial(self._report_fault, error=error))
+
+    def _report_fault(self, run: Run, *, error: Exception) -> None:
+        failure = failed_by(_told(error), FailureKind.UNRECOVERABLE)
+        if run.faults > 1:
+            run.report = plain_failure(failure, error)
+            self._send_report(run)
+        else:
+            self._report_failure(run, failure, roll=0.0, exception=error)
+
     # --- connection -------------------------------------------------------------------------------------------------
 
     def _go_offline(self, message: str, roll: float) -> None:
@@ -893,11 +1005,11 @@ class WorkerMachine:
     def _probe_failed(self, message: str, roll: float) -> None:
         self._attempts += 1
         limit = self._settings.max_reconnect_attempts
-        if limit and self._attempts >= limit:
+        if limit and self._attempts >= limit and self._stop_error is None:
             self._stop_error = f"gave up after {self._attempts} attempts to reconnect: {message}"
             self._notify(WorkerProblem(self._stop_error))
-            self._on_close(force=True)
-            return
+            self._on_close(force=False)
+        # Also while it ends: what running jobs come to is stored if the server is back in time.
         delay = self._reconnect_delay(roll)
         self._probe_at = self._at.mono + delay
         self._notify(ReconnectFailed(self._attempts, delay, message))
@@ -911,7 +1023,7 @@ class WorkerMachine:
         self._empty = False
         self._fetch_pause_until = None
         for run in list(self._runs.values()):
-            self._resume_run(run)
+            self._with(run, self._resume_run)
         self._renew()
 
     def _resume_run(self, run: Run) -> None:
@@ -941,7 +1053,7 @@ class WorkerMachine:
         for number, retry_at in list(self._retries.items()):
             if now >= retry_at:
                 del self._retries[number]
-                self._resume_run(self._runs[number])
+                self._with(self._runs[number], self._resume_run)
 
     def _renewal_period(self) -> Millis:
         return max(1, self._settings.renew_ms // 2)
@@ -1042,7 +1154,7 @@ class WorkerMachine:
         self._given_back = True
         for run in list(self._runs.values()):
             if run.phase is not Phase.GIVING_BACK:
-                self._give_back(run)
+                self._with(run, self._give_back)
 
     def _give_back(self, run: Run) -> None:
         """Return an unfinished job to the queue, so that another worker takes it at once; no attempt is counted."""

@@ -5,13 +5,12 @@ Source: specs/05-worker-runtime.md#sec-17
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
 
 from bullmq_protocol.command import NOW, Command, Operation
-from bullmq_protocol.commands.fetching import Fetched, move_to_active, wait_for_marker
+from bullmq_protocol.commands.fetching import Fetched, due_of, move_to_active, wait_for_marker
 from bullmq_protocol.errors import BullMQError, TransportError
 from bullmq_protocol.failure import Failure
 from bullmq_protocol.job import JobRecord
@@ -123,8 +122,9 @@ class ManualWork:
         self._empty = False
         score = yield from wait_for_marker(self._keys, block_ms=timeout)
         if score is not None and score > 0:
-            marked = math.floor(score)
-            self._next_due = marked if due is None else min(marked, due)
+            marked = due_of(score)
+            known = [moment for moment in (marked, due) if moment is not None]
+            self._next_due = min(known, default=None)
             self._empty = True
 
     def _take(self, fetched: Fetched, token: str) -> Operation[Taken]:

@@ -123,10 +123,14 @@ class Reconnected(msgspec.Struct, frozen=True, tag="reconnected"):
 
 
 class WorkerProblem(msgspec.Struct, frozen=True, tag="error"):
-    """Something went wrong that ends no job by itself (BullMQ's local event `error`)."""
+    """Something went wrong that ends no job by itself (BullMQ's local event `error`).
+
+    `exception` is a fault of this library's own that the worker met and went on after: please report it.
+    """
 
     message: str
     job_id: str | None = None
+    exception: Any = None
 
 
 class Paused(msgspec.Struct, frozen=True, tag="paused"):
@@ -146,7 +150,7 @@ class ClosedNotice(msgspec.Struct, frozen=True, tag="closed"):
 
 
 class HandlerAbandoned(msgspec.Struct, frozen=True, tag="handler-abandoned"):
-    """A handler was still running when its job was given back; its result will be refused."""
+    """A handler was still running when the worker let go of its job; its result will not be stored."""
 
     job: JobRecord
 

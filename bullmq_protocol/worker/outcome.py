@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.categories import Category
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.finishing import (
     FinishOptions,
@@ -23,6 +25,7 @@ from bullmq_protocol.failure import Failure, FailureKind, Retry, decide, stacktr
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.options import KeepJobs, Retention, retention_map
+from bullmq_protocol.schedule import number_of
 from bullmq_protocol.units import Millis
 from bullmq_protocol.worker.notices import JobFailed
 from bullmq_protocol.worker.options import WorkerSettings
@@ -75,12 +78,14 @@ class Report(msgspec.Struct, eq=False):
     category: Category = Category.PERMANENT
     exception: Any = None
     fetch_next: bool = False
+    plain: bool = False
+    """Nothing of the job's options goes into it."""
 
     @property
     def may_fetch_next(self) -> bool:
         """Only moveToFinished can bring the next job."""
         kind = self.kind
-        return kind is ReportKind.COMPLETED or kind is ReportKind.FAILED
+        return (kind is ReportKind.COMPLETED or kind is ReportKind.FAILED) and not self.plain
 
     def command(
         self, keys: QueueKeys, job: JobRecord, token: str, finishing: Finishing, *, now: Millis
@@ -97,7 +102,7 @@ class Report(msgspec.Struct, eq=False):
                 outcome="completed" if completed else "failed",
                 value=self.value,
                 now=now,
-                options=finishing.options(job, token, completed=completed),
+                options=_plain_options(token) if self.plain else finishing.options(job, token, completed=completed),
                 fetch_next=self.fetch_next,
                 fields=self.fields,
             )
@@ -161,6 +166,7 @@ def failure_report(
         strategy_delay_ms=strategy_delay,
     )
     trace = stacktrace_json(job.stacktrace_text, failure.stack, stack_trace_limit(job))
+    telemetry = None if telemetry is None else clean_text(telemetry)
     if isinstance(decision, Retry):
         kind = ReportKind.DELAY if decision.delay_ms else ReportKind.RETRY
         fields = failure_fields(failure.message, trace, telemetry)
@@ -174,7 +180,7 @@ def failure_report(
         )
     reason = decision.reason
     if strategy_error is not None and not decision.exhausted and failure.kind is FailureKind.ERROR:
-        reason = strategy_error
+        reason = clean_text(strategy_error)
     return Report(
         ReportKind.FAILED,
         value=reason,
@@ -186,8 +192,20 @@ def failure_report(
     )
 
 
+def _plain_options(token: str) -> FinishOptions:
+    return FinishOptions(token=token, keep_jobs={"count": -1})
+
+
+def plain_failure(failure: Failure, exception: Exception) -> Report:
+    """Return a report that fails a job for good and leaves aside whatever its hash holds."""
+    reason = failure.message or ""
+    fields = failure_fields(reason, stacktrace_json(None, failure.stack))
+    return Report(ReportKind.FAILED, value=reason, fields=fields, permanent=True, exception=exception, plain=True)
+
+
 def failed_by(reason: str, kind: FailureKind) -> Failure:
     """Return a failure that no handler raised: a deferred one, or a refused report."""
+    reason = clean_text(reason)
     unrecoverable = kind is FailureKind.UNRECOVERABLE
     name = "UnrecoverableError" if unrecoverable else "Error"
     category = Category.PERMANENT if unrecoverable else Category.TRANSIENT
@@ -234,5 +252,19 @@ def keep_jobs(own: Retention | UnsetType | None, default: KeepJobs | None) -> di
         return {"count": 0}
     if own is False:
         return {"count": -1}
-    kept: dict[str, int | float] = retention_map(own) if isinstance(own, KeepJobs) else {"count": own}
+    stored: dict[str, Any] = retention_map(own) if isinstance(own, KeepJobs) else {"count": own}
+    kept: dict[str, int | float] = {}
+    for name in ("count", "age"):
+        # What is no number that the script can use counts as absent.
+        value = number_of(stored.get(name))
+        if value is not None:
+            kept[name] = _count(value) if name == "count" else value
     return kept
+
+
+def _count(stored: float) -> int:
+    """Return a stored number of jobs to keep as one that the script can use, never a smaller one.
+
+    Source: specs/05-worker-runtime.md#sec-11
+    """
+    return math.ceil(stored) if 0 <= stored <= MAX_SAFE_INTEGER else -1

@@ -27,7 +27,7 @@ class Run(msgspec.Struct, eq=False):
     """One started job and its lease.
 
     `lost`: the lock is gone, nothing may be reported. `sent`: the report is under way. `uncertain`: an earlier sending
-    may have been applied.
+    may have been applied. `faults`: faults of our own that its handling met.
     """
 
     number: int
@@ -43,6 +43,7 @@ class Run(msgspec.Struct, eq=False):
     sent: bool = False
     uncertain: bool = False
     refusals: int = 0
+    faults: int = 0
     resend: Pending | None = None
 
 

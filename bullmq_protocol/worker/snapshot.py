@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text
 from bullmq_protocol.units import Millis
 from bullmq_protocol.worker.runs import Run
 
@@ -67,9 +68,9 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 def held_job(run: Run, now: Millis) -> HeldJob:
     """Return what a snapshot tells of a run."""
     return HeldJob(
-        id=run.job.id,
-        name=run.job.name,
-        attempt=run.job.attempts_started,
+        id=clean_text(run.job.id),
+        name=clean_text(run.job.name),
+        attempt=max(-MAX_SAFE_INTEGER, min(run.job.attempts_started, MAX_SAFE_INTEGER)),
         phase=run.phase.value,
         held_for_ms=max(0, now - run.started_at),
         renewed_ms_ago=max(0, now - run.renewed_at),

@@ -3,11 +3,19 @@
 import random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.support import hostile
+from tests.support import hostile, hostile_jobs
 
 _CASES = settings.default.max_examples * 4 if settings.default else 200
+NEVER_REFUSED = (
+    "hashes of jobs",
+    "jobs that another program stored",
+    "lives of a worker with such jobs",
+    "such jobs by hand",
+    "entries of the event stream",
+)
 _FAMILIES = tuple(hostile.families(random.Random(0)))
 
 
@@ -17,9 +25,14 @@ def test_is_a_value_or_refused(family: str) -> None:
     outcome = hostile.attack(family, following, _CASES)
     assert outcome.values + outcome.refused == _CASES
     assert outcome.values > 0
-    assert outcome.refused > 0 or family == "hashes of jobs" or family == "entries of the event stream"
+    assert outcome.refused > 0 or family in NEVER_REFUSED
     # The time limit is that of the long run: here other processes may have the processor.
     assert outcome.grown_mb <= hostile.LIMIT_MB
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_hash_reply_or_callback_harms_a_machine(rolls: random.Random) -> None:
+    assert hostile_jobs.Life(rolls).live() >= hostile_jobs.Life.STEPS
 
 
 def test_what_is_no_refusal_is_raised_with_its_case() -> None:

@@ -286,6 +286,32 @@ def test_orphans(queue: Queue[Any], server: Server, name: str, admin: redis.Redi
         children.obliterate(force=True)
 
 
+def test_job_that_a_newer_node_kept_back(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    kept = {"name": "a", "data": "{}", "opts": '{"attempts":0,"de":{"id":"d","keepLastIfActive":true}}', "jid": "2"}
+    job = queue.add("a")
+    admin.set(keys.deduplication("d"), job.id)
+    admin.hset(f"{keys.base}dn:d", mapping=kept)
+    found = of_queue(server, name)["kept-last"]
+    assert (found.severity, "before 5.72" in found.problem) == (Severity.WARNING, True)
+    assert f"{keys.base}dn:<id>" in found.fix
+    # The job before ends, by a worker that knows nothing of the record.
+    with closing(Worker[Any](name, connection=server.url)) as worker:
+        taken = worker.get_next_job(block=False)
+        assert taken is not None
+        worker.complete(taken)
+    found = of_queue(server, name)["kept-last"]
+    assert (found.severity, found.problem.count(": d;")) == (Severity.ERROR, 1)
+    # Found among all queues, too; another queue's record is not this one's.
+    assert "kept-last" in {each.check for each in examine(look(server.url)) if each.where == keys.qualified}
+    with Queue[Any](f"{name}-other", server.url) as other:
+        other.add("a")
+        assert "kept-last" not in of_queue(server, f"{name}-other")
+        other.obliterate(force=True)
+    admin.delete(f"{keys.base}dn:d")
+    assert "kept-last" not in of_queue(server, name)
+
+
 def test_finished_jobs(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start()
     with Queue[Any]("mail", server.url) as queue, closing(Worker[Any]("mail", connection=server.url)) as worker:

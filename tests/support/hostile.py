@@ -29,6 +29,7 @@ from bullmq_protocol.stream import RawEntry, read_entry
 from bullmq_protocol.topology import explained, read_master, read_redirect, read_sentinel, read_slots
 from tests.support import vectors
 from tests.support.building import build
+from tests.support.hostile_jobs import Hashes, Life, read_fields, read_hash, work_by_hand
 from tests.unit.test_command_table import KEYS, PLAIN, SAMPLES, WITHOUT_KEYS
 
 LIMIT_MS = 100.0
@@ -262,7 +263,7 @@ def _plain() -> list[Decoder]:
 
 def families(rolls: random.Random) -> dict[str, Callable[[], tuple[Callable[[Any], Any], Any]]]:
     """Return, per family, what gives the next case: a function and what it is given."""
-    hostile = Hostile(rolls)
+    hostile, hashes = Hostile(rolls), Hashes(rolls)
     scripts, plain = _scripts(), _plain()
 
     def replies() -> tuple[Callable[[Any], Any], Any]:
@@ -320,6 +321,12 @@ def families(rolls: random.Random) -> dict[str, Callable[[], tuple[Callable[[Any
         "replies of scripts": replies,
         "replies of plain commands": getters,
         "hashes of jobs": lambda: (lambda fields: JobRecord.from_fields("1", fields), hostile.fields()),
+        "jobs that another program stored": lambda: (read_hash, read_fields(hashes.hash())),
+        "lives of a worker with such jobs": lambda: (
+            lambda seed: Life(random.Random(seed)).live(),
+            rolls.getrandbits(64),
+        ),
+        "such jobs by hand": lambda: (work_by_hand, rolls.getrandbits(64)),
         "entries of the event stream": entries,
         "JSON payloads": payloads,
         "RESP": wire,

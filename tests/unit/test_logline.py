@@ -12,7 +12,7 @@ from bullmq_protocol.categories import Category
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.worker import notices
-from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LOWEST_LEVEL, WARNING, logline
+from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LONGEST_TEXT, LOWEST_LEVEL, WARNING, logline
 
 JOB = JobRecord.from_fields("7", {"name": b"mail"})
 
@@ -142,3 +142,17 @@ def test_workers_of_every_colour_write_it(
         "queue": "q",
         **fields,
     }
+
+
+def test_long_texts_are_cut_in_the_log_and_nowhere_else() -> None:
+    reason = "x" * 3_000_000
+    notice = failed(reason=reason)
+    line = logline(notice)
+    assert len(line.message) < LONGEST_TEXT + 100
+    assert line.message.endswith(f"x... ({len(reason) + len('job 7 failed, its attempts are exhausted: ')} characters)")
+    assert line.fields["error"] == f"{reason[:LONGEST_TEXT]}... (3000000 characters)"
+    assert (line.fields["job_id"], line.fields["attempts_made"]) == ("7", 2)
+    assert notice.reason == reason
+    at_most = "x" * LONGEST_TEXT
+    assert logline(notices.WorkerProblem(at_most)).message == at_most
+    assert logline(notices.WorkerProblem("m", "y" * 5000)).fields["job_id"].endswith("(5000 characters)")

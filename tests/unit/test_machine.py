@@ -42,6 +42,7 @@ from bullmq_protocol.worker.events import (
     Tick,
     Unlistened,
 )
+from bullmq_protocol.worker.logline import logline
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
@@ -430,6 +431,13 @@ def test_a_deferred_failure_is_reported_without_running() -> None:
     assert not bench.handlers
     assert bench.said(JobActive)
     assert bench.call("moveToFinished").command.args[3] == "child x failed"
+
+
+@pytest.mark.parametrize(("starts", "runs"), [("1", True), ("2", True), ("3", False)])
+def test_a_job_may_be_started_as_often_as_is_said(starts: str, runs: bool) -> None:
+    bench = busy(fields={"ats": starts}, max_started_attempts=2)
+    assert bool(bench.handlers) is runs
+    assert bench.has("moveToFinished") is not runs
 
 
 def test_a_job_started_too_often_fails() -> None:
@@ -995,17 +1003,86 @@ def test_a_lost_check_and_a_lost_listen() -> None:
     assert len(bench.said(Disconnected)) == 2
 
 
-def test_giving_up_after_the_maximum_of_attempts() -> None:
-    bench = busy(max_reconnect_attempts=2)
+def given_up(**options: Any) -> Bench:
+    """A worker that runs a job, and has made all its attempts to reconnect."""
+    bench = busy(max_reconnect_attempts=2, **options)
     bench.tick()
     bench.lose("extendLocks")
     for _ in range(2):
         bench.tick()
         bench.lose("PING", maybe_applied=False)
-    assert bench.stopped is not None
+    return bench
+
+
+def test_giving_up_ends_as_close_does() -> None:
+    bench = given_up(shutdown_timeout=10_000)
+    assert bench.machine.snapshot().state == "shutting down"
+    assert not bench.cancelled and bench.stopped is None
+    gave_up = [notice for notice in bench.said(WorkerProblem) if "gave up after 2 attempts" in notice.message]
+    begun = bench.mono
+    while bench.stopped is None:
+        bench.tick()
+        if bench.has("PING"):
+            bench.lose("PING", maybe_applied=False)
+    assert bench.mono - begun <= 10_000
     assert "gave up after 2 attempts" in (bench.stopped.error or "")
     assert list(bench.cancelled.values()) == ["worker closed"]
     assert bench.said(HandlerAbandoned)
+    # It tells once that it gave up, and claims of no job that it was given back.
+    assert len(gave_up) == 1
+    assert len([notice for notice in bench.said(WorkerProblem) if "gave up" in notice.message]) == 1
+    assert "it will be found stalled" in bench.said(WorkerProblem)[-1].message
+    assert not any("given back" in logline(notice).message for notice in bench.notices)
+
+
+def test_giving_up_with_no_time_to_shut_down_ends_at_once() -> None:
+    bench = given_up(shutdown_timeout=0)
+    assert bench.stopped is not None and "gave up" in (bench.stopped.error or "")
+    assert list(bench.cancelled.values()) == ["worker closed"]
+
+
+def test_what_ends_after_giving_up_is_stored_if_the_server_is_back_in_time() -> None:
+    bench = given_up(shutdown_timeout=10_000)
+    bench.returned("1")
+    assert bench.stopped is None
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    assert bench.call("moveToFinished").command.args[5] == "0"
+    bench.reply("moveToFinished", 0)
+    assert bench.said(JobCompleted)
+    assert bench.stopped is not None and "gave up" in (bench.stopped.error or "")
+
+
+def test_a_second_loss_keeps_the_doubt_of_the_first() -> None:
+    bench = busy()
+    bench.returned("1")
+    for maybe_applied in (True, False):
+        bench.lose("moveToFinished", maybe_applied=maybe_applied)
+        bench.tick()
+        bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", -2)
+    assert bench.said(ReportRefused)[0].uncertain
+
+
+def test_a_report_that_was_never_sent_is_refused_without_doubt() -> None:
+    bench = busy()
+    bench.returned("1")
+    bench.lose("moveToFinished", maybe_applied=False)
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    bench.reply("moveToFinished", -2)
+    assert not bench.said(ReportRefused)[0].uncertain
+
+
+def test_a_lock_is_as_old_as_the_call_that_renewed_it() -> None:
+    bench = busy(lock_duration=4_000)
+    bench.tick()
+    sent = bench.mono
+    bench.mono += 900
+    bench.reply("extendLocks", [])
+    held = bench.machine.snapshot(bench.at()).held[0]
+    assert held.renewed_ms_ago == bench.mono - sent == 900
+    assert bench.said(Renewed)[0].duration_ms == 900
 
 
 # --- pause, resume, close

@@ -185,3 +185,18 @@ def test_a_lost_connection_is_raised() -> None:
             ("moveToActive", job_reply("repeat:s:5", **REPEATED)),
             ("updateJobScheduler", ConnectionLost("gone", maybe_applied=True)),
         )
+
+
+def test_a_marker_for_ever_is_nothing_to_wait_for() -> None:
+    hand = Hand()
+    hand.next(("moveToActive", NO_JOB))
+    hand.next(("BZPOPMIN", [b"k", b"1", b"inf"]), ("moveToActive", NO_JOB))
+    taken = hand.next(("BZPOPMIN", None), ("moveToActive", job_reply("1")))
+    assert taken.job is not None
+
+
+def test_hostile_options_are_reported_by_hand_too() -> None:
+    hand = Hand()
+    taken = hand.next(("moveToActive", job_reply("1", opts='{"attempts":1e16,"removeOnComplete":1.7e308}')))
+    assert taken.job is not None
+    hand.run(hand.work.complete(taken.job, "tk", "null"), ("moveToFinished", 0))
