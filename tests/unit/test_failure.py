@@ -852,7 +852,7 @@ class HostileHeaders(Exception):
         (HostileLabel("x"), "HostileLabel", "x"),
         (HostileHeaders("x"), "HostileHeaders", "x"),
         (RuntimeError("a\ud800b😀\udfff"), "RuntimeError", "a\ufffdb😀\ufffd"),
-        (ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError", "'k'"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError", "KeyError: 'k'"),
         (ExceptionGroup("g", [KeyError("k"), KeyError("l")]), "ExceptionGroup", "g (2 sub-exceptions)"),
     ],
 )
