@@ -31,7 +31,7 @@ from bullmq_protocol.commands.moving import (
     promote,
     reprocess_job,
 )
-from bullmq_protocol.errors import JobNotFound, UsageError, shown
+from bullmq_protocol.errors import JobNotFound, ParentNotFound, UsageError, shown
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import check_name
 from bullmq_protocol.operations.read_dependencies import (
@@ -389,7 +389,10 @@ class Job(JobBase, Generic[T]):
 
         Raises `ParentNotFound`, also for a job without a parent.
         """
-        parent_key = self.record.parent_key or ""
+        parent_key = self.record.parent_key
+        if parent_key is None:
+            # Asked for the key "" a server refuses users whose rules have no place for it.
+            raise ParentNotFound("removeChildDependency", job_id=self.id)
         unlinked = await self._perform(remove_child_dependency(self._keys, self.id, parent_key))
         if unlinked:
             self._replace(self.record.without_parent())
