@@ -1,5 +1,6 @@
 """BullMQ queues and workers for asyncio and trio, on a connection of their own."""
 
+import logging
 from importlib.util import find_spec
 
 if _missing := [name for name in ("anyio", "hiredis") if find_spec(name) is None]:
@@ -39,3 +40,6 @@ __all__ = [
     "run",
     "run_workers",
 ]
+
+# Silent, unless the program says where records go.
+logging.getLogger("bullmq_anyio").addHandler(logging.NullHandler())

@@ -18,6 +18,7 @@ from bullmq_protocol.commands.queues import write_meta
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.options import DEFAULT_LIMITS
 from bullmq_protocol.paging import Page, Plan
 from bullmq_protocol.scripts import ScriptSource
 from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
@@ -186,6 +187,7 @@ class JobBase:
 
     _discarded = False
     _payload: Any = UNSET
+    _limits = DEFAULT_LIMITS
 
     def __init__(
         self,

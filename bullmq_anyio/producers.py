@@ -120,7 +120,10 @@ class FlowProducer:
         await self.aclose()
 
     def _job(self, keys: QueueKeys, record: JobRecord) -> Job[Any]:
-        return Job(record, keys=keys, transport=self._transport)
+        job: Job[Any] = Job(record, keys=keys, transport=self._transport)
+        if self._limits is not DEFAULT_LIMITS:
+            job._limits = self._limits
+        return job
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
         nodes = None if self._telemetry is None else FlowTracing(self._telemetry)

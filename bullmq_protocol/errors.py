@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 # Redis 6.2 and all servers for permissions: the error of a command inside a script is wrapped.
-_MET_BY_SCRIPT = re.compile(r"^(?:ERR )?Error running script.*?: -([A-Z]+) ", re.DOTALL)
+_MET_BY_SCRIPT = re.compile(r"^(?:ERR )?Error running script.*?: -?([A-Z]{2,}) ", re.DOTALL)
 _FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script")
 
 
@@ -111,6 +111,23 @@ class ServerError(BullMQError):
     @property
     def message(self) -> str:
         return str(self)
+
+
+class RetriedInPart(ServerError):
+    """A failed child whose failure its parent ignores was put to wait again, and will run; but the script of BullMQ
+    5.62.0 stopped there (WRONGTYPE): no event tells of it, and the parent counts the failure as ignored still.
+
+    Source: specs/03-transitions-admin-getters.md#reprocess-job
+    """
+
+    def __init__(self, job_id: str, parent_key: str) -> None:
+        super().__init__(
+            f"WRONGTYPE job {job_id} waits again, but the retry stopped before its end, as in BullMQ 5.62.0: its "
+            f"parent {parent_key} ignores failures of children; no event tells of it, "
+            "and the parent counts the failure still"
+        )
+        self.job_id = job_id
+        self.parent_key = parent_key
 
 
 class PayloadError(BullMQError, msgspec.DecodeError):

@@ -31,8 +31,8 @@ S = TypeVar("S", bound=Struct)
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits on what this library adds, never on what it reads. None lifts a limit.
 
-    `max_payload_bytes` counts the UTF-8 bytes of the data's JSON plus the packed options; `max_name_length` counts the
-    characters of a job's name and of its id.
+    `max_payload_bytes` counts the UTF-8 bytes of the data's JSON plus the packed options, and those of updated data, of
+    a progress and of a row of a log; `max_name_length` counts the characters of a job's name and of its id.
     """
 
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES
@@ -40,6 +40,16 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+
+def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return a text that is stored as it is, or raise `UsageError` for one over the limit of a payload in bytes."""
+    most = limits.max_payload_bytes
+    if most is not None and len(text) * 4 > most:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > most:
+            raise UsageError(field, f"{text[:20]}...", f"exceeds the limit {most} bytes, has {size}")
+    return text
 
 
 class Backoff(Struct, frozen=True, repr_omit_defaults=True):

@@ -1,5 +1,6 @@
 """BullMQ queues and workers for blocking programs: plain functions and threads, on a connection of their own."""
 
+import logging
 from importlib.util import find_spec
 
 if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None]:
@@ -42,3 +43,6 @@ __all__ = [
     "run",
     "run_workers",
 ]
+
+# Silent, unless the program says where records go.
+logging.getLogger("bullmq_sync").addHandler(logging.NullHandler())

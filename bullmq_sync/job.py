@@ -28,7 +28,7 @@ from bullmq_protocol.commands.moving import (
     promote,
     reprocess_job,
 )
-from bullmq_protocol.errors import JobNotFound, ParentNotFound, UsageError, shown
+from bullmq_protocol.errors import JobNotFound, ParentNotFound, RetriedInPart, ServerError, UsageError, shown
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import check_name
 from bullmq_protocol.operations.read_dependencies import (
@@ -41,7 +41,7 @@ from bullmq_protocol.operations.read_dependencies import (
     get_dependencies_page,
 )
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
-from bullmq_protocol.options import JobOptions, ParentRef
+from bullmq_protocol.options import JobOptions, ParentRef, within_size
 from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, JobBase
@@ -176,13 +176,13 @@ class Job(JobBase, Generic[T]):
         """Store the progress, any JSON value, and tell it to listeners. `strict`: a whole number from 0 to 100 only."""
         if check_flag("strict", strict) and (type(value) is not int or not 0 <= value <= 100):
             raise UsageError("progress", value, "must be a whole number from 0 to 100")
-        text = json_text(value, field="progress")
+        text = within_size("progress", json_text(value, field="progress"), self._limits)
         self._perform(commands.update_progress(self._keys, self.id, text))
         self._note(progress=text)
 
     def update_data(self, data: T) -> None:
         """Replace the payload."""
-        text = json_text(data)
+        text = within_size("data", json_text(data), self._limits)
         self._perform(commands.update_data(self._keys, self.id, text))
         self._note(data=text)
 
@@ -192,6 +192,7 @@ class Job(JobBase, Generic[T]):
         """Append a row to the job's log; return how many it has. The job's option `keep_logs` trims it."""
         if not isinstance(row, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("row", row, "must be a string")
+        within_size("row", row, self._limits)
         keep = self.record.opts.keep_logs
         kept = int(keep) if isinstance(keep, (int, float)) else 0
         return self._perform(commands.add_log(self._keys, self.id, row, keep_logs=max(kept, 0)))
@@ -262,9 +263,18 @@ class Job(JobBase, Generic[T]):
     def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
         """Run the finished job again: put it to wait, without regard to its priority. Its attempts are kept.
 
-        Raises `WrongState` if it is not in this state.
+        Raises `WrongState` if it is not in this state, and `RetriedInPart` for a child whose failure its parent
+        ignores: it waits again, but BullMQ 5.62.0's script stops there.
         """
-        self._perform(reprocess_job(self._keys, self.id, state=state, lifo=self.record.opts.lifo is True))
+        retrying = reprocess_job(self._keys, self.id, state=state, lifo=self.record.opts.lifo is True)
+        try:
+            self._perform(retrying)
+        except ServerError as error:
+            parent_key = self.record.parent_key
+            if error.code != "WRONGTYPE" or parent_key is None or self.get_state() in ("failed", "completed"):
+                raise
+            self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
+            raise RetriedInPart(self.id, parent_key) from error
         self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
 
     def promote(self) -> None:

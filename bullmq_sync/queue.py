@@ -30,7 +30,7 @@ from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate
+from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.paging import Page
 from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.scripts import OWN, ScriptSource
@@ -254,7 +254,7 @@ class Queue(QueueBase, Generic[T]):
 
     def update_job_progress(self, job_id: str, progress: Any) -> None:
         """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
-        text = json_text(progress, field="progress")
+        text = within_size("progress", json_text(progress, field="progress"), self._limits)
         with self._span("updateJobProgress", attributes={"bullmq.job.id": job_id, "bullmq.job.progress": text}):
             self.call(job_commands.update_progress(self._keys, _id(job_id), text))
 
@@ -279,7 +279,8 @@ class Queue(QueueBase, Generic[T]):
 
         Raises `JobNotFound`.
         """
-        return self.call(job_commands.add_log(self._keys, _id(job_id), _row(row), keep_logs=keep_logs))
+        checked = within_size("row", _row(row), self._limits)
+        return self.call(job_commands.add_log(self._keys, _id(job_id), checked, keep_logs=keep_logs))
 
     def get_job_logs(self, job_id: str, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
         """Read rows of a job's log, and how many there are; not `asc`: counted from the newest, the newest first."""
@@ -708,7 +709,10 @@ class Queue(QueueBase, Generic[T]):
         return mould_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
 
     def _job(self, record: JobRecord) -> Job[T]:
-        return Job(record, self._keys, self._transport, self._data_type)
+        job: Job[T] = Job(record, self._keys, self._transport, self._data_type)
+        if self._limits is not DEFAULT_LIMITS:
+            job._limits = self._limits
+        return job
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]

@@ -8,6 +8,7 @@ from bullmq_protocol.codec import check_text, number_text
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.errors import UnexpectedReply, UsageError
 from bullmq_protocol.keys import QueueKeys, check_name
+from bullmq_protocol.options import within_size
 from bullmq_protocol.reply import Reply, as_list, as_text
 from bullmq_protocol.stream import RawEntry, is_entry_id
 from bullmq_protocol.units import Millis, check_whole
@@ -105,7 +106,7 @@ def publish_event(
     for field, value in fields.items():
         if check_name("field", field, max_length=None) == "event":
             raise UsageError("field", field, "is the event's name")
-        texts += (field, _text(field, value))
+        texts += (field, within_size(field, _text(field, value)))
     return Command("XADD", (keys.events,), ("MAXLEN", "~", max_events, "*", *texts), as_text)
 
 

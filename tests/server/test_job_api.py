@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol import JobOptions, NewJob, UsageError
+from bullmq_protocol import FlowNode, JobOptions, NewJob, UsageError
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.getters import Dependencies, FailuresPage, JobLogs, KeysPage, ValuesPage
 from bullmq_protocol.errors import (
@@ -16,11 +16,12 @@ from bullmq_protocol.errors import (
     LockMismatch,
     LockMissing,
     ParentNotFound,
+    RetriedInPart,
     ServerError,
     WrongState,
 )
 from bullmq_protocol.operations.read_dependencies import Cursor, DependenciesPage, Dependency
-from bullmq_protocol.reply import as_int
+from bullmq_protocol.reply import as_int, as_text
 from tests.support.colours import Colour
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server
@@ -108,6 +109,39 @@ async def test_retry_of_a_failed_job(queue: Any, worker: Any) -> None:
     assert (again.failed_reason, again.attempts_made) == (None, 1)
     with pytest.raises(WrongState):
         await job.retry()
+
+
+async def test_retry_of_a_child_whose_failure_is_ignored(
+    queue: Any, worker: Any, colour: Colour, server: Server
+) -> None:
+    """The job waits again, though the script ends with an error: the caller is told both."""
+    ignored = JobOptions(job_id="child", ignore_dependency_on_failure=True)
+    async with colour.FlowProducer(server.url) as flows:
+        children = [FlowNode("c", queue.name, options=ignored), FlowNode("c", queue.name, options=LATER)]
+        await flows.add(FlowNode("p", queue.name, children=children))
+    await fail(worker)
+    job = await queue.get_job("child")
+    assert await job.get_state() == "failed"
+    with pytest.raises(RetriedInPart, match="job child waits again, but the retry stopped before its end") as caught:
+        await job.retry()
+    assert (caught.value.code, caught.value.job_id, caught.value.parent_key) == ("WRONGTYPE", "child", job.parent_key)
+    assert isinstance(caught.value, ServerError)
+    assert (await job.get_state(), job.failed_reason, job.finished_on) == ("waiting", None, None)
+    assert (await worker.get_next_job()).id == "child"
+
+
+async def test_another_error_of_a_retry_stays_what_it_is(
+    queue: Any, worker: Any, colour: Colour, server: Server
+) -> None:
+    async with colour.FlowProducer(server.url) as flows:
+        await flows.add(FlowNode("p", queue.name, children=[FlowNode("c", queue.name, options=JobOptions(job_id="c"))]))
+    await fail(worker)
+    job = await queue.get_job("c")
+    await queue.call(Command("SET", (queue.keys.wait,), ("x",), as_text, repeat=Repeat.SAFE))
+    with pytest.raises(ServerError) as caught:
+        await job.retry()
+    assert (type(caught.value), caught.value.code) == (ServerError, "WRONGTYPE")
+    await queue.call(Command("DEL", (queue.keys.wait,), (), as_int))
 
 
 async def test_retry_of_a_completed_job_with_lifo(queue: Any, worker: Any) -> None:

@@ -111,3 +111,13 @@ def test_errors_can_be_copied_and_pickled(error: errors.BullMQError) -> None:
 )
 def test_the_code_of_an_error_is_that_of_the_command_which_met_it(said: str, code: str) -> None:
     assert errors.ServerError(said).code == code
+
+
+def test_the_code_of_an_error_that_a_script_met_is_found_on_every_server() -> None:
+    head = "ERR Error running script (call to f_5883386fc32ad88a11521144b6aed2d6202776fb): @user_script:147:"
+    for text in (f"{head} WRONGTYPE Operation against a key", f"{head} -WRONGTYPE Operation", "WRONGTYPE Operation x"):
+        assert errors.ServerError(text).code == "WRONGTYPE"
+    assert errors.ServerError(f"{head} attempt to index a nil value").code == "ERR"
+    error = errors.RetriedInPart("7", "bull:q:p")
+    assert (error.code, error.job_id, error.parent_key) == ("WRONGTYPE", "7", "bull:q:p")
+    assert "bull:q:p ignores failures" in str(pickle.loads(pickle.dumps(error)))

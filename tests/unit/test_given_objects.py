@@ -3,6 +3,8 @@
 import dataclasses
 import numbers
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Hashable
 from typing import (
     Annotated,
@@ -173,3 +175,10 @@ def test_what_fits_is_taken() -> None:
     check_provider(None)
     check_provider(Provider())
     assert callable(NO_METRICS.job_failed)
+
+
+@pytest.mark.parametrize("package", ["bullmq_anyio", "bullmq_sync"])
+def test_logging_is_silent_until_it_is_configured(package: str) -> None:
+    program = f"import logging, {package}; logging.getLogger('{package}').error('heard')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("", "")
