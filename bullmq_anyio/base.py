@@ -198,6 +198,7 @@ class JobBase:
         token: str | None = None,
     ) -> None:
         self.record = record
+        self._added = record.added
         self.token = token
         self._keys = keys
         self._transport = transport

@@ -83,10 +83,10 @@ class FlowProducer:
         prepared = self._prepare(flows, queues_options)
         if await is_cluster(self._transport):
             prepared.require_one_slot()
-        ids = await run(add_flow(prepared), self._transport)
+        found = await run(add_flow(prepared), self._transport)
         jobs = [
-            (node.parent, self._job(node.keys, added_record(node.job, job_id)))
-            for node, job_id in zip(prepared.nodes, ids, strict=True)
+            (node.parent, self._job(node.keys, added_record(node.job, each.job_id, each.added)))
+            for node, each in zip(prepared.nodes, found, strict=True)
         ]
         return tree(jobs)
 

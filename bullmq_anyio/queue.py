@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import UNSET
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_anyio.drive import Connection, check_parents, clock
+from bullmq_anyio.drive import Connection, check_parents, clock, run
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.zones import find_zone
@@ -26,7 +26,7 @@ from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
+from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -131,6 +131,8 @@ class Queue(QueueBase, Generic[T]):
             await check_parents(self._transport, self._keys, [job])
         if not (self._checked and self._described):
             await self._open()
+        if job.deduplication_key is not None or job.job_id:
+            return self._job(await run(add_one(self._keys, job), self._transport))
         command = add_job(self._keys, job)
         return self._job(added_record(job, command.decode(await self._transport.perform(command))))
 

@@ -94,17 +94,19 @@ class ParentInfo(Struct, frozen=True, kw_only=True):
     continue_parent_on_failure: bool = False
 
 
-class JobRecord(Struct, frozen=True, dict=True):
+class JobRecord(Struct, frozen=True, dict=True, omit_defaults=True):
     """One job as read from its hash. Fields are decoded when they are looked at; unknown ones are kept.
 
     Moments and durations are milliseconds. A field that is missing, or no number where one belongs, reads as None (the
-    counters as 0).
+    counters as 0). `added` is for jobs that were just added: whether they were, or gave way to an existing job; None
+    where nothing tells.
 
     Source: specs/01-data-model-and-adding.md#sec-3-10
     """
 
     id: str
     fields: dict[str, bytes]
+    added: bool | None = None
 
     @classmethod
     def from_fields(cls, job_id: str, fields: Mapping[str, bytes]) -> JobRecord:

@@ -80,6 +80,17 @@ class Job(JobBase, Generic[T]):
         return ParentRef(self.id, self._keys.qualified)
 
     @property
+    def added(self) -> bool | None:
+        """Whether `add` added this job: False for one that gave way to an existing job, whose id it has then, while all
+        else is as given (`refresh` reads that job).
+
+        An id of its own, or the owner of its deduplication id, is looked at in the same round trip, just before: what
+        others do between the two is not seen. True for ids of the queue's counter; None where nothing tells: for jobs
+        that were read or taken, for those of job schedulers, and where the server refuses the look.
+        """
+        return self._added
+
+    @property
     def name(self) -> str:
         return self.record.name
 

@@ -21,7 +21,7 @@ from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_each, add_many, added_record
+from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -46,7 +46,7 @@ from bullmq_protocol.telemetry import (
 from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_sync.drive import Connection, check_parents, clock
+from bullmq_sync.drive import Connection, check_parents, clock, run
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.zones import find_zone
@@ -131,6 +131,8 @@ class Queue(QueueBase, Generic[T]):
             check_parents(self._transport, self._keys, [job])
         if not (self._checked and self._described):
             self._open()
+        if job.deduplication_key is not None or job.job_id:
+            return self._job(run(add_one(self._keys, job), self._transport))
         command = add_job(self._keys, job)
         return self._job(added_record(job, command.decode(self._transport.perform(command))))
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec import UNSET
 
 from bullmq_protocol._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import AddedId
+from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.reply import as_bool, as_optional_text
 
 _ADDED: Final = AddedId(None)
 
@@ -114,6 +119,63 @@ def add_parent_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         script=ADD_PARENT_JOB,
         repeat=_repeat(job),
     )
+
+
+Look: TypeAlias = tuple[Command[Any], ...]
+
+
+def looks_before(keys: QueueKeys, job: PreparedJob) -> Look:
+    """Return what tells, asked just before, whether a job was added: nothing for one whose id comes from the counter.
+
+    A job with an id of its own: does it exist? One with a deduplication id: who owns it?
+
+    Source: specs/01-data-model-and-adding.md#sec-6-2
+    """
+    looks: list[Command[Any]] = []
+    if job.options.job_id is not UNSET:
+        looks.append(Command("EXISTS", (keys.job(job.job_id),), (), as_bool, repeat=Repeat.SAFE))
+    if job.deduplication_key is not None:
+        looks.append(Command("GET", (job.deduplication_key,), (), as_optional_text, repeat=Repeat.SAFE))
+    return tuple(looks)
+
+
+def looked_up(looks: Sequence[Look], answers: Sequence[Any]) -> tuple[list[Sequence[Any]], Sequence[Any]]:
+    """Return what was seen for each job, and the answers after those of the looks."""
+    seen: list[Sequence[Any]] = []
+    place = 0
+    for look in looks:
+        seen.append(answers[place : place + len(look)])
+        place += len(look)
+    return seen, answers[place:]
+
+
+def were_added(jobs: Sequence[PreparedJob], seen: Sequence[Sequence[Any]], results: Sequence[Any]) -> list[bool | None]:
+    """Tell from what was seen before a call, and from its results, which jobs were added; False for one that gave way
+    to an existing job or to an earlier one of the call, and for one that was refused; None if the looks were."""
+    known: set[str] = set()
+    owners: dict[str, str] = {}
+    return [_was_added(job, look, result, known, owners) for job, look, result in zip(jobs, seen, results, strict=True)]
+
+
+def _was_added(
+    job: PreparedJob, seen: Sequence[Any], result: str | BullMQError, known: set[str], owners: dict[str, str]
+) -> bool | None:
+    if isinstance(result, BullMQError):
+        return False
+    if not seen:
+        return True
+    if any(isinstance(each, BullMQError) for each in seen):
+        return None
+    key = job.deduplication_key
+    if job.options.job_id is not UNSET:
+        # Another id is that of the job that owns the deduplication id.
+        added = result == job.job_id and not seen[0] and result not in known
+    else:
+        added = result != owners.get(key or "", seen[-1])
+    known.add(result)
+    if key is not None:
+        owners[key] = result
+    return added
 
 
 def _repeat(job: PreparedJob) -> Repeat:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
-from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
 from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
 from bullmq_protocol.flow import PreparedFlow, PreparedNode
 from bullmq_protocol.reply import as_optional_text
 
 
-def add_flow(flow: PreparedFlow) -> Operation[list[str]]:
-    """Add all nodes in one transaction; return their ids, in the order of the nodes.
+class AddedNode(NamedTuple):
+    """The id of a node's job, and whether it was added (False: it is an existing job; None: nothing tells)."""
+
+    job_id: str
+    added: bool | None
+
+
+def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
+    """Add all nodes in one transaction; return their ids, and which were added, in the order of the nodes.
 
     A node whose id is taken is the existing job from then on, and the flow hangs on that. A single job that is
     deduplicated has the id of the job that stands for it; within a tree that is an error, because nothing is linked.
@@ -27,8 +36,11 @@ def add_flow(flow: PreparedFlow) -> Operation[list[str]]:
         return []
     # Whether an existing job was linked cannot be told from its reply.
     links = {index: _link(node) for index, node in enumerate(nodes) if _may_keep_its_parent(node)}
-    answer = yield from Batch((*(add_job(node.keys, node.job) for node in nodes), *links.values()), atomic=True)
-    results: list[Any] = answer[: len(nodes)]
+    looks = [looks_before(node.keys, node.job) for node in nodes]
+    adds = [add_job(node.keys, node.job) for node in nodes]
+    seen, answer = looked_up(looks, (yield from Batch((*chain(*looks), *adds, *links.values()), atomic=True)))
+    results: list[Any] = list(answer[: len(nodes)])
+    added = _were_added(nodes, seen, results)
     for index, parent_key in zip(links, answer[len(nodes) :], strict=True):
         if not isinstance(results[index], BullMQError) and parent_key != nodes[index].job.parent_key:
             results[index] = parent_key if isinstance(parent_key, BullMQError) else _kept_its_parent(nodes[index])
@@ -39,7 +51,21 @@ def add_flow(flow: PreparedFlow) -> Operation[list[str]]:
     refused = [index for index, result in enumerate(results) if isinstance(result, BullMQError)]
     if refused:
         raise FlowAddError(flow.label(refused[0]), list(map(_title, nodes)), results)
-    return results
+    return [AddedNode(job_id, each) for job_id, each in zip(results, added, strict=True)]
+
+
+def _were_added(
+    nodes: Sequence[PreparedNode], seen: Sequence[Sequence[Any]], results: Sequence[Any]
+) -> list[bool | None]:
+    """Ask queue by queue: each has ids of its own."""
+    places: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        places.setdefault(node.keys.qualified, []).append(index)
+    found: dict[int, bool | None] = {}
+    for own in places.values():
+        told = were_added([nodes[at].job for at in own], [seen[at] for at in own], [results[at] for at in own])
+        found.update(zip(own, told, strict=True))
+    return [found[index] for index in range(len(nodes))]
 
 
 def _title(node: PreparedNode) -> str:

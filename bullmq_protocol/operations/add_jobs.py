@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from bullmq_protocol.command import Batch, Command, Operation
-from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
 from bullmq_protocol.commands.batches import add_many as merge
 from bullmq_protocol.commands.batches import parts
 from bullmq_protocol.errors import BullMQError
@@ -18,11 +19,18 @@ def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
     """Add one job.
 
     Steps:   one round trip
+    Atomic:  no: the look at an existing job comes just before
     Raises:  ParentNotFound, ParentNotReplaceable
     Source:  specs/01-data-model-and-adding.md#sec-8-1
     """
-    job_id = yield from add_job(keys, job)
-    return added_record(job, job_id)
+    looks = looks_before(keys, job)
+    if not looks:
+        job_id = yield from add_job(keys, job)
+        return added_record(job, job_id)
+    *seen, reply = yield from Batch((*looks, add_job(keys, job)))
+    if isinstance(reply, BullMQError):
+        raise reply
+    return added_record(job, reply, were_added([job], [seen], [reply])[0])
 
 
 def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
@@ -36,7 +44,17 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     """
     if not jobs:
         return []
-    return _records(jobs, (yield from _merged(keys, [add_job(keys, job) for job in jobs])))
+    cut = list(parts([add_job(keys, job) for job in jobs]))
+    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merge(keys, part) for part in cut]
+    looks = [looks_before(keys, job) for job in jobs]
+    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls))))
+    results: list[Any] = []
+    for part, reply in zip(cut, replies, strict=True):
+        if len(part) == 1 or isinstance(reply, BullMQError):
+            results += [reply] * len(part)
+        else:
+            results += Batch(tuple(part)).decode(reply)
+    return _records(jobs, seen, results)
 
 
 def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
@@ -46,33 +64,26 @@ def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     """
     if not jobs:
         return []
-    return _records(jobs, (yield from Batch(tuple(add_job(keys, job) for job in jobs))))
+    looks = [looks_before(keys, job) for job in jobs]
+    seen, results = looked_up(looks, (yield from Batch((*chain(*looks), *(add_job(keys, job) for job in jobs)))))
+    return _records(jobs, seen, results)
 
 
-def _merged(keys: QueueKeys, adds: Sequence[Command[str]]) -> Operation[list[Any]]:
-    cut = list(parts(adds))
-    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merge(keys, part) for part in cut]
-    results: list[Any] = []
-    for part, reply in zip(cut, (yield from Batch(tuple(calls))), strict=True):
-        if len(part) == 1 or isinstance(reply, BullMQError):
-            results += [reply] * len(part)
-        else:
-            results += Batch(tuple(part)).decode(reply)
-    return results
-
-
-def _records(jobs: Sequence[PreparedJob], results: Sequence[Any]) -> list[JobRecord | BullMQError]:
+def _records(
+    jobs: Sequence[PreparedJob], seen: Sequence[Sequence[Any]], results: Sequence[Any]
+) -> list[JobRecord | BullMQError]:
     return [
-        result if isinstance(result, BullMQError) else added_record(job, result)
-        for job, result in zip(jobs, results, strict=True)
+        result if isinstance(result, BullMQError) else added_record(job, result, added)
+        for job, result, added in zip(jobs, results, were_added(jobs, seen, results), strict=True)
     ]
 
 
-def added_record(job: PreparedJob, job_id: str) -> JobRecord:
+def added_record(job: PreparedJob, job_id: str, added: bool | None = True) -> JobRecord:
     """Return the job as the caller gave it, with the id of the reply. It is not read back.
 
-    After a duplicate or a deduplication the id is that of the existing job, all else that of the refused one.
+    After a duplicate or a deduplication the id is that of the existing job, all else that of the refused one: `added`
+    is False then.
 
     Source: specs/01-data-model-and-adding.md#sec-3-11
     """
-    return JobRecord(job_id, {**job.shown, "data": job.data_text.encode(), "timestamp": b"%d" % job.timestamp})
+    return JobRecord(job_id, {**job.shown, "data": job.data_text.encode(), "timestamp": b"%d" % job.timestamp}, added)

@@ -103,6 +103,40 @@ async def test_duplicate_and_deduplicated_jobs_have_the_id_of_the_first(queue: A
     assert await queue.get_job_counts("waiting") == {"waiting": 2, "paused": 0}
 
 
+async def test_jobs_that_were_not_added_say_so(queue: Any, colour: Colour, name: str) -> None:
+    mine = JobOptions(job_id="mine")
+    once = JobOptions(deduplication=Deduplication("d"))
+    latest = JobOptions(delay=100_000, deduplication=Deduplication("l", ttl=50_000, replace=True, extend=True))
+
+    async def told(data: int, options: JobOptions | None = None) -> tuple[str, bool | None]:
+        job = await queue.add("n", data, options)
+        return job.id, job.added
+
+    assert [await told(1), await told(1)] == [("1", True), ("2", True)]
+    assert [await told(1, mine), await told(2, mine)] == [("mine", True), ("mine", False)]
+    first, first_added = await told(1, once)
+    assert (first_added, await told(2, once)) == (True, (first, False))
+    # With an id of its own it gives way, too; or is a duplicate, before anything else.
+    assert await told(3, JobOptions(job_id="own", deduplication=Deduplication("d"))) == (first, False)
+    assert await told(3, JobOptions(job_id="mine", deduplication=Deduplication("new"))) == ("mine", False)
+    assert await told(3, JobOptions(job_id="own", deduplication=Deduplication("new"))) == ("own", True)
+    old, new = await told(1, latest), await told(2, latest)
+    assert old[0] != new[0]
+    assert old[1] is new[1] is True
+    # Read jobs do not know; a refreshed one is the job that is there.
+    job = await queue.add("n", 9, mine)
+    assert (job.added, job.data, (await queue.get_job("mine")).added) == (False, 9, None)
+    await job.refresh()
+    assert (job.added, job.data) == (False, 1)
+
+    twice = JobOptions(job_id="twice")
+    again = JobOptions(deduplication=Deduplication("e"))
+    found = await queue.add_bulk(
+        [NewJob("n", 1, each) for each in (JobOptions(), mine, twice, twice, again, again, once, JobOptions())]
+    )
+    assert [each.added for each in found] == [True, False, True, False, True, False, False, True]
+
+
 async def test_missing_parent(queue: Any) -> None:
     with pytest.raises(ParentNotFound, match="no-such"):
         await queue.add("a", options=JobOptions(parent=ParentRef("no-such", queue.keys.qualified)))

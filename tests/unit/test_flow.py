@@ -201,7 +201,7 @@ def added(flow: PreparedFlow, replies: Sequence[Any]) -> list[str]:
 
 
 def test_ids_of_all_nodes_are_returned() -> None:
-    assert added(prepared(node("p", node("a"))), [b"id-1", b"id-2"]) == ["id-1", "id-2"]
+    assert added(prepared(node("p", node("a"))), [b"id-1", b"id-2"]) == [("id-1", True), ("id-2", True)]
     assert list(add_flow(PreparedFlow(()))) == []
 
 
@@ -221,24 +221,38 @@ def test_refused_nodes_are_named() -> None:
 
 def test_deduplicated_nodes_are_refused_but_a_single_job_is_not() -> None:
     once = {"deduplication": Deduplication("d")}
-    assert added(prepared(node("p", **once)), [b"other"]) == ["other"]
+    assert added(prepared(node("p", **once)), [b"other", b"other"]) == [("other", False)]
+    assert added(prepared(node("p", **once)), [None, b"id-1"]) == [("id-1", True)]
     with pytest.raises(FlowAddError, match="job other stands for it") as error:
-        added(prepared(node("p", node("a"), **once)), [b"other", -5])
+        added(prepared(node("p", node("a"), **once)), [b"other", b"other", -5])
     assert isinstance(error.value.results[0], NodeRefused)
     assert error.value.results[0].existing_id == "other"
     with pytest.raises(FlowAddError):
-        added(prepared(node("p", node("a", **once))), [b"id-1", b"other"])
+        added(prepared(node("p", node("a", **once))), [b"other", b"id-1", b"other"])
+
+
+def test_nodes_of_one_flow_that_are_the_same_job_are_told() -> None:
+    def mine(queue: str) -> FlowNode:
+        return FlowNode("a", queue, options=JobOptions(job_id="mine"))
+
+    flow = prepared(FlowNode("p", "q", children=[mine("q"), mine("q"), mine("r")]))
+    parents = [b"bull:q:id-1"] * 3
+    found = added(flow, [0, 0, 0, b"id-1", b"mine", b"mine", b"mine", *parents])
+    assert [each.added for each in found] == [True, True, False, True]
+    refused = [ServerError("WRONGTYPE x"), 0, 0, b"id-1", b"mine", b"mine", b"mine", *parents]
+    assert [each.added for each in added(flow, refused)] == [True, None, True, True]
 
 
 def test_existing_child_that_keeps_its_parent_is_refused() -> None:
     flow = prepared(node("p", node("a", job_id="mine")))
-    assert added(flow, [b"id-1", b"mine", b"bull:q:id-1"]) == ["id-1", "mine"]
+    assert added(flow, [1, b"id-1", b"mine", b"bull:q:id-1"]) == [("id-1", True), ("mine", False)]
+    assert added(flow, [0, b"id-1", b"mine", b"bull:q:id-1"]) == [("id-1", True), ("mine", True)]
     with pytest.raises(FlowAddError, match="keeps its own parent"):
-        added(flow, [b"id-1", b"mine", b"bull:q:gone"])
+        added(flow, [1, b"id-1", b"mine", b"bull:q:gone"])
     with pytest.raises(FlowAddError, match="WRONGTYPE"):
-        added(flow, [b"id-1", b"mine", ServerError("WRONGTYPE x")])
+        added(flow, [1, b"id-1", b"mine", ServerError("WRONGTYPE x")])
     with pytest.raises(FlowAddError, match="cannot be replaced"):
-        added(flow, [b"id-1", -7, b"bull:q:gone"])
+        added(flow, [1, b"id-1", -7, b"bull:q:gone"])
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
