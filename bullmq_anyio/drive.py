@@ -16,7 +16,7 @@ from bullmq_protocol.job import PreparedJob
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.transport import AsyncTransport, Clock
+from bullmq_protocol.transport import AsyncTransport, Clock, how_to_wrap
 from bullmq_protocol.units import Instant
 
 T = TypeVar("T")
@@ -78,6 +78,9 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[AsyncTra
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("AsyncTransport", connection)
     else:
+        hint = how_to_wrap(connection)
+        if hint is not None:
+            raise UsageError("connection", type(connection), f"must be a URL, options or a transport: {hint}")
         transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
 

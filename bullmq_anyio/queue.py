@@ -69,6 +69,9 @@ class Queue(QueueBase, Generic[T]):
     ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs carry their context (see
     `bullmq_protocol.telemetry`), `BullMQOtel` for one.
 
+    `max_len_events` is about how many events the queue keeps, for all its programs. 0 switches events off: readers get
+    none, and those who wait for a job learn of its end only by asking every 15 s, or never if it is removed at its end.
+
     Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
     anything is sent, `UsageError` for a bad argument.
 

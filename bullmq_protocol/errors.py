@@ -37,7 +37,7 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
 
 # `scheme://` with an `@`, or with something after a colon that is no port; and `user:password@host` alone.
 _LOGIN = re.compile(
-    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\])?+[^\s]*?(?:@|:(?![0-9]{1,5}(?:[/?#,'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
+    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\])?+[^\s]*?(?:@|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
     re.IGNORECASE,
 )
 _HIDDEN = "[a URL with a login]"

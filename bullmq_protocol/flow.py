@@ -6,12 +6,12 @@ Source: specs/04-schedulers-flows-events.md#sec-7
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import UsageError, shown
 from bullmq_protocol.job import CheckedOptions, NewJob, PreparedJob, check_options, prepare_checked
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, key_slot
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, ParentRef
@@ -36,6 +36,12 @@ class FlowNode(Struct, frozen=True):
     prefix: str | None = None
     children: Sequence[FlowNode] = ()
 
+    def __repr__(self) -> str:
+        # A flow may be deeper than the stack.
+        options = "" if self.options is _NO_OPTIONS or self.options == _NO_OPTIONS else f", {shown(self.options)}"
+        data = "" if self.data is UNSET else f", {shown(self.data)}"
+        return f"FlowNode({shown(self.name)}, {shown(self.queue_name)}{data}{options}{_below(self.children)})"
+
 
 class FlowJob(Struct, Generic[J], frozen=True, gc=False):
     """A job of a flow and its children. `missing` has the keys of children whose jobs are gone (only when read)."""
@@ -43,6 +49,10 @@ class FlowJob(Struct, Generic[J], frozen=True, gc=False):
     job: J
     children: tuple[FlowJob[J], ...] = ()
     missing: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        missing = f", {len(self.missing)} missing" if self.missing else ""
+        return f"FlowJob({self.job!r}{_below(self.children)}{missing})"
 
 
 class PreparedNode(Struct, frozen=True, gc=False):
@@ -157,6 +167,13 @@ def tree(nodes: Sequence[tuple[int, J]], missing: Mapping[int, Sequence[str]] | 
         made = FlowJob(job, below, tuple((missing or {}).get(index, ())))
         children.setdefault(above, []).append(made)
     return list(reversed(children.get(-1, [])))
+
+
+def _below(children: object) -> str:
+    if not isinstance(children, (list, tuple)):
+        return f", children {shown(children)}"
+    count = len(cast("Sequence[object]", children))
+    return f", {count} child{'' if count == 1 else 'ren'}" if count else ""
 
 
 def _label(nodes: Sequence[PreparedNode], above: int, place: int) -> str:

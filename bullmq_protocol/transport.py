@@ -8,7 +8,9 @@ command's repeat class is SAFE; then once.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.units import Instant
@@ -66,3 +68,31 @@ class Clock(Protocol):
     """Read both clocks. Lives in the adapters and in `bullmq_protocol.testing`."""
 
     def __call__(self) -> Instant: ...
+
+
+# By module and name of the class, and that of a class above it: nobody's client need be imported.
+_CLIENTS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        (
+            "redis.asyncio.client",
+            "Redis",
+        ): "wrap it: bullmq_anyio.transports.redis_asyncio.RedisAsyncioTransport(client), for bullmq_anyio",
+        ("redis.asyncio.cluster", "RedisCluster"): "nothing wraps it: connect by redis+cluster://host:port",
+        ("redis.asyncio.sentinel", "Sentinel"): "nothing wraps it: connect by redis+sentinel://host:port/service",
+        ("redis.client", "Redis"): "wrap it: bullmq_sync.RedisPyTransport(client), for bullmq_sync",
+        ("redis.cluster", "RedisCluster"): "give it to bullmq_sync as it is, or connect by redis+cluster://host:port",
+        ("redis.sentinel", "Sentinel"): "give bullmq_sync its master_for(service), or connect by redis+sentinel://",
+    }
+)
+_PACKAGES: Final = frozenset(("valkey", "coredis", "aioredis", "glide", "fakeredis", "aredis"))
+
+
+def how_to_wrap(client: object) -> str | None:
+    """Return how a client of another library becomes a transport, None for what is no client that is known."""
+    for kind in type(client).__mro__:
+        known = _CLIENTS.get((kind.__module__, kind.__qualname__))
+        if known is not None:
+            return f"a client is no transport; {known}"
+        if kind.__module__.partition(".")[0] in _PACKAGES:
+            return "no transport of this library wraps it: connect by a URL, or write a transport for it (README)"
+    return None

@@ -95,7 +95,7 @@ class QueueBase:
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         self._keys = keys
-        if check_whole("max_len_events", max_len_events, least=1) < SHORT_EVENT_STREAM:
+        if 0 < check_whole("max_len_events", max_len_events, least=0) < SHORT_EVENT_STREAM:
             _log.warning("max_len_events: %d is short; slow listeners will miss events", max_len_events)
         self._max_len_events = max_len_events
         self._transport, self._owned = transport_of(connection, scripts)

@@ -61,6 +61,7 @@ from bullmq_protocol.keys import is_client_name
 from bullmq_protocol.reply import as_text
 from bullmq_protocol.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 from bullmq_protocol.topology import explained
+from bullmq_protocol.transport import how_to_wrap
 from bullmq_protocol.units import Millis
 from bullmq_protocol.wire import packer
 from bullmq_sync.connection import login_of
@@ -167,7 +168,7 @@ class RedisPyTransport:
         elif isinstance(server, redis.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
             connect, limit_s = from_client(server)
         else:
-            raise UsageError("connection", type(server), "must be a URL, a ConnectionOptions or a redis.Redis")
+            raise UsageError("connection", type(server), _what_it_must_be(server))
         self._begin(connect, limit_s, None, None)
 
     def _begin(
@@ -700,6 +701,11 @@ def explained_end(connection: object, error: Exception) -> str:
     told = str(error)
     is_plain = not isinstance(connection, _NOT_PLAIN) and any(words in told for words in _ENDINGS)
     return f"{told} {WITH_TLS}" if is_plain else told
+
+
+def _what_it_must_be(client: object) -> str:
+    hint = how_to_wrap(client)
+    return "must be a URL, a ConnectionOptions or a redis.Redis" + ("" if hint is None else f": {hint}")
 
 
 def from_client(client: redis.Redis) -> tuple[Connect, float | None]:

@@ -166,9 +166,9 @@ def worker(side: str, server: Server, queue: str, **options: Any) -> Program:
     return _started("worker", side, {"queue": queue, "options": options}, server)
 
 
-def client(side: str, server: Server) -> Program:
+def client(side: str, server: Server, max_len_events: int = MAX_LEN_EVENTS) -> Program:
     """Start a client, which can add and ask."""
-    return _started("client", side, {"max_len_events": MAX_LEN_EVENTS}, server)
+    return _started("client", side, {"max_len_events": max_len_events}, server)
 
 
 def family(side: str, server: Server) -> Program:

@@ -65,3 +65,18 @@ def test_one_side_destroys_what_the_other_made(
         assert maker.call("is_paused", queue=queue) is True
         destroyer.call("obliterate", queue=queue, force=True)
     assert list(raw.scan_iter(f"bull:{queue}:*")) == []
+
+
+@pytest.mark.parametrize("side", ["node", *COLOURS])
+def test_a_cap_of_0_switches_events_off(side: str, home: Server, raw: "Redis[bytes]", queue: str) -> None:
+    """Both store the cap, and what they and the scripts do with it leaves the stream empty."""
+    jobs = [{"name": "n", "data": {}} for _ in range(150)]
+    with client(side, home, max_len_events=0) as program:
+        program.call("add_bulk", queue=queue, jobs=jobs)
+        program.call("add", queue=queue, jobs=[{"name": "n", "data": {}, "opts": {"delay": 1}}])
+        assert raw.hget(f"bull:{queue}:meta", "opts.maxLenEvents") == b"0"
+        assert (raw.exists(f"bull:{queue}:events"), raw.xlen(f"bull:{queue}:events")) == (1, 0)
+        with worker(side, home, queue) as working:
+            working.wait(lambda _: working.count("completed") == 151, "all jobs are done")
+        # The few that are written without a cap stay until the next one with it.
+        assert raw.xlen(f"bull:{queue}:events") <= 2

@@ -292,7 +292,7 @@ async def test_workers_of_another_queue_are_not_listed(queue: Any) -> None:
         (("q", "redis://localhost:port"), {}, "url"),
         (("q", "redis://localhost/one"), {}, "db"),
         (("q",), {"prefix": 7}, "prefix"),
-        (("q",), {"max_len_events": 0}, "max_len_events"),
+        (("q",), {"max_len_events": -1}, "max_len_events"),
         (("q",), {"max_len_events": "many"}, "max_len_events"),
         (("q",), {"default_job_options": {"attempts": 3}}, "default_job_options"),
     ],

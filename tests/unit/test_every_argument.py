@@ -281,6 +281,7 @@ def test_names_of_jobs_are_shown_without_it(told: list[str], package: str) -> No
     [
         ("redis://localhost:6379/0", None),
         ("redis://[::1]:6379", None),
+        ("connect by redis+sentinel://host:port,host:port/service", None),
         ("mail", None),
         ("bull:mail:7", None),
         ("ada@example.org", None),

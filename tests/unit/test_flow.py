@@ -340,3 +340,21 @@ def test_bad_limits_and_errors_are_raised() -> None:
     operation.send([b"name", b"n"])
     with pytest.raises(ServerError):
         operation.send([ServerError("WRONGTYPE x")] * 4)
+
+
+def test_a_flow_of_any_depth_can_be_shown() -> None:
+    flow = FlowNode("last", "q")
+    for _ in range(1000):
+        flow = FlowNode("n", "q", {"x": "y" * 1000}, JobOptions(delay=5), children=[flow])
+    text = repr(flow)
+    assert text.startswith("FlowNode('n', 'q', {'x': 'yyyy")
+    assert text.endswith(", 1 child)")
+    assert len(text) < 400
+    assert "JobOptions" in text
+    jobs = tree([(index - 1, "j") for index in range(1000)])[0]
+    assert repr(jobs) == "FlowJob('j', 1 child)"
+    assert repr(tree([(-1, "a"), (0, "b"), (0, "c")], {0: ["gone"]})[0]) == "FlowJob('a', 2 children, 1 missing)"
+    assert repr(FlowNode("a", "q")) == "FlowNode('a', 'q')"
+    assert repr(FlowNode("a", "q", children=7)) == "FlowNode('a', 'q', children 7)"  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"got FlowNode\('a', 'q'\)"):
+        raise UsageError("flow", FlowNode("a", "q"), "rule")

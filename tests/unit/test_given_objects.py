@@ -23,6 +23,10 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
 
 import bullmq_anyio
 import bullmq_sync
@@ -182,3 +186,36 @@ def test_logging_is_silent_until_it_is_configured(package: str) -> None:
     program = f"import logging, {package}; logging.getLogger('{package}').error('heard')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def client_of(module: Any, name: str) -> Any:
+    kind = getattr(module, name)
+    return kind.__new__(kind)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+@pytest.mark.parametrize("name", ["Queue", "Worker", "QueueEvents", "QueueEventsProducer", "FlowProducer"])
+def test_a_bare_client_is_told_what_wraps_it(package: Any, name: str) -> None:
+    class Own(redis.asyncio.Redis):
+        pass
+
+    cases: list[tuple[Any, str]] = [
+        (redis.asyncio.Redis(), r"bullmq_anyio\.transports\.redis_asyncio\.RedisAsyncioTransport\(client\)"),
+        (Own(), r"redis_asyncio\.RedisAsyncioTransport\(client\)"),
+        (client_of(redis.asyncio, "RedisCluster"), r"nothing wraps it: connect by redis\+cluster://"),
+        (redis.asyncio.Sentinel([("h", 1)]), r"connect by redis\+sentinel://"),
+        (valkey.Valkey(), "no transport of this library wraps it: connect by a URL"),
+        (valkey.asyncio.Valkey(), "no transport of this library wraps it: connect by a URL"),
+        (client_of(valkey, "ValkeyCluster"), "no transport of this library wraps it: connect by a URL"),
+        (redis.Sentinel([("h", 1)]), r"give bullmq_sync its master_for\(service\)"),
+        (object(), "must be a URL"),
+    ]
+    if package is bullmq_anyio:
+        cases += [
+            (redis.Redis(), r"bullmq_sync\.RedisPyTransport\(client\)"),
+            (client_of(redis, "RedisCluster"), "give it to bullmq_sync as it is"),
+        ]
+    for client, text in cases:
+        with pytest.raises(UsageError, match=text) as caught:
+            getattr(package, name)(*(() if name == "FlowProducer" else ("q",)), connection=client)
+        assert caught.value.field == "connection"
