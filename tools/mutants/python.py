@@ -70,7 +70,15 @@ PARTS = (
         (
             *(
                 f"tests/unit/test_{each}.py"
-                for each in ("arguments", "every_argument", "given_objects", "observability", "worker_options", "zones")
+                for each in (
+                    "arguments",
+                    "every_argument",
+                    "given_objects",
+                    "observability",
+                    "queue_spans",
+                    "worker_options",
+                    "zones",
+                )
             ),
             *(
                 f"tests/server/test_{each}.py"
