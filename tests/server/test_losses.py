@@ -98,6 +98,14 @@ async def test_a_loss_is_told_while_all_slots_are_busy(colour: Colour, name: str
         async with worker, colour.Queue(name, server.url) as queue:
             await queue.add("a")
             await seen.wait(JobActive)
+
+            async def is_quiet() -> bool:
+                # Else a call that is under way would tell.
+                with redis.Redis(host=server.host, port=server.port) as admin:
+                    own = str(admin.client_id())
+                    return all(int(row["idle"]) >= 1 for row in admin.client_list() if row["id"] != own)
+
+            await until(is_quiet)
             await anyio.to_thread.run_sync(server.kill)
             await seen.wait(Disconnected)
             assert worker.snapshot().state == "disconnected"
