@@ -3,14 +3,16 @@
 Nobody pumps: the task that has an answer gives it to the machine and goes on with the first thing that the machine
 wants; for the others it starts further tasks. One more task waits for the machine's deadline.
 
-Jobs are run by *slots*: tasks that live long, run one job after another, and take outcomes to the server in between.
-The
-outcomes that are there when a slot goes are delivered in one call; while two calls are under way, the next gathers.
-Rule: whoever leaves work behind and waits has roused a slot for it, or another one that is on its way sees it.
+Each job has a task of its own, which runs the user's code and nothing else: what that leaves behind (a timer that
+cancels the task, a cancel scope in a generator, context variables) meets nobody. *Slots*, tasks that live long, start
+the jobs' tasks and take their outcomes to the server. The outcomes that are there when a slot goes are delivered in one
+call; while two calls are under way, the next gathers. Rule: whoever leaves work behind and waits has roused a slot for
+it, or another one that is on its way sees it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import logging
@@ -21,11 +23,11 @@ import socket
 import time
 import uuid
 from _thread import get_ident
-from asyncio import current_task
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, suppress
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from types import CoroutineType, TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -38,6 +40,7 @@ from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perfo
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
+from bullmq_anyio.tasks import Handling, JobTasks, job_tasks
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.codec import check_type, json_text
@@ -175,7 +178,12 @@ class Worker(Generic[T]):
         self._idle: list[anyio.Event] = []
         self._listener: AsyncTransport | None = None
         self._listening: dict[int, anyio.CancelScope] = {}
-        self._handling: dict[int, anyio.CancelScope] = {}
+        self._context = copy_context()
+        """What jobs and callbacks begin in a copy of: the context of `run`."""
+        self._jobs: JobTasks | None = None
+        self._handling: dict[int, Handling] = {}
+        self._emptied: anyio.Event | None = None
+        self._launching = False
         self._ready: deque[RunJob] = deque()
         self._called_off: set[int] = set()
         self._returned: list[Event] = []
@@ -276,6 +284,8 @@ class Worker(Generic[T]):
             raise UsageError("worker", self._id, "is already running")
         self._running = True
         self._thread = get_ident()
+        self._context = copy_context()
+        self._context.run(_within.set, self)
         self._stopped = anyio.Event()
         self._finished = anyio.Event()
         try:
@@ -433,7 +443,7 @@ class Worker(Generic[T]):
         With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
         """
         record, token = job.record, _token_of(job)
-        raised = await self._raised(-1, job, error)
+        raised = self._raised(-1, job, error, *await self._ask_strategy(job, error))
         report = failure_report(
             record,
             raised.failure,
@@ -485,12 +495,18 @@ class Worker(Generic[T]):
             try:
                 if self._closed:
                     return
-                async with anyio.create_task_group() as tasks:
-                    self._tasks = tasks
-                    if self._tracing is not None:
-                        self._tracing.started()
-                    self._start(self._machine.start(clock(), paused=self._paused_first))
-                    tasks.start_soon(self._keep_time)
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        self._jobs = job_tasks(self._attend, self._context, tasks)
+                        self._tasks = tasks
+                        if self._tracing is not None:
+                            self._tracing.started()
+                        self._start(self._machine.start(clock(), paused=self._paused_first))
+                        self._spawn(self._keep_time)
+                except BaseException:
+                    self._broken = True
+                    await self._end_handlers()
+                    raise
             except anyio.get_cancelled_exc_class():
                 self._tasks = None
                 if not self._inner.cancel_called:
@@ -506,6 +522,19 @@ class Worker(Generic[T]):
                 self._tasks = None
                 self._stop()
 
+    async def _end_handlers(self) -> None:
+        """The tasks are gone for a fault: cancel the handlers that are left, and wait for them."""
+        while self._handling:
+            for handling in tuple(self._handling.values()):
+                if self._jobs is not None:
+                    self._jobs.cancel(handling)
+            self._emptied = anyio.Event()
+            with suppress(anyio.get_cancelled_exc_class()), anyio.CancelScope(shield=True):
+                with anyio.move_on_after(_FORCED_STOP_S):
+                    await self._emptied.wait()
+                    return
+                self._warn_of_handlers()
+
     async def _salvage(self) -> None:
         """The tasks are gone: give back what was running, so that another worker takes it at once."""
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _FORCED_STOP_S):
@@ -519,6 +548,11 @@ class Worker(Generic[T]):
                         actions += self._machine.handle(await self._call(ticket, command), clock())
                     case _:
                         pass
+
+    def _spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str | None = None) -> None:
+        """Start a task of the worker's in a context of its own, whoever this runs in."""
+        if self._tasks is not None:
+            self._context.copy().run(partial(self._tasks.start_soon, function, *args, name=name))
 
     def _check_thread(self) -> None:
         if self._tasks is not None and get_ident() != self._thread:
@@ -545,8 +579,8 @@ class Worker(Generic[T]):
 
     def _start(self, actions: list[Action]) -> None:
         action = self._sort(actions)
-        if action is not None and self._tasks is not None:
-            self._tasks.start_soon(self._carry, action)
+        if action is not None:
+            self._spawn(self._carry, action)
         self._rouse()
 
     async def _carry(self, action: Action) -> None:
@@ -582,8 +616,8 @@ class Worker(Generic[T]):
         match action:
             case Call(ticket, _, shielded) if not shielded:
                 self._happen(CallFailed(ticket, "the task was cancelled", lost=False))
-            case Call() if self._tasks is not None:
-                self._tasks.start_soon(self._carry, action)
+            case Call():
+                self._spawn(self._carry, action)
             case Listen(ticket):
                 self._happen(Unlistened(ticket))
             case _:
@@ -615,10 +649,12 @@ class Worker(Generic[T]):
                         self._listening[ticket].cancel()
                     continue
                 case CancelJob(number):
-                    if number in self._handling:
-                        self._handling[number].cancel()
-                    elif any(waiting.run == number for waiting in self._ready):
+                    handling = self._handling.get(number)
+                    if handling is None:
+                        # Not begun: it is ready, or among the actions of which a callback interrupted the sorting.
                         self._called_off.add(number)
+                    elif self._jobs is not None:
+                        self._jobs.cancel(handling)
                     continue
                 case Stopped(error):
                     if error is not None and self._error is None:
@@ -629,8 +665,8 @@ class Worker(Generic[T]):
                     self._listening[ticket] = anyio.CancelScope()
             if first is None:
                 first = action
-            elif self._tasks is not None:
-                self._tasks.start_soon(self._carry, action)
+            else:
+                self._spawn(self._carry, action)
         return first
 
     async def _call(self, ticket: int, command: Command[Any]) -> Event:
@@ -683,20 +719,29 @@ class Worker(Generic[T]):
             if not wake.done():
                 wake.set_result(None)
                 return
-        self._tasks.start_soon(self._slot)
+        self._spawn(self._slot)
 
     async def _slot(self) -> None:
-        """Run jobs and deliver outcomes until the end."""
+        """Start jobs and deliver outcomes until the end."""
         self._rousing = False
         slot = _Slot()
         try:
-            while await self._serve(slot):
-                pass
+            while True:
+                if (self._returned or self._outcomes) and self._deliveries < _MOST_DELIVERIES:
+                    await self._deliver(slot)
+                elif self._ready:
+                    await self._launch(slot)
+                elif self._stopped is None or self._stopped.is_set():
+                    return
+                else:
+                    await self._sleep(slot)
         except anyio.get_cancelled_exc_class():
             if self._is_torn():
                 raise
-            # asyncio: somebody cancelled this very task, outside of a handler: others go on for it.
+            # asyncio: somebody cancelled this very task: others go on for it.
             self._hand_over(slot.call)
+            if slot.started:
+                self._spawn(self._await_begin, slot.started)
             self._rousing = False
             self._rouse()
         except BaseException:
@@ -704,102 +749,139 @@ class Worker(Generic[T]):
             self._broken = True
             raise
 
-    async def _serve(self, slot: _Slot) -> bool:
-        """Work until a handler raises or is cancelled, and tell the machine of that; return False at the end."""
-        event: Event | None = None
-        try:
-            with anyio.CancelScope() as slot.scope:
-                event = await self._work_off(slot)
-                if event is None:
-                    return False
-            if event is None:
-                failure = Failure(kind=FailureKind.CANCELLED, message="cancelled")
-                event = JobRaised(slot.number, failure, random.random())
-        except Exception as error:
-            if slot.job is None:
-                raise
-            event = await self._raised(slot.number, slot.job, error)
-        except anyio.get_cancelled_exc_class() as error:
-            if slot.job is None or self._is_torn():
-                raise
-            # Not from us: the handler met a cancelled future, or all tasks are cancelled: then `run` hears of it, too.
-            for _ in range(2):
-                await checkpoint()
-            event = await self._raised(slot.number, slot.job, error)
-        except KeyboardInterrupt as interrupt:
-            if slot.job is None:
-                raise
-            # trio raises it in the code that runs: it is not the job's fault.
-            self._give_up(interrupt)
-            event = JobRaised(slot.number, Failure(kind=FailureKind.CANCELLED, message="interrupted"), random.random())
-        except _NotAsync:
-            # A fault of the program, which no job should pay for.
-            self._give_up(UsageError("processor", self._processor, "must be an async function"))
-            event = JobRaised(slot.number, Failure(kind=FailureKind.CANCELLED, message="not run"), random.random())
-        except BaseException as error:
-            if slot.job is None:
-                raise
-            event = await self._raised(slot.number, slot.job, error)
-        finally:
-            if slot.job is not None:
-                self._handled(slot)
-        await self._make(slot, self._react((event,)))
-        return True
+    # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    async def _work_off(self, slot: _Slot) -> Event | None:
-        """Run jobs and deliver outcomes; return the last event where its job was cancelled, None at the end."""
-        ready, returned = self._ready, self._returned
-        while True:
-            if (returned or self._outcomes) and self._is_to_deliver():
-                await self._deliver(slot)
-            elif ready:
+    async def _launch(self, slot: _Slot) -> None:
+        """Start tasks for jobs that are ready, and let those end that do not wait.
+
+        Half of what may run at a time: their outcomes are on their way while the other half runs.
+        """
+        ready, jobs = self._ready, self._jobs
+        assert jobs is not None  # it came with the tasks
+        started: list[Handling] = []
+        self._launching = True
+        try:
+            for _ in range(min(len(ready), (min(self._machine.concurrency, MOST_JOBS * 2) + 1) // 2)):
                 action = ready.popleft()
-                number = action.run
-                if not self._rousing:
-                    self._rouse()
+                number, record = action.run, action.job
                 if self._called_off and number in self._called_off:
                     self._called_off.discard(number)
-                    failure = Failure(kind=FailureKind.CANCELLED, message="cancelled")
-                    await self._make(slot, self._react((JobRaised(number, failure, random.random()),)))
+                    self._returned.append(_cancelled(number))
                     continue
-                slot.number = number
-                job: Job[T] = Job(action.job, self._keys, self._transport, self._data_type, action.token)
-                slot.job = job
-                self._handling[number] = slot.scope
-                if self._tracing is None:
-                    value = await self._process(job)
-                    text = "null" if value is None else json_text(value, field="returnvalue")
-                else:
-                    text = await self._traced(self._tracing, job)
-                event = JobReturned(number, text)
-                if slot.scope.cancel_called:
-                    return event
-                self._handled(slot)
-                if self._merges:
-                    returned.append(event)
-                else:
-                    slot.call = self._react((event,))
-                if slot.is_cancelling():
-                    # A handler cancelled its own task and did not wait for it: here it meets this job alone.
-                    await checkpoint()
-                if slot.call is not None:
-                    await self._make(slot, slot.call)
-            elif self._stopped is None or self._stopped.is_set():
-                return None
+                job: Job[T] = Job(record, self._keys, self._transport, self._data_type, action.token)
+                handling = self._handling[number] = Handling(number, job)
+                started.append(handling)
+                try:
+                    jobs.start(handling, f"bullmq job {record.id} of {self._keys.name}")
+                except BaseException:
+                    # No memory for a task: the job has not begun.
+                    self._handling.pop(number, None)
+                    raise
+                if not ready:
+                    break
+        finally:
+            self._launching = False
+        if started and not started[-1].begun:
+            slot.started = started
+            # This slot is on its way.
+            self._rousing = True
+            await self._await_begin(started)
+            slot.started = ()
+            self._rousing = False
+
+    async def _await_begin(self, started: Sequence[Handling]) -> None:
+        assert self._jobs is not None  # it started them
+        for handling in await self._jobs.begun(started):
+            self._attended(handling, None, asyncio.CancelledError())
+
+    async def _attend(self, handling: Handling) -> None:
+        """Run a job's handler: what the job's own task does.
+
+        Nothing of the library is awaited here, before or after: nothing that the handler leaves behind meets it.
+        """
+        handling.begun = True
+        if handling.task is None and self._jobs is not None:
+            self._jobs.note(handling)
+        number, job = handling.number, handling.job
+        event: Event | None = None
+        failed: BaseException | None = None
+        try:
+            if handling.cancelled:
+                event = _cancelled(number)
+            elif self._tracing is not None:
+                event = JobReturned(number, await self._traced(self._tracing, job))
             else:
-                await self._sleep(slot)
+                value = await self._process(job)
+                event = JobReturned(number, "null" if value is None else json_text(value, field="returnvalue"))
+        except BaseException as error:
+            failed = error
+        try:
+            self._attended(handling, event, failed)
+        except BaseException as fault:
+            # Ctrl-C met it, or an exception that raises another whatever it is asked.
+            self._handling.pop(number, None)
+            self._interrupt(fault)
 
-    def _is_to_deliver(self) -> bool:
-        if self._deliveries >= _MOST_DELIVERIES:
-            return False
-        waiting = len(self._returned) + len(self._outcomes)
-        return not self._ready or waiting * 2 >= min(self._machine.concurrency, MOST_JOBS * 2)
+    def _attended(self, handling: Handling, event: Event | None, error: BaseException | None) -> None:
+        """Note how a handler ended; the machine is told by a task of the library."""
+        if error is not None:
+            event = self._event_of(handling, error)
+        if self._jobs is not None and handling.begun:
+            self._jobs.left(handling)
+        del self._handling[handling.number]
+        if event is not None:
+            self._returned.append(event)
+        if not self._handling:
+            if self._emptied is not None:
+                self._emptied.set()
+            if self._rearm is not None and self._machine.state is WorkerState.STOPPED:
+                self._rearm.set()
+        if not self._launching:
+            self._rouse()
 
-    def _handled(self, slot: _Slot) -> None:
-        slot.job = None
-        del self._handling[slot.number]
-        if not self._handling and self._machine.state is WorkerState.STOPPED and self._rearm is not None:
-            self._rearm.set()
+    def _event_of(self, handling: Handling, error: BaseException) -> Event | None:
+        """Return what the machine is to be told of what a handler raised; None where that comes from another task."""
+        number, job = handling.number, cast("Job[T]", handling.job)
+        if isinstance(error, KeyboardInterrupt):
+            # trio raises it in the code that runs: it is not the job's fault.
+            self._interrupt(error)
+            return _cancelled(number)
+        if isinstance(error, _NotAsync):
+            # A fault of the program, which no job should pay for.
+            self._interrupt(UsageError("processor", self._processor, "must be an async function"))
+            return _cancelled(number)
+        if handling.cancelled:
+            return None if self._is_torn() else _cancelled(number)
+        is_cancellation = isinstance(error, anyio.get_cancelled_exc_class())
+        if not is_cancellation and self._strategy_of(job, error) is None:
+            return self._raised(number, job, error)
+        if self._is_torn():
+            # All tasks are cancelled, and the job is given back.
+            return None
+        self._spawn(self._answer_later, number, job, error, name=f"bullmq end of job {job.id} of {self._keys.name}")
+        return None
+
+    async def _answer_later(self, number: int, job: Job[T], error: BaseException) -> None:
+        """Tell of what a handler raised where that takes some time."""
+        event: Event
+        try:
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                # Not from us: it met a cancelled future, or all tasks are cancelled: then `run` hears of it, too.
+                for _ in range(2):
+                    await checkpoint()
+            delay, strategy_error = await self._ask_strategy(job, error)
+            event = self._raised(number, job, error, delay, strategy_error)
+        except anyio.get_cancelled_exc_class():
+            if self._is_torn():
+                raise
+            event = self._raised(number, job, error, None, "the backoff strategy was cancelled")
+        except KeyboardInterrupt as interrupt:
+            self._interrupt(interrupt)
+            event = _cancelled(number)
+        if self._jobs is not None:
+            self._jobs.forsake()
+        self._returned.append(event)
+        self._rouse()
 
     async def _sleep(self, slot: _Slot) -> None:
         wake = slot.make_wake()
@@ -815,8 +897,7 @@ class Worker(Generic[T]):
         """Tell the machine; return the call that the slot makes itself."""
         action = self._sort(self._feed(events))
         if isinstance(action, Listen):
-            if self._tasks is not None:
-                self._tasks.start_soon(self._carry, action)
+            self._spawn(self._carry, action)
             return None
         return action
 
@@ -839,10 +920,9 @@ class Worker(Generic[T]):
                 if self._ready:
                     self._rouse()
                 await checkpoint()
-            if self._returned:
-                action = self._sort(self._feed(()))
-                if action is not None and self._tasks is not None:
-                    self._tasks.start_soon(self._carry, action)
+            action = self._react(()) if self._returned else None
+            if action is not None:
+                self._spawn(self._carry, action)
             count = fitting(call.command for call in self._outcomes)
             calls += [self._outcomes.popleft() for _ in range(count)]
             if not calls:
@@ -894,20 +974,47 @@ class Worker(Generic[T]):
             raise _NotAsync
         return awaitable
 
-    async def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
+    def _strategy_of(self, job: Job[T], error: BaseException) -> str | None:
+        """Return the job's type of backoff if the strategy is to be asked for the delay of its next attempt."""
+        if self._strategy is None or job.attempts_made + 1 >= job.record.attempts:
+            return None
+        kind = custom_type(job.opts.backoff)
+        if kind is None or job.discarded or failure_of(error, stack="", now_ms=0).kind is not FailureKind.ERROR:
+            return None
+        return kind
+
+    async def _ask_strategy(self, job: Job[T], error: BaseException) -> tuple[float | None, str | None]:
+        """Return the delay that the strategy wants, and what went wrong with it.
+
+        A cancellation and Ctrl-C are raised. Whoever runs this gives it a task or a context of its own.
+        """
+        kind = self._strategy_of(job, error)
+        if kind is None or self._strategy is None:
+            return None, None
+        awaiting = False
+        try:
+            answer = self._strategy(job.attempts_made + 1, kind, error, job)
+            awaiting = isinstance(answer, Awaitable)
+            return strategy_delay(await answer if isinstance(answer, Awaitable) else answer), None
+        except BaseException as trouble:
+            if isinstance(trouble, KeyboardInterrupt) or (
+                awaiting and isinstance(trouble, anyio.get_cancelled_exc_class())
+            ):
+                raise
+            _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
+            return None, f"the backoff strategy failed: {trouble!r}"
+
+    def _raised(
+        self,
+        number: int,
+        job: Job[T],
+        error: BaseException,
+        delay: float | None = None,
+        strategy_error: str | None = None,
+    ) -> JobRaised:
         failure = failure_of(error, stack=self._stacks.of(error), now_ms=clock().wall)
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
-        delay: float | None = None
-        strategy_error: str | None = None
-        kind = None if failure.kind is not FailureKind.ERROR else custom_type(job.opts.backoff)
-        if kind is not None and self._strategy is not None and job.attempts_made + 1 < job.record.attempts:
-            try:
-                answer = self._strategy(job.attempts_made + 1, kind, error, job)
-                delay = strategy_delay(await answer if isinstance(answer, Awaitable) else answer)
-            except Exception as trouble:
-                strategy_error = f"the backoff strategy failed: {trouble!r}"
-                _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
         raised = JobRaised(number, failure, random.random(), delay, strategy_error, error)
         return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
@@ -925,41 +1032,57 @@ class Worker(Generic[T]):
             line = logline(notice)
             _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
         for callback in self._callbacks.get(kind, ()):
+            context = self._context.copy()
             try:
-                answer = callback(notice)
-                if answer is not None and inspect.isawaitable(answer) and self._tasks is not None:
-                    self._tasks.start_soon(self._await_callback, answer, kind)
-            except Exception:
-                self._callback_raised(kind)
+                answer = context.run(callback, notice)
+                if answer is not None and inspect.isawaitable(answer):
+                    self._take_along(context, answer, kind)
+            except BaseException as error:
+                self._callback_raised(kind, error)
         for stream in self._streams:
             stream.put(notice)
+
+    def _take_along(self, context: Context, answer: Awaitable[object], kind: type[Notice]) -> None:
+        """Await what an async callback returned in a task of its own."""
+        if self._tasks is not None:
+            name = f"bullmq callback for {kind.__name__} of {self._keys.name}"
+            context.run(partial(self._tasks.start_soon, self._await_callback, answer, kind, name=name))
+        elif isinstance(answer, CoroutineType):
+            # The tasks are gone.
+            answer.close()
 
     async def _await_callback(self, answer: Awaitable[object], kind: type[Notice]) -> None:
         try:
             await answer
-        except Exception:
-            self._callback_raised(kind)
+        except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()) and self._is_torn():
+                raise
+            self._callback_raised(kind, error)
+        finally:
+            if self._jobs is not None:
+                self._jobs.forsake()
 
-    def _callback_raised(self, kind: type[Notice]) -> None:
-        _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+    def _callback_raised(self, kind: type[Notice], error: BaseException) -> None:
+        """Only Ctrl-C ends the worker: trio raises it in the code that runs."""
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupt(error)
+        else:
+            _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
 
     def _meter_by_hand(self, notice: Notice) -> None:
-        if self._meter is None:
-            return
-        try:
-            self._meter(notice)
-        except Exception:
-            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+        if self._meter is not None:
+            self._metered(self._meter, notice)
 
     def _meter_life(self, *, begins: bool) -> None:
-        if self._meter is None:
-            return
+        if self._meter is not None:
+            self._metered(self._meter.started if begins else self._meter.ended)
+
+    def _metered(self, tell: Callable[..., None], *notice: Notice) -> None:
         try:
-            if begins:
-                self._meter.started()
-            else:
-                self._meter.ended()
-        except Exception:
+            self._context.copy().run(tell, *notice)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
 
     def _span(
@@ -983,9 +1106,9 @@ class Worker(Generic[T]):
         try:
             await self._tick()
         except anyio.get_cancelled_exc_class():
-            if self._is_torn() or self._tasks is None:
+            if self._is_torn():
                 raise
-            self._tasks.start_soon(self._keep_time)
+            self._spawn(self._keep_time)
 
     def _look_after_connection(self) -> None:
         """Tell the machine if the connection was lost while nobody waited for an answer."""
@@ -1018,13 +1141,16 @@ class Worker(Generic[T]):
             with anyio.move_on_after(_FORCED_STOP_S):
                 await self._rearm.wait()
                 break
-            _log.warning(
-                "worker %s is closed, and still waits for %d handlers that go on though they were cancelled",
-                self._id,
-                len(self._handling),
-                extra=self._extra(),
-            )
+            self._warn_of_handlers()
         self._rearm = None
+
+    def _warn_of_handlers(self) -> None:
+        _log.warning(
+            "worker %s is closed, and still waits for %d handlers that go on though they were cancelled",
+            self._id,
+            len(self._handling),
+            extra=self._extra(),
+        )
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -1061,11 +1187,15 @@ class Worker(Generic[T]):
             if not wake.done():
                 wake.set_result(None)
 
-    def _give_up(self, error: BaseException | None = None) -> None:
+    def _interrupt(self, error: BaseException) -> None:
+        """End the worker with an error, which `run` raises when everything is given back."""
+        if self._error is None or isinstance(error, KeyboardInterrupt):
+            self._error = error
+        self._give_up()
+
+    def _give_up(self) -> None:
         """`run` is cancelled or interrupted: give the jobs back, but not for ever."""
         self._closed = True
-        if error is not None:
-            self._error = error
         if self._inner is not None:
             self._inner.deadline = anyio.current_time() + _FORCED_STOP_S
             self._happen(CloseRequested(force=True))
@@ -1082,26 +1212,18 @@ class Worker(Generic[T]):
 
 
 class _Slot:
-    """What a task that runs jobs is at: its job, or a call that it makes."""
+    """What a slot is at: a call that it makes, or the jobs that it has just started."""
 
-    __slots__ = ("call", "is_cancelling", "job", "make_wake", "number", "scope")
+    __slots__ = ("call", "make_wake", "started")
 
     def __init__(self) -> None:
-        self.number = -1
-        self.job: Job[Any] | None = None
         self.call: Call | None = None
-        self.scope = anyio.CancelScope()
-        self.is_cancelling = _own_cancelling()
+        self.started: Sequence[Handling] = ()
         self.make_wake = wake_maker()
 
 
-def _own_cancelling() -> Callable[[], int]:
-    """Return what tells whether somebody cancels the current task itself, which asyncio alone allows."""
-    try:
-        task = current_task()
-    except RuntimeError:
-        task = None
-    return int if task is None else task.cancelling
+def _cancelled(number: int) -> JobRaised:
+    return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), random.random())
 
 
 class _NotAsync(BaseException):

@@ -76,7 +76,7 @@ async def test_outcomes_that_are_ready_together_go_in_one_call(server: Server, q
     assert connection.names.count("moveToFinished") < 60
 
 
-async def test_free_places_are_filled_in_one_call(server: Server, queue_name: str) -> None:
+async def test_free_places_are_filled_in_one_call(server: Server, queue_name: str, anyio_backend_name: str) -> None:
     full = anyio.Event()
     began: list[str] = []
 
@@ -88,6 +88,9 @@ async def test_free_places_are_filled_in_one_call(server: Server, queue_name: st
 
     connection, ends = await _work_off(server, queue_name, 20, gather, 20)
     assert len(ends) == 20
+    if anyio_backend_name == "trio":
+        # It runs the tasks of one turn in any order.
+        began.sort(key=int)
     assert began == [str(number) for number in range(1, 21)]
     assert connection.names.count("moveToActive") == 0
     # the second asks whether there is more, when the places are free again

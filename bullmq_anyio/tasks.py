@@ -1,0 +1,239 @@
+"""A task of its own for each job, without what a task group of anyio's costs: twice as much as the task itself.
+
+On trio they are tasks of the worker's nursery, on asyncio plain tasks, for which the worker waits at its end.
+
+A job can be cancelled as by a cancel scope around its handler: again and again, until it leaves, and not where it
+shields itself. Hardly any job ever is, and to enter a scope costs more than to make the task. So the scope is made when
+a job is cancelled, and put around those that its task is in by then. That touches what anyio and trio keep to
+themselves; with one that keeps it in another way each job begins in a scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio._backends._asyncio as _anyio_asyncio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint, current_token
+
+from bullmq_anyio.job import Job
+
+Attend = Callable[["Handling"], Awaitable[None]]
+
+_backend: Any = _anyio_asyncio
+_EAGER = sys.version_info >= (3, 12)
+
+
+class Handling:
+    """One job that is handled: its task, and whether it shall end."""
+
+    __slots__ = ("begun", "cancelled", "job", "number", "scope", "task")
+
+    def __init__(self, number: int, job: Job[Any]) -> None:
+        self.number = number
+        self.job = job
+        self.begun = False
+        """Its task has taken its first step."""
+        self.cancelled = False
+        """The worker wants it to end."""
+        self.task: Any = None
+        self.scope: Any = None
+
+
+class JobTasks(ABC):
+    """Starts jobs' tasks, each in a copy of the context, and cancels them."""
+
+    def __init__(self, attend: Attend, context: Context) -> None:
+        self._attend = attend
+        self._context = context
+
+    @abstractmethod
+    def start(self, handling: Handling, name: str) -> None:
+        """Start a task that attends to the job."""
+
+    @abstractmethod
+    def note(self, handling: Handling) -> None:
+        """Note, in a job's task, that it is this one; the task calls it where the job does not know its task."""
+
+    @abstractmethod
+    async def begun(self, started: Sequence[Handling]) -> list[Handling]:
+        """Let tasks that were just started take their first steps; return those which were cancelled before it."""
+
+    def cancel(self, handling: Handling) -> None:
+        """Cancel a handler; one that has not begun will not."""
+        handling.cancelled = True
+        if handling.scope is None and handling.begun:
+            handling.scope = self._scope_around(handling.task)
+        if handling.scope is not None:
+            handling.scope.cancel()
+
+    @abstractmethod
+    def left(self, handling: Handling) -> None:
+        """Note, in a job's task, that the handler has ended."""
+
+    @abstractmethod
+    def forsake(self) -> None:
+        """Cut the running task off from nurseries that the user's code has left open."""
+
+    @abstractmethod
+    def _scope_around(self, task: Any) -> Any:
+        """Return a cancel scope that encloses all that a task is in, as if it had entered this one first."""
+
+    async def _in_scope(self, handling: Handling) -> None:
+        try:
+            with anyio.CancelScope() as handling.scope:
+                await self._attend(handling)
+        except RuntimeError:
+            # The handler left a scope open in this one. Its outcome is known already.
+            pass
+
+
+class GroupTasks(JobTasks):
+    """Starts tasks in the worker's group: trio's nursery, which is in there, if there is one."""
+
+    def __init__(self, attend: Attend, context: Context, tasks: TaskGroup) -> None:
+        super().__init__(attend, context)
+        self._nursery: Any = getattr(tasks, "_nursery", None)
+        known = self._nursery is not None and _knows_statuses(self._nursery)
+        self._main = attend if known else self._in_scope
+        # What anyio puts around a nursery costs more than the nursery.
+        self._start: Callable[..., object] = (self._nursery or tasks).start_soon
+
+    def start(self, handling: Handling, name: str) -> None:
+        self._context.copy().run(partial(self._start, self._main, handling, name=name))
+
+    def note(self, handling: Handling) -> None:
+        handling.task = sys.modules["trio.lowlevel"].current_task()
+
+    async def begun(self, started: Sequence[Handling]) -> list[Handling]:
+        while not started[-1].begun:
+            # trio runs the tasks of one turn in any order.
+            await checkpoint()
+        return []
+
+    def left(self, handling: Handling) -> None:
+        if handling.scope is not None and self._main is self._attend:
+            handling.scope._cancel_status.parent = None
+        if self._main is self._attend and handling.task.child_nurseries:
+            self.forsake()
+
+    def forsake(self) -> None:
+        # trio would end the worker for it: in a nursery of its own the task would end that one alone.
+        if self._nursery is None:
+            return
+        task: Any = sys.modules["trio.lowlevel"].current_task()
+        for nursery in task.child_nurseries:
+            nursery.cancel_scope.cancel()
+            nursery._closed = True
+            task._child_nurseries.remove(nursery)
+
+    def _scope_around(self, task: Any) -> Any:
+        scope = sys.modules["trio"].CancelScope()
+        root = self._nursery._cancel_status
+        scope._has_been_entered = True
+        status = scope._cancel_status = type(root)(scope=scope, parent=root)
+        outermost = task._cancel_status
+        if outermost is root:
+            task._activate_cancel_status(status)
+        else:
+            while outermost.parent is not None and outermost.parent is not root:
+                outermost = outermost.parent
+            outermost.parent = status
+        return scope
+
+
+def _knows_statuses(nursery: Any) -> bool:
+    status = getattr(nursery, "_cancel_status", None)
+    return (
+        hasattr(type(status), "parent")
+        and hasattr(sys.modules["trio.lowlevel"].Task, "_activate_cancel_status")
+        and hasattr(nursery.cancel_scope, "_has_been_entered")
+    )
+
+
+class LoopTasks(JobTasks):
+    """Starts plain tasks of asyncio's. The event loop knows them weakly: they are kept with the job."""
+
+    def __init__(self, attend: Attend, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(attend, context)
+        self._main = attend if _KNOWN_SCOPES else self._in_scope
+        self._loop = loop
+
+    def start(self, handling: Handling, name: str) -> None:
+        loop = self._loop
+        coroutine: Any = self._main(handling)
+        context = self._context.copy()
+        if loop.get_task_factory() is not None:
+            # The program's own way to make tasks.
+            handling.task = loop.create_task(coroutine, name=name, context=context)
+        elif _EAGER and sys.exc_info()[0] is None:
+            # It runs at once, within the caller: not where that one has an exception in its hands.
+            handling.task = _eager_task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+        else:
+            handling.task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
+
+    def note(self, handling: Handling) -> None:
+        handling.task = asyncio.current_task()
+
+    def left(self, handling: Handling) -> None:
+        """Nothing: the scope goes with its task."""
+
+    def forsake(self) -> None:
+        """Nothing: groups of asyncio's and anyio's know nothing of a task that has ended."""
+
+    async def begun(self, started: Sequence[Handling]) -> list[Handling]:
+        # Who cancels all tasks that there are meets some before they have begun: nobody would hear of their jobs again.
+        while not all(handling.begun or (handling.task is not None and handling.task.done()) for handling in started):
+            await checkpoint()
+        return [handling for handling in started if not handling.begun]
+
+    def _scope_around(self, task: Any) -> Any:
+        scope: Any = _backend.CancelScope()
+        scope._host_task = task
+        scope._active = True
+        scope._cancelling_at_enter = task.cancelling()
+        state: Any = _backend._task_states.get(task)
+        innermost: Any = None if state is None else state.cancel_scope
+        if innermost is not None:
+            outermost = innermost
+            while outermost._parent_scope is not None:
+                outermost = outermost._parent_scope
+            outermost._parent_scope = scope
+            scope._child_scopes.add(outermost)
+        else:
+            scope._tasks.add(task)
+            if state is None:
+                _backend._task_states[task] = _backend.TaskState(None, scope)
+            else:
+                state.cancel_scope = scope
+        return scope
+
+
+_eager_task: Any = asyncio.Task
+"""With the argument `eager_start`, from Python 3.12 on."""
+
+
+def _knows_scopes() -> bool:
+    scope: Any = anyio.CancelScope if not hasattr(_backend, "CancelScope") else _backend.CancelScope()
+    parts = ("_host_task", "_tasks", "_parent_scope", "_child_scopes", "_active", "_cancelling_at_enter")
+    return (
+        all(hasattr(scope, part) for part in parts)
+        and hasattr(_backend, "TaskState")
+        and isinstance(getattr(_backend, "_task_states", None), MutableMapping)
+    )
+
+
+_KNOWN_SCOPES = _knows_scopes()
+
+
+def job_tasks(attend: Attend, context: Context, tasks: TaskGroup) -> JobTasks:
+    """Return what starts the tasks of a worker's jobs. `tasks` is the worker's group, in the event loop that runs."""
+    loop: Any = current_token().native_token
+    return LoopTasks(attend, context, loop) if hasattr(loop, "create_task") else GroupTasks(attend, context, tasks)
