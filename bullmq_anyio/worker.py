@@ -276,12 +276,9 @@ class Worker(Generic[T]):
         """
         if self._processor is None:
             raise UsageError("processor", None, "no process function is defined")
-        if self._over and self._finished is not None:
-            raise UsageError("worker", self._id, "has ended: make a new one to work again")
+        self._check_first()
         if self._closed:
             return
-        if self._running:
-            raise UsageError("worker", self._id, "is already running")
         self._running = True
         self._thread = get_ident()
         self._context = copy_context()
@@ -352,7 +349,16 @@ class Worker(Generic[T]):
                 await self._close_transports()
                 self._end_streams()
 
+    def _check_first(self) -> None:
+        if self._over and self._finished is not None:
+            raise UsageError("worker", self._id, "has ended: make a new one to work again")
+        if self._running:
+            raise UsageError("worker", self._id, "is already running")
+
     async def __aenter__(self) -> Self:
+        self._check_first()
+        if self._background is not None:
+            raise UsageError("worker", self._id, "is already running: it was entered before")
         self._background = _Background()
         await self._background.start(self.run)
         return self

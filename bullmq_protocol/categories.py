@@ -144,7 +144,9 @@ def rule_key(kind: type) -> str:
 def _attribute(exc: object, name: str) -> Any:
     try:
         return getattr(exc, name, None)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
 
 
@@ -187,7 +189,9 @@ def _retry_after(headers: Any, now_ms: Millis | None) -> Millis | None:
     for name in ("Retry-After", "retry-after"):
         try:
             value = headers.get(name)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return None
         if value is not None:
             break
@@ -245,7 +249,9 @@ def text_of(exc: BaseException) -> str:
     """Return what the exception says; "" where it cannot."""
     try:
         return str(exc)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return ""
 
 

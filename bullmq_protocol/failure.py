@@ -101,7 +101,9 @@ def failure_of(exc: BaseException, *, stack: str = "", now_ms: Millis | None = N
         leaves = list(_leaves(exc))
         kind, moved_to = _kind(leaves)
         verdict = judge(exc, now_ms)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         # A broken exception (a property that raises, groups nested without end) must not cost the job.
         leaves, kind, moved_to, verdict = [exc], FailureKind.ERROR, "", Verdict(Category.PERMANENT)
     shown = leaves[0] if len(leaves) == 1 else exc

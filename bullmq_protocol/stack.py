@@ -1,4 +1,4 @@
-"""The stack text of an exception, as a job keeps it.
+"""The stack text of an exception, as a job keeps it: from the user's first frame on, which a dashboard shows first.
 
 To format one takes Python longer than all else that a failed job costs. Most jobs that fail do so in the same places,
 so the text of each place is kept.
@@ -12,28 +12,35 @@ from types import CodeType, TracebackType
 
 _MOST_PLACES = 1_000
 _MOST_FRAMES = 100
+_OURS = frozenset(("bullmq_anyio", "bullmq_protocol", "bullmq_sync"))
 
 
 class StackTexts:
-    """Writes the texts of `traceback.format_exception`, for any number of threads."""
+    """Writes the texts of `traceback.format_exception` without the library's frames at the beginning, for any number of
+    threads."""
 
     def __init__(self) -> None:
         # By the code's id, which another may get once it is gone.
         self._places: dict[tuple[int, int, int], tuple[weakref.ref[CodeType], str]] = {}
 
     def of(self, exc: BaseException) -> str:
-        """Return the stack text of an exception. It never raises, whatever the exception holds."""
+        """Return the stack text of an exception. It never raises, whatever the exception holds (but for Ctrl-C, which
+        comes where it comes)."""
         try:
-            return self._quickly(exc) or "".join(traceback.format_exception(exc))
-        except Exception:
+            stack = _from_the_user_on(exc.__traceback__)
+            return self._quickly(exc, stack) or "".join(traceback.format_exception(type(exc), exc, stack))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             try:
                 return f"{type(exc).__qualname__}: {exc}"
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 return type(exc).__qualname__
 
-    def _quickly(self, exc: BaseException) -> str:
+    def _quickly(self, exc: BaseException, stack: TracebackType | None) -> str:
         """Return the text of a plain exception, "" for any other."""
-        stack = exc.__traceback__
         has_context = exc.__context__ is not None and not exc.__suppress_context__
         if stack is None or exc.__cause__ is not None or has_context or isinstance(exc, BaseExceptionGroup):
             return ""
@@ -62,3 +69,10 @@ class StackTexts:
                 self._places.clear()
             found = self._places[key] = (weakref.ref(code), traceback.format_tb(at, limit=1)[0])
         return found[1]
+
+
+def _from_the_user_on(at: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins with the first frame that is not the library's; None: all are."""
+    while at is not None and str(at.tb_frame.f_globals.get("__name__")).partition(".")[0] in _OURS:
+        at = at.tb_next
+    return at

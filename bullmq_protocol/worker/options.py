@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -245,17 +246,32 @@ def check_workers(workers: tuple[object, ...], kind: type, package: str) -> None
             raise UsageError("workers", worker, f"must be workers of {package}, each an argument of its own")
 
 
+def _check_takes_the_job(processor: Callable[..., Any]) -> None:
+    try:
+        # A wrapper may hand over more than it is given.
+        signature = inspect.signature(processor, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        rule = f"must take one argument, the job (its token is job.token): called with one, {error}"
+        raise UsageError("processor", processor, rule) from None
+
+
 def check_processor(processor: object, *, is_async: bool) -> None:
     """Refuse what cannot be a worker's process function, as far as that is seen without calling it.
 
-    `is_async`: for a worker on asyncio or trio. What may return an awaitable all the same passes: a lambda, a function
-    with such an annotation, a wrapper around an async function. Raises `UsageError`.
+    It must take one argument, the job; what has no signature (some functions of C) passes. `is_async`: for a worker on
+    asyncio or trio. What may return an awaitable all the same passes: a lambda, a function with such an annotation, a
+    wrapper around an async function. Raises `UsageError`.
     """
     if processor is None:
         return
     kind = "an async function" if is_async else "a function"
     if not callable(processor):
         raise UsageError("processor", processor, f"must be {kind} of the job")
+    _check_takes_the_job(processor)
     function: Any = processor
     while issubclass(type(function), partial):
         function = function.func

@@ -13,10 +13,11 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 import bullmq_anyio.worker
+import bullmq_sync
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
-from bullmq_protocol.worker.notices import HandlerAbandoned, JobActive, JobCompleted, JobFailed, JobMoved
+from bullmq_protocol.worker.notices import Drained, HandlerAbandoned, JobActive, JobCompleted, JobFailed, JobMoved
 from tests.support import servers
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
@@ -470,3 +471,53 @@ async def test_what_ends_the_body_is_raised_as_it_is(queue: Queue[Any], server: 
     with pytest.raises(SystemExit):
         async with Worker(queue.name, process, server.url):
             raise SystemExit(3)
+
+
+async def test_entering_a_worker_that_runs_or_has_ended_is_refused(server: Server, queue: Queue[Any]) -> None:
+    async def process(job: Job[Any]) -> None:
+        """Nothing is added."""
+
+    for entered in (True, False):
+        worker = Worker(queue.name, process, server.url)
+        drained = anyio.Event()
+        worker.on(Drained, lambda _, drained=drained: drained.set())  # type: ignore[misc]
+        async with anyio.create_task_group() as tasks:
+            if entered:
+                await worker.__aenter__()
+            else:
+                tasks.start_soon(worker.run)
+            await drained.wait()
+            for again in (worker.run, worker.__aenter__):
+                with pytest.raises(UsageError, match="already running"):
+                    await again()
+            assert worker.is_running
+            if entered:
+                await worker.__aexit__(None, None, None)
+            else:
+                await worker.aclose()
+        for again in (worker.run, worker.__aenter__):
+            with pytest.raises(UsageError, match="has ended"):
+                await again()
+
+
+async def test_entering_twice_at_once_is_refused(server: Server, queue: Queue[Any]) -> None:
+    async def process(job: Job[Any]) -> None:
+        """Nothing is added."""
+
+    worker = Worker(queue.name, process, server.url)
+    async with worker:
+        # `run` has not begun yet.
+        with pytest.raises(UsageError, match="entered before"):
+            await worker.__aenter__()
+
+
+@pytest.mark.parametrize("module", [bullmq_anyio, bullmq_sync], ids=lambda each: each.__name__)
+async def test_processor_that_cannot_take_one_argument_is_refused(module: Any) -> None:
+    async def none() -> None: ...
+    async def two(job: Job[Any], token: str) -> None: ...
+
+    def blocking(job: Job[Any], token: str) -> None: ...
+
+    for processor in (none, two) if module is bullmq_anyio else (lambda: None, blocking):
+        with pytest.raises(UsageError, match="must take one argument, the job"):
+            module.Worker("q", processor)

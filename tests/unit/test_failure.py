@@ -861,6 +861,43 @@ def test_name_and_message(error: BaseException, name: str, message: str) -> None
     assert (failure.name, failure.message, failure.stack) == (name, message, "stack \ufffd")
 
 
+class Raising(Exception):
+    """Raises that whatever it is asked: in turn its text, an attribute, its headers."""
+
+    status = 429
+
+    def __init__(self, part: str, error: BaseException) -> None:
+        self.part, self.error = part, error
+
+    def __str__(self) -> str:
+        if self.part == "text":
+            raise self.error
+        return "text"
+
+    @property
+    def response(self) -> object:
+        if self.part == "attribute":
+            raise self.error
+        return None
+
+    @property
+    def headers(self) -> "Raising":
+        return self
+
+    def get(self, _: str) -> None:
+        if self.part == "headers":
+            raise self.error
+
+
+@pytest.mark.parametrize("part", ["text", "attribute", "headers"])
+def test_what_is_no_exception_costs_no_job_and_ctrl_c_is_raised(part: str) -> None:
+    for error in (SystemExit(3), GeneratorExit()):
+        failure = failure_of(Raising(part, error), stack="")
+        assert (failure.name, failure.kind) == ("Raising", FailureKind.ERROR)
+    with pytest.raises(KeyboardInterrupt):
+        failure_of(Raising(part, KeyboardInterrupt()), stack="")
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -7,6 +7,7 @@ import linecache
 import traceback
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, SimpleNamespace, TracebackType
 from typing import Any
 
@@ -129,6 +130,81 @@ def test_texts_are_kept_apart() -> None:
     errors = [raised(call) for call in CASES]
     for error in errors * 2:
         assert texts.of(error) == pythons(error)
+
+
+def through_the_library(call: Callable[[], object]) -> Callable[[], object]:
+    """Return what calls it from frames of the library, which calls it from others."""
+    code = "def serve(call): process(call)\ndef process(call): call()"
+    for module in ("bullmq_protocol.codec", "bullmq_sync.worker", "bullmq_anyio.worker"):
+        space: dict[str, Any] = {"__name__": module}
+        exec(compile(code, "library.py", "exec"), space)
+        call = partial(space["serve"], call)
+    return call
+
+
+def caught(call: Callable[[], object]) -> BaseException:
+    """Return what it raises, without the frame of this function."""
+    error = raised(call)
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)
+
+
+@pytest.mark.parametrize("call", CASES)
+def test_text_begins_with_the_users_frames(call: Callable[[], object]) -> None:
+    texts = StackTexts()
+    for _ in range(2):
+        assert texts.of(caught(through_the_library(call))) == texts.of(caught(call))
+
+
+def test_frames_of_the_library_below_the_users_stay() -> None:
+    def users() -> None:
+        through_the_library(fails)()
+
+    text = StackTexts().of(caught(through_the_library(users)))
+    assert text.count("library.py") == 6
+    assert text.index("in users") < text.index("library.py")
+
+
+def test_error_of_the_library_alone_has_no_frames() -> None:
+    space: dict[str, Any] = {"__name__": "bullmq_anyio"}
+    exec("def decode(): raise ValueError('does not fit')", space)
+    assert StackTexts().of(caught(space["decode"])) == "ValueError: does not fit\n"
+
+
+class _Says(Exception):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __str__(self) -> str:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), ValueError(3)])
+def test_whatever_an_exception_raises_when_it_is_asked(error: BaseException) -> None:
+    assert "_Says" in StackTexts().of(_Says(error))
+
+
+class _Stumbling:
+    """Stands for `traceback`, and raises whatever it is asked."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+
+def test_ctrl_c_ends_the_text_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt = KeyboardInterrupt()
+    for error, text in ((ValueError("boom"), "ValueError: boom"), (_Says(SystemExit()), "_Says")):
+        monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(SystemExit(3)))
+        assert StackTexts().of(error) == text
+        monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            StackTexts().of(error)
+    monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(SystemExit(3)))
+    with pytest.raises(KeyboardInterrupt):
+        StackTexts().of(_Says(interrupt))
 
 
 def test_exception_that_was_never_raised() -> None:

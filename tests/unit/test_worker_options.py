@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -183,3 +184,59 @@ def test_workers_of_one_package_are_taken() -> None:
         check_workers((), int, "p")
     with pytest.raises(UsageError, match="must be workers of p, each an argument of its own"):
         check_workers((1, "x"), int, "p")
+
+
+def _no_argument() -> None: ...
+def _two_arguments(job: object, token: str) -> None: ...
+def _keyword_needed(job: object, *, token: str) -> None: ...
+
+
+class _Bound:
+    def none(self) -> None: ...
+    def one(self, job: object) -> None: ...
+    def __call__(self) -> None: ...
+
+
+class _NoSignature:
+    """A callable whose signature cannot be read, as of some functions of C."""
+
+    __signature__ = 7
+
+    def __call__(self, job: object) -> None: ...
+
+
+def _injecting(job: object) -> None: ...
+
+
+_injecting.__wrapped__ = _two_arguments  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [_no_argument, _two_arguments, _keyword_needed, _Bound().none, _Bound(), partial(_Bound().one, 1), lambda: None],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_processor_that_cannot_take_the_job_alone_is_refused(processor: Any, is_async: bool) -> None:
+    with pytest.raises(UsageError, match="must take one argument, the job") as caught:
+        check_processor(processor, is_async=is_async)
+    assert caught.value.field == "processor"
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        print,
+        vars,
+        dict,
+        _Bound().one,
+        partial(_two_arguments, token="t"),
+        partial(_two_arguments, "job"),
+        lambda job, token="t": None,
+        lambda *jobs: None,
+        lambda job, **more: None,
+        _NoSignature(),
+        _injecting,
+    ],
+)
+def test_what_can_take_the_job_alone_passes(processor: Any) -> None:
+    check_processor(processor, is_async=False)
