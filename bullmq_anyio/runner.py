@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
 
 from bullmq_anyio.worker import Worker
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.worker.options import check_workers
+from bullmq_protocol.worker.options import check_workers, hand_on
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 """The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
@@ -23,25 +27,46 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     back to the queue, where another worker takes them at once. A second one cuts the wait short (`aclose(force=True)`).
     If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
     `UsageError` without workers and outside the main thread, which alone hears of signals.
+
+    It is for programs whose main thing the workers are. At its end the signals have the handlers back that it found,
+    and one of the program's own is called with the signal. A web server closes workers in its own good order: write
+    `async with worker:` there.
     """
     check_workers(workers, Worker, "bullmq_anyio")
+    if threading.current_thread() is not threading.main_thread():
+        rule = "hears of signals in the main thread only: use Worker.run here"
+        raise UsageError("run_workers", workers, rule)
     running = _Running(workers)
-    with ExitStack() as stack:
-        try:
-            signals = stack.enter_context(anyio.open_signal_receiver(*STOPPING))
-        except (RuntimeError, ValueError) as error:
-            rule = "hears of signals in the main thread only: use Worker.run here"
-            raise UsageError("run_workers", workers, rule) from error
+    call = _caller()
+
+    def hear(number: int, _: FrameType | None) -> None:
+        # It may interrupt any line of this thread.
+        call(running.hear, signal.Signals(number))
+
+    before = {number: signal.signal(number, hear) for number in STOPPING}
+    try:
         async with anyio.create_task_group() as tasks:
             for worker in workers:
                 tasks.start_soon(running.run, worker)
             tasks.start_soon(running.wait, tasks.cancel_scope)
-            async for number in signals:
-                tasks.start_soon(running.close, running.signal is not None)
-                running.signal = running.signal or number
+            await running.listen(tasks)
+    finally:
+        for number, handler in before.items():
+            # Who set another one meanwhile wants that one. (None: it was set by a program that is not Python.)
+            if signal.getsignal(number) is hear and handler is not None:
+                signal.signal(number, handler)
+    if running.signal is not None:
+        hand_on(running.signal, before[running.signal])
     if running.error is not None:
         raise running.error
     return running.signal
+
+
+def _caller() -> Callable[..., object]:
+    """Return what calls a function in the event loop that runs, from a handler of a signal."""
+    token: Any = current_token().native_token
+    found: Callable[..., object] | None = getattr(token, "call_soon_threadsafe", None)
+    return token.run_sync_soon if found is None else found
 
 
 class _Running:
@@ -51,6 +76,22 @@ class _Running:
         self._workers = workers
         self._left = len(workers)
         self._over = anyio.Event()
+        self._heard: list[signal.Signals] = []
+        self._news = anyio.Event()
+
+    def hear(self, number: signal.Signals) -> None:
+        self._heard.append(number)
+        self._news.set()
+
+    async def listen(self, tasks: TaskGroup) -> None:
+        """Close the workers at each signal, until the end."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            while self._heard:
+                number = self._heard.pop(0)
+                tasks.start_soon(self.close, self.signal is not None)
+                self.signal = self.signal or number
 
     async def run(self, worker: Worker[Any]) -> None:
         try:

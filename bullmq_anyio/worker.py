@@ -696,14 +696,26 @@ class Worker(Generic[T]):
             self._happen(CloseRequested(force=True))
         return CallFailed.of(ticket, error, roll=random.random())
 
-    async def _listen(self, ticket: int, command: Command[Any]) -> Event:
+    def _named(self) -> AsyncTransport:
+        """Return the connection that waits for jobs, by whose name the worker is known."""
         if self._listener is None:
             name = self._keys.client_name(self._settings.name)
             self._listener = self._transport.dedicated(client_name=name)
+        return self._listener
+
+    async def _be_listed(self) -> None:
+        """Open the named connection, which a worker that always has work would open late."""
+        try:
+            await self._named().perform(ping())
+        except BullMQError as error:
+            # It opens when the worker waits, and is told then.
+            _log.debug("worker %s is in no list of workers yet: %s", self._id, error, extra=self._extra())
+
+    async def _listen(self, ticket: int, command: Command[Any]) -> Event:
         event: Event = Unlistened(ticket)
         try:
             with self._listening[ticket]:
-                event = Replied(ticket, await self._listener.perform(command))
+                event = Replied(ticket, await self._named().perform(command))
         except BullMQError as error:
             event = self._call_failed(ticket, error)
         finally:
@@ -1181,6 +1193,7 @@ class Worker(Generic[T]):
                 raise
         else:
             self._contacted = True
+            await self._be_listed()
 
     def _stop(self) -> None:
         if self._stopped is not None:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.worker.options import check_workers
+from bullmq_protocol.worker.options import check_workers, hand_on
 from bullmq_sync.crew import SHORTAGE
 from bullmq_sync.worker import Worker
 
@@ -29,6 +29,9 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     back to the queue, where another worker takes them at once. A second one cuts the wait short (`close(force=True)`).
     If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
     `UsageError` without workers and outside the main thread, which alone hears of signals.
+
+    It is for programs whose main thing the workers are. At its end the signals have the handlers back that it found,
+    and one of the program's own is called with the signal.
     """
     check_workers(workers, Worker, "bullmq_sync")
     if threading.current_thread() is not threading.main_thread():
@@ -59,7 +62,11 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
                         _close(workers, force=False)
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Who set another one meanwhile wants that one. (None: it was set by a program that is not Python.)
+            if signal.getsignal(number) is hear and handler is not None:
+                signal.signal(number, handler)
+    if received is not None:
+        hand_on(received, before[received])
     if error is not None:
         raise error
     return received

@@ -246,6 +246,16 @@ def check_workers(workers: tuple[object, ...], kind: type, package: str) -> None
             raise UsageError("workers", worker, f"must be workers of {package}, each an argument of its own")
 
 
+def hand_on(number: int, handler: object) -> None:
+    """Call the handler of a signal that was found, if it is the program's own.
+
+    Not one of Python's, asyncio's or trio's, which turn Ctrl-C into an exception.
+    """
+    module = str(getattr(getattr(handler, "func", handler), "__module__", ""))
+    if callable(handler) and module.partition(".")[0] not in ("_signal", "signal", "asyncio", "trio"):
+        handler(number, None)
+
+
 def _check_takes_the_job(processor: Callable[..., Any]) -> None:
     try:
         # A wrapper may hand over more than it is given.

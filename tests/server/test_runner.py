@@ -16,6 +16,7 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import UsageError, WorkerOptions
 from bullmq_protocol.errors import ConnectionLost
+from bullmq_protocol.worker.notices import Drained
 from bullmq_sync import Queue
 from tests.support.colours import NAMES
 from tests.support.servers import Server
@@ -83,8 +84,8 @@ def queue(server: Server, name: str) -> Iterator[Queue[Any]]:
 
 
 @contextmanager
-def program(kind: str, server: Server, name: str, *, shutdown: int) -> Generator[subprocess.Popen[str]]:
-    text = _THREADS if kind == "threads" else _ANYIO
+def program(kind: str, server: Server, name: str, *, shutdown: int, text: str = "") -> Generator[subprocess.Popen[str]]:
+    text = text or (_THREADS if kind == "threads" else _ANYIO)
     command = [sys.executable, "-c", text, name, server.url, kind, str(shutdown)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT
@@ -241,3 +242,83 @@ def test_refuses_workers_of_the_other_package_and_lists(server: Server, name: st
     for wrong in (ours, [others], None):
         with pytest.raises(UsageError, match="must be workers of bullmq_anyio"):
             anyio.run(bullmq_anyio.run_workers, wrong)
+
+
+_SERVER = """
+import os, signal, sys, threading
+import anyio
+import bullmq_anyio, bullmq_sync
+from bullmq_protocol.worker.notices import Drained
+
+name, url, colour, _ = sys.argv[1:]
+again = threading.Event()
+told = []
+
+def own(number, frame):
+    # What a web server has: the second signal comes while it shuts down.
+    told.append(number)
+    print("own", number, flush=True)
+    if len(told) == 2:
+        again.set()
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, own)
+
+def drained(_):
+    print("started", flush=True)
+
+async def process(job):
+    pass
+
+async def main():
+    worker = bullmq_anyio.Worker(name, process, url)
+    worker.on(Drained, drained)
+    print("ran", await bullmq_anyio.run_workers(worker), flush=True)
+    while not again.is_set():
+        await anyio.sleep(0.01)
+
+if colour == "threads":
+    worker = bullmq_sync.Worker(name, print, url)
+    worker.on(Drained, drained)
+    print("ran", bullmq_sync.run_workers(worker), flush=True)
+    again.wait()
+else:
+    anyio.run(main, backend=colour)
+print("lifespan closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_programs_own_handlers_hear_of_the_signal_and_of_the_next(server: Server, name: str, kind: str) -> None:
+    with program(kind, server, name, shutdown=0, text=_SERVER) as started:
+        assert line(started) == "started"
+        started.send_signal(signal.SIGTERM)
+        assert [line(started), line(started)] == [f"own {signal.SIGTERM:d}", f"ran {signal.SIGTERM}"]
+        started.send_signal(signal.SIGTERM)
+        assert ended(started) == (f"own {signal.SIGTERM:d}\nlifespan closed", "", 0)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_handlers_are_given_back_whatever_ends_the_run(server: Server, name: str, backend: str) -> None:
+    def own(*_: object) -> None:
+        """The program's own."""
+
+    async def process(_: object) -> None:
+        """Nothing is added."""
+
+    async def main() -> None:
+        worker = bullmq_anyio.Worker[Any](name, process, server.url)
+        drained = anyio.Event()
+        worker.on(Drained, lambda _: drained.set())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bullmq_anyio.run_workers, worker)
+            await drained.wait()
+            assert signal.getsignal(signal.SIGTERM) is not own
+            tasks.cancel_scope.cancel()
+        assert signal.getsignal(signal.SIGTERM) is own
+
+    before = signal.signal(signal.SIGTERM, own)
+    try:
+        anyio.run(main, backend=backend)
+    finally:
+        signal.signal(signal.SIGTERM, before)

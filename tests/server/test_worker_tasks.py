@@ -521,3 +521,18 @@ async def test_processor_that_cannot_take_one_argument_is_refused(module: Any) -
     for processor in (none, two) if module is bullmq_anyio else (lambda: None, blocking):
         with pytest.raises(UsageError, match="must take one argument, the job"):
             module.Worker("q", processor)
+
+
+async def test_a_worker_that_always_has_work_is_listed_at_once(server: Server, queue: Queue[Any]) -> None:
+    listed: list[list[dict[str, str]]] = []
+    done = anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        listed.append(await queue.get_workers())
+        done.set()
+
+    await queue.add("first")
+    await queue.add("more")
+    async with Worker(queue.name, process, server.url, options=WorkerOptions(name="busy")):
+        await done.wait()
+    assert [row["rawname"] for row in listed[0]] == [queue.keys.client_name("busy")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Awaitable
 from datetime import timedelta
 from functools import partial
@@ -13,7 +14,7 @@ import pytest
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor, check_workers
+from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor, check_workers, hand_on
 
 REFUSED: list[tuple[str, Any, str]] = [
     ("concurrency", 0, "at least 1"),
@@ -240,3 +241,16 @@ def test_a_processor_that_cannot_take_the_job_alone_is_refused(processor: Any, i
 )
 def test_what_can_take_the_job_alone_passes(processor: Any) -> None:
     check_processor(processor, is_async=False)
+
+
+def test_a_signal_is_handed_on_to_the_programs_own_handler_alone() -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    def own(*arguments: Any) -> None:
+        heard.append(arguments)
+
+    hand_on(15, own)
+    hand_on(15, partial(own, "more"))
+    for other in (signal.SIG_DFL, signal.SIG_IGN, None, signal.default_int_handler):
+        hand_on(15, other)
+    assert heard == [(15, None), ("more", 15, None)]

@@ -1,0 +1,269 @@
+"""The user's code around the handlers on asyncio and trio: what it raises or sets ends no worker and meets no job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import pytest
+
+from bullmq_anyio import Job, Queue, Worker
+from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
+from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed
+from tests.support.seen import Seen
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.anyio
+REQUEST: ContextVar[str] = ContextVar("REQUEST", default="nobody's")
+
+
+class Odd(BaseException):
+    """No `Exception`."""
+
+
+def cancelled_future() -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    future.result()
+
+
+async def await_cancelled_future() -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+def raising(error: type[BaseException]) -> Callable[[], None]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
+ODD: dict[str, Callable[[], None]] = {
+    **{error.__name__: raising(error) for error in (SystemExit, GeneratorExit, Odd, ValueError, StopIteration)},
+    "cancelled": cancelled_future,
+}
+PAIRS = [
+    pytest.param(backend, kind, id=f"{backend}-{kind}")
+    for backend in ("asyncio", "trio")
+    for kind in ODD
+    if backend == "asyncio" or kind != "cancelled"
+]
+
+
+@pytest.fixture
+async def queue(server: Server, name: str) -> Any:
+    async with Queue[Any](name, server.url) as queue:
+        yield queue
+        await queue.obliterate(force=True)
+
+
+async def _process(job: Job[Any]) -> None:
+    if job.name == "fails":
+        raise LookupError("boom")
+
+
+async def _three_complete(queue: Queue[Any], worker: Worker[Any], caplog: pytest.LogCaptureFixture, words: str) -> None:
+    """Run the worker until it has done three jobs, and one that came later."""
+    seen = Seen(worker, JobCompleted)
+    await queue.add_bulk([NewJob("n", number) for number in range(3)])
+    async with worker:
+        await seen.wait(JobCompleted, 3)
+        await queue.add("later")
+        await seen.wait(JobCompleted, 4)
+    assert (await queue.get_job_counts("active", "completed")) == {"active": 0, "completed": 4}
+    assert words in caplog.text
+
+
+@pytest.mark.parametrize("notice", [JobActive, JobCompleted])
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+@pytest.mark.parametrize(("anyio_backend", "kind"), PAIRS)
+async def test_whatever_a_callback_raises_is_logged(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture, kind: str, is_async: bool, notice: Any
+) -> None:
+    async def awaiting(_: object) -> None:
+        await anyio.sleep(0)
+        if kind == "cancelled":
+            await await_cancelled_future()
+        ODD[kind]()
+
+    worker = Worker(queue.name, _process, server.url)
+    worker.on(notice, awaiting if is_async else lambda _: ODD[kind]())
+    await _three_complete(queue, worker, caplog, f"a callback for {notice.__name__} raised")
+
+
+@pytest.mark.parametrize(("anyio_backend", "kind"), PAIRS)
+async def test_whatever_a_collector_raises_is_logged(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    class Collector:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: ODD[kind]()
+
+    worker = Worker(queue.name, _process, server.url, metrics_collector=Collector())  # type: ignore[arg-type]
+    await _three_complete(queue, worker, caplog, "raised")
+    assert "the metrics collector raised" in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+@pytest.mark.parametrize(("anyio_backend", "kind"), PAIRS)
+async def test_whatever_a_strategy_raises_fails_its_job(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture, kind: str, is_async: bool
+) -> None:
+    async def awaiting(*_: object) -> float:
+        await anyio.sleep(0)
+        if kind == "cancelled":
+            await await_cancelled_future()
+        ODD[kind]()
+        return 0
+
+    def plain(*_: object) -> Any:
+        ODD[kind]()
+
+    strategy: Any = awaiting if is_async else plain
+    worker = Worker(queue.name, _process, server.url, backoff_strategy=strategy)
+    failed = Seen(worker, JobFailed)
+    job = await queue.add("fails", 1, JobOptions(attempts=3, backoff=Backoff(type="mine")))
+    await _three_complete(queue, worker, caplog, "")
+    assert "the backoff strategy" in failed.of(JobFailed)[0].reason
+    assert await job.get_state() == "failed"
+
+
+async def test_a_strategys_cancellation_hits_nobody_else(queue: Queue[Any], server: Server) -> None:
+    """A strategy has a task of its own: what cancels the handler's late does not reach it."""
+
+    async def process(job: Job[Any]) -> None:
+        if job.attempts_made == 0:
+            if asyncio_task := _current_asyncio_task():
+                asyncio.get_running_loop().call_soon(asyncio_task.cancel)
+            raise LookupError
+
+    async def strategy(*_: object) -> float:
+        await anyio.sleep(0.01)
+        return 0
+
+    worker = Worker(queue.name, process, server.url, backoff_strategy=strategy)
+    seen = Seen(worker, JobCompleted, JobFailed)
+    await queue.add("n", 1, JobOptions(attempts=2, backoff=Backoff(type="mine")))
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert [notice.reason for notice in seen.of(JobFailed)] == ["LookupError"]
+
+
+def _current_asyncio_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.parametrize("concurrency", [1, 50])
+async def test_what_callbacks_set_reaches_no_job_and_no_later_callback(
+    queue: Queue[Any], server: Server, concurrency: int
+) -> None:
+    found: list[str] = []
+
+    def look_and_set(where: str) -> None:
+        found.append(REQUEST.get())
+        REQUEST.set(where)
+
+    async def awaiting(_: object) -> None:
+        look_and_set("async callback")
+
+    def returning(_: object) -> Awaitable[None]:
+        look_and_set("callback")
+
+        async def rest() -> None:
+            # It goes on with what its own first part has set.
+            assert REQUEST.get() == "callback"
+
+        return rest()
+
+    async def process(job: Job[Any]) -> None:
+        look_and_set("job")
+        if job.attempts_made == 0:
+            raise LookupError
+
+    def strategy(*_: object) -> float:
+        look_and_set("strategy")
+        return 0
+
+    class Collector:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: REQUEST.set("collector")
+
+    REQUEST.set("run's")
+    worker = Worker(
+        queue.name,
+        process,
+        server.url,
+        options=WorkerOptions(concurrency=concurrency),
+        backoff_strategy=strategy,
+        metrics_collector=Collector(),  # type: ignore[arg-type]
+    )
+    seen = Seen(worker, JobCompleted)
+    for notice in (JobActive, JobCompleted, JobFailed):
+        worker.on(notice, lambda _: look_and_set("plain callback"))
+        worker.on(notice, awaiting)
+        worker.on(notice, returning)
+    options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
+    await queue.add_bulk([NewJob("n", number, options) for number in range(20)])
+    async with worker:
+        await seen.wait(JobCompleted, 20)
+    assert set(found) == {"run's"}
+    assert len(found) > 20 * 10
+    assert REQUEST.get() == "run's"
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+async def test_ctrl_c_in_a_callback_ends_the_worker_with_the_jobs_given_back(
+    queue: Queue[Any], server: Server, is_async: bool
+) -> None:
+    await queue.add_bulk([NewJob("n", number) for number in range(3)])
+
+    async def hang(_: Job[Any]) -> None:
+        await anyio.sleep_forever()
+
+    def plain(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def awaiting(_: object) -> None:
+        await anyio.sleep(0)
+        raise KeyboardInterrupt
+
+    worker = Worker(queue.name, hang, server.url, options=WorkerOptions(concurrency=3))
+    worker.on(JobActive, awaiting if is_async else plain)
+    with pytest.raises(KeyboardInterrupt), anyio.fail_after(30):
+        await worker.run()
+    counts = await queue.get_job_counts("waiting", "active", "failed")
+    assert (counts["waiting"], counts["active"], counts["failed"]) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queue[Any], server: Server) -> None:
+    """Who cancels all tasks of the program may meet one that has not run yet."""
+    victims: list[str] = []
+
+    def cancel_new_jobs(_: object) -> None:
+        def strike() -> None:
+            for task in asyncio.all_tasks():
+                if task.get_name().startswith("bullmq job") and not victims:
+                    victims.append(task.get_name())
+                    task.cancel()
+
+        asyncio.get_running_loop().call_soon(strike)
+        asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(strike))
+
+    worker = Worker(queue.name, _process, server.url, options=WorkerOptions(concurrency=4))
+    seen = Seen(worker, JobCompleted, JobFailed)
+    worker.on(JobActive, cancel_new_jobs)
+    await queue.add_bulk([NewJob("n", number) for number in range(8)])
+    async with worker:
+        await seen.until(lambda: len(seen.all) == 8)
+    counts = await queue.get_job_counts("active", "waiting")
+    assert (counts["active"], counts["waiting"]) == (0, 0)
+    assert len(victims) == 1
