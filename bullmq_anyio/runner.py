@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -33,9 +32,6 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     `async with worker:` there.
     """
     check_workers(workers, Worker, "bullmq_anyio")
-    if threading.current_thread() is not threading.main_thread():
-        rule = "hears of signals in the main thread only: use Worker.run here"
-        raise UsageError("run_workers", workers, rule)
     running = _Running(workers)
     call = _caller()
 
@@ -43,7 +39,11 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
         # It may interrupt any line of this thread.
         call(running.hear, signal.Signals(number))
 
-    before = {number: signal.signal(number, hear) for number in STOPPING}
+    try:
+        before = {number: signal.signal(number, hear) for number in STOPPING}
+    except ValueError as error:
+        rule = "hears of signals in the main thread only: use Worker.run here"
+        raise UsageError("run_workers", workers, rule) from error
     try:
         async with anyio.create_task_group() as tasks:
             for worker in workers:

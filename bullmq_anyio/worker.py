@@ -12,7 +12,6 @@ it, or another one that is on its way sees it.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import logging
@@ -810,7 +809,7 @@ class Worker(Generic[T]):
     async def _await_begin(self, started: Sequence[Handling]) -> None:
         assert self._jobs is not None  # it started them
         for handling in await self._jobs.begun(started):
-            self._attended(handling, None, asyncio.CancelledError())
+            self._attended(handling, None, anyio.get_cancelled_exc_class()())
 
     async def _attend(self, handling: Handling) -> None:
         """Run a job's handler: what the job's own task does.
