@@ -150,9 +150,9 @@ class GroupTasks(JobTasks):
 
 
 def _knows_statuses(nursery: Any) -> bool:
-    status = getattr(nursery, "_cancel_status", None)
+    status: Any = type(getattr(nursery, "_cancel_status", None))
     return (
-        hasattr(type(status), "parent")
+        hasattr(status, "parent")
         and hasattr(sys.modules["trio.lowlevel"].Task, "_activate_cancel_status")
         and hasattr(nursery.cancel_scope, "_has_been_entered")
     )

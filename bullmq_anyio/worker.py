@@ -1063,7 +1063,8 @@ class Worker(Generic[T]):
         """Await what an async callback returned in a task of its own."""
         if self._tasks is not None:
             name = f"bullmq callback for {kind.__name__} of {self._keys.name}"
-            context.run(partial(self._tasks.start_soon, self._await_callback, answer, kind, name=name))
+            start: Callable[..., object] = self._tasks.start_soon
+            context.run(partial(start, self._await_callback, answer, kind, name=name))
         elif isinstance(answer, CoroutineType):
             # The tasks are gone.
             answer.close()
