@@ -236,3 +236,15 @@ def test_the_command_line_writes_a_trace_that_it_replays(
         assert code == 1
         assert "event for event" in said
     assert command("--replay", str(trace)) == (0, "no violation any more\n")
+
+
+class _MeetsAFault(WorkerMachine):
+    def _on_marker(self, score: float | None) -> None:
+        raise LookupError(score)
+
+
+@pytest.mark.contained
+def test_a_contained_fault_is_a_violation_here() -> None:
+    with pytest.raises(Violation, match="LookupError") as caught:
+        simulate(FAULT_STEPS, make=_MeetsAFault)
+    assert caught.value.rule == "the machine meets no fault of its own"
