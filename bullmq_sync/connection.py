@@ -112,8 +112,9 @@ class Connection:
 
     def has_ended(self) -> bool:
         """Look, without waiting, whether the connection has been lost since it was used last."""
-        link = self._link
-        return link is not None and not self._closed and link.has_ended()
+        with self._lock:
+            link = None if self._closed else self._link
+        return link is not None and link.has_ended()
 
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: who waits for it gets `ConnectionLost`. Otherwise do nothing."""
