@@ -7,6 +7,7 @@ be refused at another point.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -241,9 +242,10 @@ def widths(draw: Draw) -> list[Command]:
 
 
 def settings(draw: Draw) -> list[Command]:
-    """Settings of the queue, and counts of its metrics, that are no numbers."""
+    """Settings of the queue that are no numbers. No window of a limit ends while the calls are made."""
     names = draw.some(["concurrency", "concurrency", "max", "duration", "opts.maxLenEvents"], 1, 1, 2)
-    made: list[Command] = [("HSET", f"{Q}meta", name, draw.pick(*NO_NUMBERS)) for name in names]
+    odd = {"duration": ("abc", "", "nan", "1e6", " 700000", "-700000.9", "500000.5")}
+    made: list[Command] = [("HSET", f"{Q}meta", name, draw.pick(*odd.get(name, NO_NUMBERS))) for name in names]
     return [*made, ("DEL", f"{Q}limiter")] if draw.chance(0.5) else made
 
 
@@ -361,6 +363,16 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     )
     for moments in ((T, T + 1000, T + 2000), (T + 2000, T, T + 1000), (T, T, T + 1000)):
         yield f"jobs fall due at {moments}", *_ending("123", *due, at=moments)
+    for score in ((T + 1) * 4096 - 1, (T + 1) * 4096, T * 4096, T * 4096 - 1):
+        yield f"a job with score {score}", *_ending("12", ("ZADD", f"{Q}delayed", score, "6"))
+    for kind, add in (("dependencies", ("SADD",)), ("unsuccessful", ("ZADD", 1))):
+        for id in "123":
+            tied: Command = (add[0], f"{Q}{id}:{kind}", *add[1:], f"{Q}9")
+            yield f"{kind} of job {id}", *_ending("123", tied)
+            yield f"{kind} of failed job {id}", *_ending("123", tied, fields=failure)
+    for marker in ("0:5", "0:0", "0:"):
+        yield f"an old marker {marker} comes next", *_ending("12", ("RPUSH", f"{Q}wait", marker))
+        yield f"an old marker {marker} comes later", *_ending("123", ("RPUSH", f"{Q}wait", marker, "7", "6"))
     limiter = {"max": 2, "duration": 400_000}
     yield "a limit within the call", *_ending("123", limiter=limiter)
     yield "a stored limit", *_ending("123", ("HSET", f"{Q}meta", "max", 2, "duration", 400_000))
@@ -374,6 +386,10 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
         capped: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90), *stream]
         yield f"adds on a stream of {count}", capped, [calls.add("addStandardJob")] * 3, _add
         yield f"delayed adds on a stream of {count}", capped, [calls.add("addDelayedJob")] * 3, _add
+    for order in itertools.permutations(("addStandardJob", "addDelayedJob", "addPrioritizedJob")):
+        for start in ([], [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]):
+            mixed = [calls.add(kind, options={"delay": 5, "priority": 2}) for kind in (*order, *order)]
+            yield f"adds {' '.join(order)}, {len(start)}", list(start), mixed, _add
     held: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90, "paused", 1)]
     yield "adds to a paused queue", held, [calls.add("addStandardJob")] * 3, _add
     yield "adds of all kinds to a paused queue", held, [calls.add(kind) for kind in calls.ADD_KEYS][:3], _add

@@ -114,4 +114,30 @@ def limits() -> list[Case]:
     return found
 
 
-CASES = [*descendants(), *moments(), *widths(), *plain_ends(), *limits()]
+def neighbours() -> list[Case]:
+    """Families and keys that the straight ways look at, of another type, or with several members."""
+    plain_fetch = [meta(**CAP), job("1"), push("wait", "1")]
+    several = [job(id) for id in "1234567"]
+    found = [
+        case("02#W4 1-none", f"delayed is {title}", plain_fetch, made, move_to_active(), reply=ERROR)
+        for title, made in (("a text", ("SET", f"{Q}delayed", "x")), ("a list", push("delayed", "1")))
+    ]
+    found += [
+        case("02#5 8", f"delayed is {title}, fetch {fetch}", ACTIVE, made, move_to_finished(fetch=fetch))
+        for title, made in (("a text", ("SET", f"{Q}delayed", "x")), ("a list", push("delayed", "1")))
+        for fetch in "01"
+    ]
+    found += [
+        case("03#8.1 own-descendant", f"three children in {kind}", several,
+             put(f"1:{kind}", **{f"{Q}{id}": "1" for id in "234"}), put("3:processed", **{f"{Q}5": "1", f"{Q}6": "1"}),
+             remove_job(), reply=1, after={**dict.fromkeys("123456"), "7": Has(name="n")})
+        for kind in ("processed", "failed")
+    ]
+    found.append(
+        case("03#8.1 own-descendant", "three children in unsuccessful", several,
+             zadd("1:unsuccessful", {f"{Q}{id}": 1 for id in "234"}), zadd("3:unsuccessful", {f"{Q}5": 1, f"{Q}6": 2}),
+             remove_job(), reply=1, after={**dict.fromkeys("123456"), "7": Has(name="n")}))
+    return found
+
+
+CASES = [*neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]
