@@ -390,6 +390,12 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
         for start in ([], [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]):
             mixed = [calls.add(kind, options={"delay": 5, "priority": 2}) for kind in (*order, *order)]
             yield f"adds {' '.join(order)}, {len(start)}", list(start), mixed, _add
+    capped = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    for name in QUEUE_KEYS:
+        own = [calls.add("addStandardJob", id=id) for id in ("a", name, "b")]
+        yield f"an own id {name}", capped, own, _add
+    for ids in (("a", "a", "b"), ("a", "b", "a"), ("a", "", "b"), ("", "a", "")):
+        yield f"own ids {ids}", capped, [calls.add("addStandardJob", id=id) for id in ids], _add
     held: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90, "paused", 1)]
     yield "adds to a paused queue", held, [calls.add("addStandardJob")] * 3, _add
     yield "adds of all kinds to a paused queue", held, [calls.add(kind) for kind in calls.ADD_KEYS][:3], _add

@@ -7,12 +7,14 @@ from typing import Any
 from tests.oracle.calls import (
     Q,
     T,
+    extend_locks,
     move_to_active,
     move_to_finished,
     rate_limit_ttl,
     remove_job,
+    retry_job,
 )
-from tests.oracle.cases import ERROR, Case, Has, case, job, meta, push, put, zadd
+from tests.oracle.cases import ERROR, Case, Has, Ttl, case, job, meta, push, put, zadd
 
 # fmt: off
 BRANCHES = {"03#8.1": "own-descendant"}
@@ -140,4 +142,26 @@ def neighbours() -> list[Case]:
     return found
 
 
-CASES = [*neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]
+def due() -> list[Case]:
+    """Delayed jobs at the borders of what is due, before an else plain call."""
+    found = []
+    for score in (-4096, -1, 0, 1, T * 4096, (T + 1) * 4096 - 2, (T + 1) * 4096 - 1, (T + 1) * 4096, (T + 2) * 4096):
+        delayed = [zadd("delayed", {"9": score}), job("9", delay=5)]
+        found += [
+            case("02#W4 1-none", f"score {score}, fetched", meta(**CAP), job("1"), push("wait", "1"), delayed,
+                 move_to_active()),
+            case("02#5 17-promotes", f"score {score}, finished", ACTIVE, delayed, move_to_finished(fetch="1")),
+            case("03#3.4 2", f"score {score}, retried", ACTIVE, delayed, retry_job()),
+        ]
+    old = [push("active", "0:5", "0:5"), push("wait", "0:5")]
+    ids = [f"x{at}" for at in range(2001)]
+    locks = [("SET", f"{Q}{id}:lock", "tk", "PX", 300_000) for id in ids]
+    return [*found,
+            case("02#7.2 own", "more locks than go into one command", locks, ("SADD", f"{Q}stalled", *ids),
+                 extend_locks(tokens=["tk"] * 2001, ids=ids, duration="900000"), reply=[], stalled=None,
+                 after={f"{id}:lock": Ttl(900_000, "tk") for id in ("x0", "x999", "x1000", "x1001", "x1999", "x2000")}),
+            case("02#W6 2", "an old marker that is active twice", meta(**CAP), job("1"), old, move_to_active()),
+            case("02#5 17-old-other", "an old marker that is active twice", ACTIVE, old, move_to_finished(fetch="1"))]
+
+
+CASES = [*due(), *neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]
