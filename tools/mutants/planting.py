@@ -222,7 +222,8 @@ def _chosen(packages: Sequence[Path]) -> list[Fault]:
     again = ASKED.get("again")
     if again is not None:
         known = {tuple(each) for each in again}
-        faults = [each for each in faults if (each.dotted, *each.texts()) in known]
+        names = {each[0] for each in known}
+        faults = [each for each in faults if each.dotted in names and (each.dotted, *each.texts()) in known]
     if ASKED.get("sample") and ASKED["sample"] < len(faults):
         faults = random.Random(ASKED["seed"]).sample(faults, ASKED["sample"])
     return faults
