@@ -290,6 +290,11 @@ def test_the_options_choose_the_command(options: dict[str, Any], has_children: b
     assert job.command == command
 
 
+def test_a_job_that_was_sent_shows_what_it_belongs_to() -> None:
+    sent = prepared(parent=ParentRef("9", "bull:up"), repeat_job_key="s")
+    assert (sent.shown["parentKey"], sent.shown["rjk"]) == (b"bull:up:9", b"s")
+
+
 def test_a_mould_is_for_jobs_without_children() -> None:
     mould = mould_of(KEYS, "n", check_options(JobOptions(), JobOptions()))
     assert mould.prepare({}, T).command == "addStandardJob"

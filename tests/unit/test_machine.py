@@ -817,6 +817,11 @@ def test_an_old_repeatable_job_goes_on_from_a_slot_yet_to_come() -> None:
     assert bench.call("updateRepeatableJobMillis").command.args[0] == (START + 7_100) // 1000 * 1000 + 1000
 
 
+def test_an_old_repeatable_job_may_hold_its_key() -> None:
+    bench = oldest({"every": 1000, "key": "abc"})
+    assert bench.call("updateRepeatableJobMillis").command.args[1] == "abc"
+
+
 def test_an_old_repeatable_job_that_was_removed_is_not_added_again() -> None:
     bench = oldest({"pattern": "* * * * *", "tz": "UTC"})
     bench.reply("updateRepeatableJobMillis", b"")

@@ -246,6 +246,7 @@ def test_a_stalled_check(tracing: WorkerTracing, provider: Provider) -> None:
     called(tracing, check, [b"1", b"2"])
     timer, span = provider.spans
     assert (timer.name, timer.ended, span.parent) == ("startStalledCheckTimer q", 1, timer.name)
+    assert "bullmq.worker.id" in timer.attributes
     assert span.attributes["bullmq.worker.stalled.jobs"] == ["1", "2"]
     assert span.events == [("job stalled", {"bullmq.job.id": "1"}), ("job stalled", {"bullmq.job.id": "2"})]
     called(tracing, check, 5)

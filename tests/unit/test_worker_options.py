@@ -179,6 +179,14 @@ def test_a_concurrency_is_a_whole_number_above_0(value: Any) -> None:
     assert (caught.value.field, caught.value.value) == ("concurrency", value)
 
 
+@pytest.mark.parametrize("field", ["remove_on_complete", "remove_on_fail"])
+def test_the_least_count_to_keep(field: str) -> None:
+    WorkerOptions(**{field: KeepJobs(count=-1)}).checked()
+    with pytest.raises(UsageError) as caught:
+        WorkerOptions(**{field: KeepJobs(count=-2)}).checked()
+    assert (caught.value.field, caught.value.value) == (f"{field}.count", -2)
+
+
 def test_workers_of_one_package_are_taken() -> None:
     check_workers((1, 2), int, "p")
     with pytest.raises(UsageError, match="one or more workers"):
