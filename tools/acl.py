@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "security.md"
 TABLE = ROOT / "specs" / "commands.json"
 
-_CALL = re.compile(r"""(?<![A-Za-z_])call\(\s*(?:['"]([A-Za-z]+)['"]|([^,]+))""")
+_CALL = re.compile(r"""(?:redis\.p?call|(?<![A-Za-z_.])call)\(\s*(?:['"]([A-Za-z]+)['"]|([^,]+))""")
 _BLOCK = re.compile(r"```acl\nACL SETUSER (\w+) .*?```", re.DOTALL)
 
 CONNECTION = ("select", "client|setname", "info", "ping", "multi", "exec", "eval", "evalsha")
