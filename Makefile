@@ -99,7 +99,7 @@ mutants: env env-mutants ## plant faults by rule in the Lua, the core and the ad
 	@$(MUTANTS_IN) -m tools.mutants.python
 
 mutants-sample: env env-mutants ## the same for a few faults, drawn by SEED (at most two minutes each)
-	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED)
+	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED) --seconds 100
 	@$(MUTANTS_IN) -m tools.mutants.python --part core --quick --sample 400 --seed $(SEED) --seconds 60
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more

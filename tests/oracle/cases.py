@@ -240,13 +240,17 @@ def run(bench: Bench, case: Case) -> list[str]:
     bench.reset()
     problems: list[str] = []
     reply: Any = None
+    made: list[Command] = []
     for step in case.steps:
-        if isinstance(step, Call):
-            result = bench.call(step)
-            problems += result.differences
-            reply = result.reply
-        else:
-            bench.plain([step])
+        if not isinstance(step, Call):
+            made.append(step)
+            continue
+        bench.plain(made)
+        made = []
+        result = bench.call(step)
+        problems += result.differences
+        reply = result.reply
+    bench.plain(made)
     other = case.shortest if bench.shortest else {}
     expected_reply = other.get("reply", case.reply)
     if not reply_matches(expected_reply, reply):
