@@ -94,5 +94,6 @@ def how_to_wrap(client: object) -> str | None:
         if known is not None:
             return f"a client is no transport; {known}"
         if kind.__module__.partition(".")[0] in _PACKAGES:
-            return "no transport of this library wraps it: connect by a URL, or write a transport for it (README)"
+            how = "connect by a URL, or write a transport for it (docs/transports.md)"
+            return f"no transport of this library wraps it: {how}"
     return None

@@ -32,6 +32,7 @@ PRINTED = {
     "threads_app": r"1: completed, 640 pixels wide\n2: completed, 1280 pixels wide\n"
     r"3: failed, no picture is so narrow\n",
     "flow_app": r"words: 8\n",
+    "coredis_transport": r"1: hello ada\n2: hello grace\n",
     "process_pool": r"1: 25 primes\n2: 168 primes\n3: 1229 primes\n4: 2262 primes\n",
     "process_pool_threads": r"1: 25 primes\n2: 168 primes\n3: 1229 primes\n4: 2262 primes\n",
     "child_processes": r"20 jobs done by 2 children, which ended in good order\n",
@@ -51,7 +52,10 @@ def _run(*arguments: str) -> str:
 @pytest.mark.parametrize("name", PRINTED)
 def test_example(name: str, server: Server) -> None:
     with redis.Redis.from_url(server.url) as raw:
-        for queue in ("mail-asyncio", "circles", "images-threads", "shouts", "books", "pages", "primes", "squares"):
+        for queue in (
+            *("mail-asyncio", "circles", "images-threads", "shouts", "books", "pages", "primes", "squares"),
+            "greetings",
+        ):
             if keys := list(raw.scan_iter(f"bull:{queue}:*")):
                 raw.delete(*keys)
     assert re.fullmatch(PRINTED[name], _run(f"examples.{name}", server.url))
