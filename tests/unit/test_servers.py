@@ -1,8 +1,5 @@
 """Where a server comes from; the servers themselves are tried by every test in tests/server."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.support import servers
@@ -36,17 +33,6 @@ def test_program_on_path_decides_its_kind() -> None:
     assert servers.choose_source("redis-8.4", docker=lambda: True, path=lambda: path) == Source(
         "path", "/usr/bin/redis-server"
     )
-
-
-def test_docker_that_hangs_or_refuses_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
-        raise subprocess.TimeoutExpired("docker", 2)
-
-    monkeypatch.setattr(servers.shutil, "which", lambda _: sys.executable)
-    monkeypatch.setattr(servers.subprocess, "run", hang)
-    assert servers.docker_answers.__wrapped__() is False
-    monkeypatch.setattr(servers.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess("docker", 1))
-    assert servers.docker_answers.__wrapped__() is False
 
 
 @pytest.mark.parametrize(
