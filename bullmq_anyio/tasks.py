@@ -50,9 +50,11 @@ class Handling:
 class JobTasks(ABC):
     """Starts jobs' tasks, each in a copy of the context, and cancels them."""
 
-    def __init__(self, attend: Attend, context: Context) -> None:
+    def __init__(self, attend: Attend, context: Context, start_soon: Callable[..., object]) -> None:
         self._attend = attend
         self._context = context
+        self.start_soon = start_soon
+        """Starts any task of the worker, in the context it is called in."""
 
     @abstractmethod
     def start(self, handling: Handling, name: str) -> None:
@@ -99,15 +101,14 @@ class GroupTasks(JobTasks):
     """Starts tasks in the worker's group: trio's nursery, which is in there, if there is one."""
 
     def __init__(self, attend: Attend, context: Context, tasks: TaskGroup) -> None:
-        super().__init__(attend, context)
         self._nursery: Any = getattr(tasks, "_nursery", None)
+        # What anyio puts around a nursery costs more than the nursery, and what a callback left open would break it.
+        super().__init__(attend, context, (self._nursery or tasks).start_soon)
         known = self._nursery is not None and _knows_statuses(self._nursery)
         self._main = attend if known else self._in_scope
-        # What anyio puts around a nursery costs more than the nursery.
-        self._start: Callable[..., object] = (self._nursery or tasks).start_soon
 
     def start(self, handling: Handling, name: str) -> None:
-        self._context.copy().run(partial(self._start, self._main, handling, name=name))
+        self._context.copy().run(partial(self.start_soon, self._main, handling, name=name))
 
     def note(self, handling: Handling) -> None:
         handling.task = sys.modules["trio.lowlevel"].current_task()
@@ -161,8 +162,8 @@ def _knows_statuses(nursery: Any) -> bool:
 class LoopTasks(JobTasks):
     """Starts plain tasks of asyncio's. The event loop knows them weakly: they are kept with the job."""
 
-    def __init__(self, attend: Attend, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(attend, context)
+    def __init__(self, attend: Attend, context: Context, tasks: TaskGroup, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(attend, context, tasks.start_soon)
         self._main = attend if _KNOWN_SCOPES else self._in_scope
         self._loop = loop
 
@@ -236,4 +237,6 @@ _KNOWN_SCOPES = _knows_scopes()
 def job_tasks(attend: Attend, context: Context, tasks: TaskGroup) -> JobTasks:
     """Return what starts the tasks of a worker's jobs. `tasks` is the worker's group, in the event loop that runs."""
     loop: Any = current_token().native_token
-    return LoopTasks(attend, context, loop) if hasattr(loop, "create_task") else GroupTasks(attend, context, tasks)
+    if hasattr(loop, "create_task"):
+        return LoopTasks(attend, context, tasks, loop)
+    return GroupTasks(attend, context, tasks)

@@ -556,8 +556,8 @@ class Worker(Generic[T]):
 
     def _spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str | None = None) -> None:
         """Start a task of the worker's in a context of its own, whoever this runs in."""
-        if self._tasks is not None:
-            self._context.copy().run(partial(self._tasks.start_soon, function, *args, name=name))
+        if self._tasks is not None and self._jobs is not None:
+            self._context.copy().run(partial(self._jobs.start_soon, function, *args, name=name))
 
     def _check_thread(self) -> None:
         if self._tasks is not None and get_ident() != self._thread:
@@ -1061,10 +1061,9 @@ class Worker(Generic[T]):
 
     def _take_along(self, context: Context, answer: Awaitable[object], kind: type[Notice]) -> None:
         """Await what an async callback returned in a task of its own."""
-        if self._tasks is not None:
+        if self._tasks is not None and self._jobs is not None:
             name = f"bullmq callback for {kind.__name__} of {self._keys.name}"
-            start: Callable[..., object] = self._tasks.start_soon
-            context.run(partial(start, self._await_callback, answer, kind, name=name))
+            context.run(partial(self._jobs.start_soon, self._await_callback, answer, kind, name=name))
         elif isinstance(answer, CoroutineType):
             # The tasks are gone.
             answer.close()

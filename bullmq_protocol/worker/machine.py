@@ -332,13 +332,23 @@ class WorkerMachine:
         return min(*known, at.mono + LONGEST_SLEEP_MS) if known else None
 
     def owed(self) -> list[Action]:
-        """Return the calls under way that settle a job: a driver whose tasks were cut off may make them again."""
+        """Return the calls under way that settle a job: a driver whose tasks were cut off may make them again.
+
+        None brings another job, which nobody would work on.
+        """
         kinds = (PendingKind.REPORT, PendingKind.GIVE_BACK, PendingKind.PUT_BACK)
         return [
-            Call(ticket, pending.command, shielded=True)
+            Call(ticket, self._fetching_nothing(pending), shielded=True)
             for ticket, pending in self._pending.items()
             if pending.kind in kinds
         ]
+
+    def _fetching_nothing(self, pending: Pending) -> Command[Any]:
+        run = self._run_of(pending)
+        if pending.kind is not PendingKind.REPORT or run.report is None:
+            return pending.command
+        run.report.fetch_next = False
+        return run.report.command(self._keys, run.job, run.token, self._finishing, now=self._at.wall)
 
     def job_of(self, ticket: int) -> JobRecord | None:
         """Return the job that a call under way is about, if it is about one."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
 import pytest
+import trio
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
@@ -166,6 +167,7 @@ async def test_what_callbacks_set_reaches_no_job_and_no_later_callback(
     queue: Queue[Any], server: Server, concurrency: int
 ) -> None:
     found: list[str] = []
+    rests: list[str] = []
 
     def look_and_set(where: str) -> None:
         found.append(REQUEST.get())
@@ -179,7 +181,7 @@ async def test_what_callbacks_set_reaches_no_job_and_no_later_callback(
 
         async def rest() -> None:
             # It goes on with what its own first part has set.
-            assert REQUEST.get() == "callback"
+            rests.append(REQUEST.get())
 
         return rest()
 
@@ -196,7 +198,7 @@ async def test_what_callbacks_set_reaches_no_job_and_no_later_callback(
         def __getattr__(self, name: str) -> Any:
             return lambda *_, **__: REQUEST.set("collector")
 
-    REQUEST.set("run's")
+    REQUEST.set("that of who made it")
     worker = Worker(
         queue.name,
         process,
@@ -212,11 +214,96 @@ async def test_what_callbacks_set_reaches_no_job_and_no_later_callback(
         worker.on(notice, returning)
     options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
     await queue.add_bulk([NewJob("n", number, options) for number in range(20)])
+    REQUEST.set("run's")
     async with worker:
         await seen.wait(JobCompleted, 20)
+    assert set(rests) == {"callback"}
     assert set(found) == {"run's"}
     assert len(found) > 20 * 10
     assert REQUEST.get() == "run's"
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("place", ["callback", "strategy", "handler"])
+async def test_a_nursery_left_open_is_ended_and_taken_for_closed(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    """By a generator that is kept: trio would end the worker for it, and its tasks would go on for ever."""
+    ended: list[str] = []
+    kept: list[Any] = []
+    nurseries: list[trio.Nursery] = []
+
+    async def hang() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("task")
+
+    async def rows() -> AsyncGenerator[int, None]:
+        async with trio.open_nursery() as nursery:
+            nurseries.append(nursery)
+            nursery.start_soon(hang)
+            yield 1
+
+    async def leave_open(where: str) -> None:
+        if where == place:
+            kept.append(rows())
+            await anext(kept[-1])
+            await anyio.sleep(0)
+
+    async def process(job: Job[Any]) -> None:
+        await leave_open("handler")
+        if job.attempts_made == 0:
+            raise LookupError
+
+    async def strategy(*_: object) -> float:
+        await leave_open("strategy")
+        return 0
+
+    worker = Worker(queue.name, process, server.url, backoff_strategy=strategy)
+    seen = Seen(worker, JobCompleted)
+    worker.on(JobActive, lambda _: leave_open("callback"))
+    options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
+    await queue.add_bulk([NewJob("n", number, options) for number in range(3)])
+    async with worker:
+        await seen.wait(JobCompleted, 3)
+    assert len(kept) == (3 if place == "strategy" else 6)
+    assert len(ended) == len(kept)
+    for nursery in nurseries:
+        with pytest.raises(RuntimeError, match="closed"):
+            nursery.start_soon(hang)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_handler_is_cancelled_whatever_scopes_it_is_in(queue: Queue[Any], server: Server) -> None:
+    ended: list[str] = []
+    waiting = anyio.Semaphore(0)
+
+    async def process(job: Job[Any]) -> None:
+        try:
+            if job.name == "scoped":
+                with anyio.CancelScope(), anyio.CancelScope():
+                    waiting.release()
+                    await anyio.sleep_forever()
+            if job.name == "left":
+                with anyio.CancelScope():
+                    await anyio.sleep(0)
+            waiting.release()
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            ended.append(job.name)
+            raise
+
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=6))
+    await queue.add_bulk([NewJob(kind) for kind in ("left", "plain", "scoped") * 2])
+    with anyio.fail_after(30):
+        async with worker:
+            for _ in range(6):
+                await waiting.acquire()
+            await worker.aclose(force=True)
+    assert sorted(ended) == ["left", "left", "plain", "plain", "scoped", "scoped"]
+    counts = await queue.get_job_counts("waiting", "active")
+    assert (counts["waiting"], counts["active"]) == (6, 0)
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])

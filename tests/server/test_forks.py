@@ -180,6 +180,23 @@ def test_a_worker_that_has_not_begun_works_in_each_child(queue: Queue[Any], serv
     worker.close()
 
 
+def test_jobs_taken_by_hand_in_a_child_have_tokens_of_its_own(queue: Queue[Any], server: Server) -> None:
+    """Else the child could end the parent's jobs."""
+    worker = Worker(queue.name, None, server.url)
+    queue.add_bulk([NewJob("n"), NewJob("n")])
+
+    def take() -> bool:
+        job = worker.get_next_job(block=False)
+        return job is not None and worker.complete(job, job.token) is None
+
+    assert status_of(child(take)) == 0
+    (done,) = queue.get_completed()
+    taken = worker.get_next_job(block=False)
+    assert taken is not None and taken.token != done.returnvalue
+    worker.complete(taken)
+    worker.close()
+
+
 @pytest.mark.parametrize("way", ["returns", "raises"])
 def test_child_that_leaves_a_handler_stores_nothing(queue: Queue[Any], server: Server, way: str) -> None:
     """Its thread ends, and with it the process; the parent's result counts."""

@@ -11,6 +11,7 @@ from bullmq_protocol._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.batches import (
+    MOST_BYTES,
     MOST_JOBS,
     MOST_OUTCOME_BYTES,
     add_many,
@@ -164,6 +165,8 @@ def test_adds_are_cut_by_number_and_size() -> None:
     assert list(parts([small])) == [[small]]
     assert [len(part) for part in parts([small] * 120)] == [50, 50, 20]
     assert [len(part) for part in parts([small, large, small, large, small])] == [3, 2]
+    half = add_job(K, prepare(K, NewJob("n", "x" * (MOST_BYTES // 2 - 2)), now_ms=7))
+    assert [len(part) for part in parts([half] * 3)] == [2, 1]
     assert [len(part) for part in parts([small, flow, flow, small, small])] == [1, 1, 1, 2]
     theirs = msgspec.structs.replace(small, script=msgspec.structs.replace(ADD_STANDARD_JOB, source="return 1"))
     assert [len(part) for part in parts([small, theirs, theirs])] == [1, 1, 1]

@@ -1498,7 +1498,14 @@ def test_what_is_owed_can_be_made_again() -> None:
     bench = Bench(concurrency=2, skip_stalled_check=True)
     bench.reply("moveToActive", job_reply("1"))
     bench.returned("1")
-    assert bench.machine.owed() == [bench.call("moveToFinished")]
+    report = bench.call("moveToFinished")
+    assert report.command.args[5] == "1"
+    # The next job would come to somebody who is gone.
+    for _ in range(2):
+        (again,) = bench.machine.owed()
+        assert isinstance(again, Call) and (again.ticket, again.shielded) == (report.ticket, True)
+        assert again.command.args[5] == "0"
+        assert again.command.args[:2] == report.command.args[:2]
     bench.reply("moveToFinished", 0)
     assert bench.machine.owed() == []
 

@@ -1,0 +1,182 @@
+"""Outcomes survive what becomes of the calls that deliver them: left by the server, cancelled, broken, or not owed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import anyio
+import pytest
+import redis
+
+import bullmq_anyio
+import bullmq_anyio.worker
+import bullmq_sync
+import bullmq_sync.worker
+from bullmq_protocol import NewJob, QueueKeys, WorkerOptions
+from bullmq_protocol.command import Command
+from bullmq_protocol.commands.batches import finish_many
+from bullmq_protocol.worker.notices import JobCompleted, LockLost, ReportRefused
+from tests.support.colours import Colour
+from tests.support.seen import Seen
+from tests.support.servers import Server
+
+JOBS = 120
+
+
+async def _all_completed(queue: Any, count: int) -> None:
+    counts = await queue.get_job_counts("waiting", "active", "completed", "failed")
+    assert {state: number for state, number in counts.items() if number} == {"completed": count}
+
+
+async def test_outcomes_that_the_server_left_are_sent_again(
+    colour: Colour, server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that fetched large jobs, the server works on the first outcome of each call alone."""
+    left = 0
+
+    def first_alone(keys: QueueKeys, finishes: Sequence[Command[Any]]) -> Command[Any]:
+        nonlocal left
+        left += len(finishes) - 1
+        return finish_many(keys, finishes[:1])
+
+    module = bullmq_sync.worker if colour.name == "threads" else bullmq_anyio.worker
+    monkeypatch.setattr(module, "finish_many", first_alone)
+    began: list[str] = []
+    together = anyio.Event()
+
+    async def process(job: Any) -> str:
+        began.append(job.id)
+        if len(began) == 20:
+            together.set()
+        await together.wait()
+        return str(job.id)
+
+    async with colour.Queue(name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", number) for number in range(JOBS)])
+        worker = colour.Worker(name, process, server.url, options=WorkerOptions(concurrency=20))
+        seen = Seen(worker, JobCompleted)
+        async with worker:
+            await seen.wait(JobCompleted, JOBS)
+        assert left > 0
+        # Each once, with a result of its own.
+        assert sorted(began) == sorted(str(number) for number in range(1, JOBS + 1))
+        assert {(notice.job.id, notice.value) for notice in seen.all} == {(each, f'"{each}"') for each in began}
+        await _all_completed(queue, JOBS)
+        await queue.obliterate(force=True)
+
+
+class _Cancelling(bullmq_anyio.Connection):
+    """Cancels the task that delivers outcomes, before they are sent; the first calls only."""
+
+    calls = 0
+
+    async def perform(self, step: Any, /) -> Any:
+        if getattr(step, "name", "") in ("moveToFinished", "finishMany") and self.calls < 5:
+            self.calls += 1
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+        return await super().perform(step)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_outcomes_outlive_the_task_that_delivers_them(server: Server, name: str, concurrency: int) -> None:
+    """asyncio lets anybody cancel any task (`asyncio.all_tasks`). More often than calls may be under way."""
+
+    async def process(job: bullmq_anyio.Job[Any]) -> str:
+        return job.id
+
+    connection = _Cancelling(server.url)
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", number) for number in range(40)])
+        options = WorkerOptions(concurrency=concurrency)
+        worker = bullmq_anyio.Worker[Any](name, process, connection, options=options)
+        seen = Seen(worker, JobCompleted)
+        async with worker:
+            await seen.wait(JobCompleted, 40)
+        assert connection.calls == 5
+        # Those that were there first are stored first.
+        if concurrency == 1:
+            assert [notice.job.id for notice in seen.all] == [str(number) for number in range(1, 41)]
+        await _all_completed(queue, 40)
+        await queue.obliterate(force=True)
+    await connection.aclose()
+
+
+class _Odd(BaseException):
+    """No `Exception`."""
+
+
+class _Breaking(bullmq_sync.Connection):
+    """Breaks under the first call with outcomes, as a fault of the library would break it."""
+
+    broken = False
+
+    def perform(self, step: Any, /) -> Any:
+        if getattr(step, "name", "") in ("moveToFinished", "finishMany") and not self.broken:
+            self.broken = True
+            raise _Odd
+        return super().perform(step)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_outcomes_outlive_a_thread_that_breaks_over_them(
+    server: Server, name: str, concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` raises what broke it when what the handlers returned is stored, no job comes with that, and the rest is
+    given back."""
+    # The call that broke is waited for no longer.
+    monkeypatch.setattr(bullmq_sync.worker, "_FORCED_STOP_S", 2.0)
+    together = threading.Barrier(concurrency, timeout=60)
+    runs = 0
+
+    def process(job: bullmq_sync.Job[Any]) -> str:
+        nonlocal runs
+        runs += 1
+        if runs <= concurrency:
+            together.wait()
+        return job.id
+
+    with bullmq_sync.Queue[Any](name, server.url) as queue, closing(_Breaking(server.url)) as connection:
+        queue.add_bulk([NewJob("n", number) for number in range(2 * concurrency)])
+        worker = bullmq_sync.Worker[Any](name, process, connection, options=WorkerOptions(concurrency=concurrency))
+        with pytest.raises(_Odd):
+            worker.run()
+        counts = queue.get_job_counts("waiting", "active", "completed", "failed")
+        assert counts["active"] == counts["failed"] == 0
+        assert counts["completed"] >= 1
+        assert counts["waiting"] + counts["completed"] == 2 * concurrency
+        queue.obliterate(force=True)
+
+
+async def test_jobs_that_are_ours_no_more_leave_deliveries_free(colour: Colour, server: Server, name: str) -> None:
+    """What a handler returned is not sent where the lock was lost; those behind it are, however often that happens."""
+    keys = QueueKeys.of(name)
+    lost = 0
+
+    async def process(job: Any) -> None:
+        nonlocal lost
+        if job.name == "stolen":
+            lost += 1
+            with redis.Redis.from_url(server.url) as other:
+                other.set(f"{keys.job(job.id)}:lock", "another's")
+            await seen.wait(LockLost, lost)
+
+    async with colour.Queue(name, server.url) as queue:
+        await queue.add_bulk([NewJob("stolen") for _ in range(4)])
+        await queue.add("ours")
+        options = WorkerOptions(lock_duration=400, stalled_interval=600_000)
+        worker = colour.Worker(name, process, server.url, options=options)
+        seen = Seen(worker, LockLost, ReportRefused, JobCompleted)
+        async with worker:
+            await seen.wait(JobCompleted)
+        assert [notice.job.name for notice in seen.of(JobCompleted)] == ["ours"]
+        assert len(seen.of(ReportRefused)) == 4
+        await queue.obliterate(force=True)
