@@ -70,12 +70,13 @@ async def test_outcomes_that_the_server_left_are_sent_again(
 
 
 class _Cancelling(bullmq_anyio.Connection):
-    """Cancels the task that delivers outcomes, before they are sent; the first calls only."""
+    """Cancels the task that makes calls of these names, before they are sent; the first three only."""
 
     calls = 0
+    names: tuple[str, ...] = ()
 
     async def perform(self, step: Any, /) -> Any:
-        if getattr(step, "name", "") in ("moveToFinished", "finishMany") and self.calls < 5:
+        if getattr(step, "name", "") in self.names and self.calls < 3:
             self.calls += 1
             task = asyncio.current_task()
             assert task is not None
@@ -86,8 +87,11 @@ class _Cancelling(bullmq_anyio.Connection):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("names", [("moveToFinished", "finishMany"), ("moveToActive", "fetchMany")], ids=lambda n: n[1])
 @pytest.mark.parametrize("concurrency", [1, 8])
-async def test_outcomes_outlive_the_task_that_delivers_them(server: Server, name: str, concurrency: int) -> None:
+async def test_calls_outlive_the_task_that_makes_them(
+    server: Server, name: str, concurrency: int, names: tuple[str, ...]
+) -> None:
     """asyncio lets anybody cancel any task (`asyncio.all_tasks`). More often than calls may be under way."""
 
     async def process(job: bullmq_anyio.Job[Any]) -> str:
@@ -100,12 +104,16 @@ async def test_outcomes_outlive_the_task_that_delivers_them(server: Server, name
         worker = bullmq_anyio.Worker[Any](name, process, connection, options=options)
         seen = Seen(worker, JobCompleted)
         async with worker:
+            await seen.wait(JobCompleted)
+            connection.names = names
             await seen.wait(JobCompleted, 40)
-        assert connection.calls == 5
+            await queue.add_bulk([NewJob("n", number) for number in range(10)])
+            await seen.wait(JobCompleted, 50)
+        assert connection.calls == 3
         # Those that were there first are stored first.
         if concurrency == 1:
-            assert [notice.job.id for notice in seen.all] == [str(number) for number in range(1, 41)]
-        await _all_completed(queue, 40)
+            assert [notice.job.id for notice in seen.all] == [str(number) for number in range(1, 51)]
+        await _all_completed(queue, 50)
         await queue.obliterate(force=True)
     await connection.aclose()
 

@@ -267,6 +267,9 @@ async def test_a_nursery_left_open_is_ended_and_taken_for_closed(
     await queue.add_bulk([NewJob("n", number, options) for number in range(3)])
     async with worker:
         await seen.wait(JobCompleted, 3)
+        with anyio.fail_after(30):
+            while len(ended) < len(kept):
+                await anyio.sleep(0.005)
     assert len(kept) == (3 if place == "strategy" else 6)
     assert len(ended) == len(kept)
     for nursery in nurseries:
