@@ -5,7 +5,7 @@ import sys
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import RETRY_3_EXPONENTIAL, NewJob, WorkerOptions
-from bullmq_protocol.worker.notices import JobCompleted
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 
 PEOPLE = ("ada@example.org", "grace@example.org", "barbara@example.org")
 
@@ -22,13 +22,14 @@ async def main(url: str) -> None:
         done = asyncio.Semaphore(0)
         worker = Worker("mail-asyncio", send, url, options=WorkerOptions(concurrency=50))
         worker.on(JobCompleted, lambda notice: done.release())
+        worker.on(JobFailed, lambda notice: done.release() if notice.retry_delay_ms is None else None)
         # A program that only works would call `await worker.run()`.
         async with worker:
             for _ in jobs:
                 await done.acquire()
         for job in jobs:
             await job.refresh()
-            print(f"{job.id}: {await job.get_state()}, {job.returnvalue}")
+            print(f"{job.id}: {await job.get_state()}, {job.returnvalue or job.failed_reason}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.greeting import ASKING, Greeting
-from bullmq_protocol.worker.notices import JobCompleted
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 
 # coredis cuts the first word off these error replies.
 CODES: Final[dict[type[BaseException], str]] = {
@@ -325,12 +325,13 @@ async def main(url: str) -> None:
             jobs = await queue.add_bulk([NewJob("greet", name) for name in ("ada", "grace")])
             worker = Worker[str]("greetings", greet, transport)
             worker.on(JobCompleted, lambda notice: done.release())
+            worker.on(JobFailed, lambda notice: done.release() if notice.retry_delay_ms is None else None)
             async with worker:
                 for _ in jobs:
                     await done.acquire()
             for job in jobs:
                 await job.refresh()
-                print(f"{job.id}: {job.returnvalue}")
+                print(f"{job.id}: {job.returnvalue or job.failed_reason}")
         # A queue leaves a transport that it was given open.
         await transport.aclose()
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_process
 
 from bullmq_anyio import Job, Queue, Worker
-from bullmq_protocol.worker.notices import JobCompleted
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 
 PROCESSES = 2
@@ -29,20 +29,23 @@ async def main(url: str) -> None:
     async def count(job: Job[int]) -> int:
         return await anyio.to_process.run_sync(primes, job.data, cancellable=True, limiter=limit)
 
-    def note(notice: JobCompleted) -> None:
-        done[notice.job.id] = notice.value
+    def note(notice: JobCompleted | JobFailed) -> None:
+        if isinstance(notice, JobFailed) and notice.retry_delay_ms is not None:
+            return
+        done[notice.job.id] = f"{notice.value} primes" if isinstance(notice, JobCompleted) else notice.reason
         if len(done) == 4:
             over.set()
 
     async with Queue[int]("primes", url) as queue:
         worker = Worker[int]("primes", count, url, options=WorkerOptions(concurrency=PROCESSES))
         worker.on(JobCompleted, note)
+        worker.on(JobFailed, note)
         async with worker:
             for below in (100, 1000, 10_000, 20_000):
                 await queue.add("count", below)
             await over.wait()
     for job_id in sorted(done):
-        print(f"{job_id}: {done[job_id]} primes")
+        print(f"{job_id}: {done[job_id]}")
 
 
 if __name__ == "__main__":

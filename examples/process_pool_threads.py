@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
-from bullmq_protocol.worker.notices import JobCompleted
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_sync import Job, Queue, Worker
 from examples.process_pool import PROCESSES, primes
@@ -48,21 +48,24 @@ def main(url: str) -> None:
     done: dict[str, str] = {}
     over = threading.Event()
 
-    def note(notice: JobCompleted) -> None:
-        done[notice.job.id] = notice.value
+    def note(notice: JobCompleted | JobFailed) -> None:
+        if isinstance(notice, JobFailed) and notice.retry_delay_ms is not None:
+            return
+        done[notice.job.id] = f"{notice.value} primes" if isinstance(notice, JobCompleted) else notice.reason
         if len(done) == 4:
             over.set()
 
     with Queue[int]("primes", url) as queue:
         worker = Worker[int]("primes", pool.count, url, options=WorkerOptions(concurrency=PROCESSES))
         worker.on(JobCompleted, note)
+        worker.on(JobFailed, note)
         with worker:
             for below in (100, 1000, 10_000, 20_000):
                 queue.add("count", below)
             over.wait()
     pool.close()
     for job_id in sorted(done):
-        print(f"{job_id}: {done[job_id]} primes")
+        print(f"{job_id}: {done[job_id]}")
 
 
 if __name__ == "__main__":

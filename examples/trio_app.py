@@ -8,7 +8,7 @@ import trio
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import JobOptions, WorkerOptions
-from bullmq_protocol.worker.notices import JobCompleted
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 
 
 class Circle(msgspec.Struct):
@@ -31,6 +31,9 @@ async def main(url: str) -> None:
             async for notice in results:
                 if isinstance(notice, JobCompleted):
                     print(f"{notice.job.id}: {notice.value}")
+                    left.discard(notice.job.id)
+                if isinstance(notice, JobFailed) and notice.retry_delay_ms is None:
+                    print(f"{notice.job.id} failed: {notice.reason}")
                     left.discard(notice.job.id)
                 if not left:
                     break

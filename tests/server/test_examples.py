@@ -61,6 +61,47 @@ def test_example(name: str, server: Server) -> None:
     assert re.fullmatch(PRINTED[name], _run(f"examples.{name}", server.url))
 
 
+_FAILS = """
+import sys
+import anyio, trio
+from bullmq_protocol import UnrecoverableError
+import examples.{name} as example
+
+{define} fails(*_):
+    raise UnrecoverableError("told so")
+
+example.{handler} = fails
+example.{handler}.__qualname__ = "elsewhere"
+result = {run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "handler", "run"),
+    [
+        ("asyncio_app", "send", "anyio.run(example.main, sys.argv[1])"),
+        ("coredis_transport", "greet", "anyio.run(example.main, sys.argv[1])"),
+        ("trio_app", "area", "trio.run(example.main, sys.argv[1])"),
+        # That function has no place in a module, so it does not get as far as the other process.
+        ("process_pool", "primes", "anyio.run(example.main, sys.argv[1])"),
+        ("process_pool_threads", "primes", "example.main(sys.argv[1])"),
+    ],
+)
+def test_an_example_whose_jobs_fail_ends(name: str, handler: str, run: str, server: Server) -> None:
+    with redis.Redis.from_url(server.url) as raw:
+        for queue in ("mail-asyncio", "circles", "primes", "greetings"):
+            if keys := list(raw.scan_iter(f"bull:{queue}:*")):
+                raw.delete(*keys)
+    define = "def" if handler == "primes" else "async def"
+    program = _FAILS.format(name=name, handler=handler, run=run, define=define)
+    done = subprocess.run(
+        [sys.executable, "-c", program, server.url], cwd=_ROOT, capture_output=True, encoding="utf-8", timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) in (2, 3, 4)
+    assert all(re.search("told so|elsewhere|failed", line) for line in done.stdout.splitlines()), done.stdout
+
+
 class _Watched(SimpleWorker):
     """Tells of calls that failed."""
 
