@@ -61,7 +61,7 @@ run-tests:
 	@mkdir -p .cache
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
-	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos
+	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos tests/stress
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:

@@ -80,7 +80,9 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[AsyncTra
     else:
         hint = how_to_wrap(connection)
         if hint is not None:
-            raise UsageError("connection", type(connection), f"must be a URL, options or a transport: {hint}")
+            raise UsageError(
+                "connection", cast("type[object]", type(connection)), f"must be a URL, options or a transport: {hint}"
+            )
         transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
 

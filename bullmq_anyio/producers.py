@@ -120,10 +120,7 @@ class FlowProducer:
         await self.aclose()
 
     def _job(self, keys: QueueKeys, record: JobRecord) -> Job[Any]:
-        job: Job[Any] = Job(record, keys=keys, transport=self._transport)
-        if self._limits is not DEFAULT_LIMITS:
-            job._limits = self._limits
-        return job
+        return Job(record, keys=keys, transport=self._transport, limits=self._limits)
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
         nodes = None if self._telemetry is None else FlowTracing(self._telemetry)

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio._backends._asyncio as _anyio_asyncio
@@ -151,7 +151,7 @@ class GroupTasks(JobTasks):
 
 
 def _knows_statuses(nursery: Any) -> bool:
-    status: Any = type(getattr(nursery, "_cancel_status", None))
+    status: Any = cast("type[object]", type(getattr(nursery, "_cancel_status", None)))
     return (
         hasattr(status, "parent")
         and hasattr(sys.modules["trio.lowlevel"].Task, "_activate_cancel_status")

@@ -42,7 +42,7 @@ from bullmq_anyio.notices import Notices
 from bullmq_anyio.tasks import Handling, JobTasks, job_tasks
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
-from bullmq_protocol.codec import check_type, json_text
+from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
 from bullmq_protocol.commands.queues import ping
@@ -62,6 +62,7 @@ from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
+from bullmq_protocol.options import DEFAULT_LIMITS, Limits, result_text
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stack import StackTexts
 from bullmq_protocol.telemetry import (
@@ -128,7 +129,8 @@ class Worker(Generic[T]):
     it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit
     fails its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
     `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one; `telemetry`
-    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
+    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one. `limits` bound what handlers return and store;
+    a result over its limit fails the job.
 
     `async with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -148,6 +150,7 @@ class Worker(Generic[T]):
         scripts: ScriptSource = OWN,
         metrics_collector: MetricsCollector = NO_METRICS,
         telemetry: TelemetryProvider | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         check_processor(processor, is_async=True)
@@ -156,6 +159,8 @@ class Worker(Generic[T]):
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a WorkerOptions")
         check_type("data_type", data_type)
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
         check_provider(telemetry)
         self._settings, warnings = options.checked(zones=find_zone)
@@ -163,6 +168,7 @@ class Worker(Generic[T]):
         for warning in warnings:
             _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor
+        self._limits = limits
         self._strategy = backoff_strategy
         self._stacks = StackTexts()
         self._data_type: Any = Any if data_type is None else data_type
@@ -435,7 +441,7 @@ class Worker(Generic[T]):
         Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
         `ChildFailed` for a parent.
         """
-        text = json_text(value, field="returnvalue")
+        text = result_text(value, self._limits)
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
             taken = await self._by_hand(operation)
@@ -785,7 +791,7 @@ class Worker(Generic[T]):
                     self._called_off.discard(number)
                     self._returned.append(_cancelled(number))
                     continue
-                job: Job[T] = Job(record, self._keys, self._transport, self._data_type, action.token)
+                job: Job[T] = Job(record, self._keys, self._transport, self._data_type, action.token, self._limits)
                 handling = self._handling[number] = Handling(number, job)
                 started.append(handling)
                 try:
@@ -829,7 +835,7 @@ class Worker(Generic[T]):
                 event = JobReturned(number, await self._traced(self._tracing, job))
             else:
                 value = await self._process(job)
-                event = JobReturned(number, "null" if value is None else json_text(value, field="returnvalue"))
+                event = JobReturned(number, result_text(value, self._limits))
         except BaseException as error:
             failed = error
         try:
@@ -974,7 +980,7 @@ class Worker(Generic[T]):
 
     async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
-            value = json_text(await self._process(job), field="returnvalue")
+            value = result_text(await self._process(job), self._limits)
         tracing.returned(job.record)
         return value
 
@@ -1036,7 +1042,7 @@ class Worker(Generic[T]):
         return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
     def _job(self, record: JobRecord, token: str) -> Job[T]:
-        return Job(record, keys=self._keys, transport=self._transport, data_type=self._data_type, token=token)
+        return Job(record, self._keys, self._transport, self._data_type, token, self._limits)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

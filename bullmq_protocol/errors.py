@@ -37,21 +37,27 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
 
 # `scheme://` with an `@`, or with something after a colon that is no port; and `user:password@host` alone.
 _LOGIN = re.compile(
-    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\])?+[^\s]*?(?:@|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
+    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\]?)?+[^\s]*?(?:@|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
     re.IGNORECASE,
 )
 _HIDDEN = "[a URL with a login]"
+_MASK = "***@"
+"""What a login was replaced by already."""
 
 
 def looks_like_login(text: str) -> bool:
     """Tell whether a text looks like a URL with a user or a password in it, also one without scheme or host."""
-    return _LOGIN.search(text) is not None
+    return _login_in(text) is not None
 
 
 def without_login(text: str) -> str:
     """Return a text as it may be shown: from what looks like a URL with a login on, nothing is left of it."""
-    found = _LOGIN.search(text)
+    found = _login_in(text)
     return text if found is None else f"{text[: found.start()]}{_HIDDEN}"
+
+
+def _login_in(text: str) -> re.Match[str] | None:
+    return _LOGIN.search(text.replace(_MASK, "*" * len(_MASK)))
 
 
 def shown(value: object, most: int = 120) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, double, number_text
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.keys import MAX_NAME_LENGTH
 from bullmq_protocol.units import Duration, Millis, to_ms
@@ -32,11 +32,13 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Limits on what this library adds, never on what it reads. None lifts a limit.
 
     `max_payload_bytes` counts the UTF-8 bytes of the data's JSON plus the packed options, and those of updated data, of
-    a progress and of a row of a log; `max_name_length` counts the characters of a job's name and of its id.
+    a progress and of a row of a log; `max_name_length` counts the characters of a job's name and of its id;
+    `max_result_bytes` counts the UTF-8 bytes of a return value's JSON.
     """
 
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES
     max_name_length: int | None = MAX_NAME_LENGTH
+    max_result_bytes: int | None = MAX_PAYLOAD_BYTES
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -44,7 +46,19 @@ DEFAULT_LIMITS: Final = Limits()
 
 def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return a text that is stored as it is, or raise `UsageError` for one over the limit of a payload in bytes."""
-    most = limits.max_payload_bytes
+    return _within(field, text, limits.max_payload_bytes)
+
+
+def result_text(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes."""
+    return (
+        "null"
+        if value is None
+        else _within("returnvalue", json_text(value, field="returnvalue"), limits.max_result_bytes)
+    )
+
+
+def _within(field: str, text: str, most: int | None) -> str:
     if most is not None and len(text) * 4 > most:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > most:

@@ -22,7 +22,7 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.keys import key_slot
-from bullmq_protocol.reply import as_list, as_none, as_text
+from bullmq_protocol.reply import Reply, as_list, as_none, as_text
 from bullmq_protocol.units import Millis
 
 Place: TypeAlias = tuple[str, int]
@@ -223,9 +223,10 @@ def ranked(answers: Iterable[Named]) -> tuple[Place | None, tuple[Place, ...]]:
 
 def _fields(row: Any) -> dict[str, str]:
     """Read names and values in turn."""
-    if not isinstance(row, list) or not all(isinstance(each, (bytes, str)) for each in cast("list[object]", row)):
+    values = cast("list[Reply]", row) if isinstance(row, list) else []
+    if not all(isinstance(each, (bytes, str)) for each in values):
         return {}
-    texts = [as_text(each) for each in row]
+    texts = [as_text(each) for each in values]
     return dict(zip(texts[::2], texts[1::2], strict=False))
 
 

@@ -18,7 +18,7 @@ from bullmq_protocol.commands.queues import write_meta
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import DEFAULT_LIMITS
+from bullmq_protocol.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.paging import Page, Plan
 from bullmq_protocol.scripts import ScriptSource
 from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
@@ -216,7 +216,10 @@ class JobBase:
         transport: Transport,
         data_type: Any = Any,
         token: str | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        if limits is not DEFAULT_LIMITS:
+            self._limits = limits
         self.record = record
         self._added = record.added
         self.token = token

@@ -714,10 +714,7 @@ class Queue(QueueBase, Generic[T]):
         return mould_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
 
     def _job(self, record: JobRecord) -> Job[T]:
-        job: Job[T] = Job(record, self._keys, self._transport, self._data_type)
-        if self._limits is not DEFAULT_LIMITS:
-            job._limits = self._limits
-        return job
+        return Job(record, self._keys, self._transport, self._data_type, limits=self._limits)
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]

@@ -35,7 +35,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 
 from bullmq_protocol.backoff import custom_type, strategy_delay
-from bullmq_protocol.codec import check_type, json_text
+from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
@@ -56,6 +56,7 @@ from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
+from bullmq_protocol.options import DEFAULT_LIMITS, Limits, result_text
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stack import StackTexts
 from bullmq_protocol.telemetry import (
@@ -139,7 +140,8 @@ class Worker(Generic[T]):
     `job.cancelled`. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
     its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
     `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one; `telemetry`
-    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one.
+    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one. `limits` bound what handlers return and store;
+    a result over its limit fails the job.
 
     `with worker:` runs it in the background and closes it in good order at the end.
     """
@@ -159,6 +161,7 @@ class Worker(Generic[T]):
         scripts: ScriptSource = OWN,
         metrics_collector: MetricsCollector = NO_METRICS,
         telemetry: TelemetryProvider | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         check_processor(processor, is_async=False)
@@ -167,6 +170,8 @@ class Worker(Generic[T]):
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a WorkerOptions")
         check_type("data_type", data_type)
+        if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
         check_provider(telemetry)
         self._settings, warnings = options.checked(zones=find_zone)
@@ -174,6 +179,7 @@ class Worker(Generic[T]):
         for warning in warnings:
             say(logging.WARNING, "worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor
+        self._limits = limits
         self._strategy = backoff_strategy
         self._stacks = StackTexts()
         self._data_type: Any = Any if data_type is None else data_type
@@ -504,7 +510,7 @@ class Worker(Generic[T]):
         `ChildFailed` for a parent.
         """
         self._check_process()
-        text = json_text(value, field="returnvalue")
+        text = result_text(value, self._limits)
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
             taken = self._by_hand(operation)
@@ -895,7 +901,7 @@ class Worker(Generic[T]):
             value = cast("Callable[[Job[T]], Any]", self._processor)(job)
         finally:
             self._crew.handling(False)
-        return "null" if value is None else json_text(value, field="returnvalue")
+        return result_text(value, self._limits)
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         try:
@@ -922,7 +928,7 @@ class Worker(Generic[T]):
         return raised if self._tracing is None or number < 0 else self._tracing.raised(job.record, raised)
 
     def _job(self, record: JobRecord, token: str) -> Job[T]:
-        return Job(record, self._keys, self._transport, self._data_type, token)
+        return Job(record, self._keys, self._transport, self._data_type, token, self._limits)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tests.support.progress import QUIET_S, Progress
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
-_ROOMS = ("chaos", "interop", "server", "oracle", "property", "unit", "")
+_ROOMS = ("chaos", "stress", "interop", "server", "oracle", "property", "unit", "")
 """Those with long files first."""
 _THREADS = ("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries")
 _COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")

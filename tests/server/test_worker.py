@@ -24,6 +24,7 @@ from bullmq_protocol import (
     JobOptions,
     KeepJobs,
     Limiter,
+    Limits,
     NewJob,
     PermanentError,
     RateLimitError,
@@ -81,7 +82,9 @@ def work(colour: Colour, server: Server, name: str) -> Callable[..., Any]:
     """Make a worker of the test's queue."""
 
     def make(process: Any, connection: Any = None, **options: Any) -> Any:
-        others = {key: options.pop(key) for key in ("data_type", "backoff_strategy", "worker_id") if key in options}
+        others = {
+            key: options.pop(key) for key in ("data_type", "backoff_strategy", "worker_id", "limits") if key in options
+        }
         return colour.Worker(name, process, connection or server.url, options=WorkerOptions(**options), **others)
 
     return make
@@ -369,6 +372,23 @@ async def test_payload_that_does_not_fit_fails_for_good(queue: Any, work: Any) -
     assert "does not fit" in failed.reason
     assert "`$.to`" in failed.reason
     assert await queue.get_state("2") == "failed"
+
+
+async def test_limits_of_a_worker_bound_results_and_what_handlers_store(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> Any:
+        if job.name == "update":
+            await job.update_data("y" * 30)
+        return "x" * len(job.name)
+
+    await queue.add_bulk([NewJob("four"), NewJob("fives"), NewJob("update")])
+    worker = work(process, limits=Limits(max_payload_bytes=20, max_result_bytes=6))
+    seen = Seen(worker, JobCompleted, JobFailed)
+    async with worker:
+        await seen.wait(JobCompleted)
+        reasons = {failed.job.name: failed.reason for failed in await seen.wait(JobFailed, 2)}
+    assert "returnvalue: exceeds the limit 6 bytes, has 7" in reasons["fives"]
+    assert "data: exceeds the limit 20 bytes, has 32" in reasons["update"]
+    assert await queue.get_job_counts("completed", "failed") == {"completed": 1, "failed": 2}
 
 
 async def test_emoji_nul_and_lone_surrogates_in_data(queue: Any, work: Any) -> None:

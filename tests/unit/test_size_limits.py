@@ -15,7 +15,7 @@ from bullmq_protocol import FlowNode, Limits, NewJob, RepeatOptions
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import MAX_PAYLOAD_BYTES, within_size
+from bullmq_protocol.options import MAX_PAYLOAD_BYTES, result_text, within_size
 
 PACKAGES = {"anyio": bullmq_anyio, "sync": bullmq_sync}
 BIG = "\u00e9" * (MAX_PAYLOAD_BYTES // 2)  # fits in characters, not in bytes with its quotes
@@ -101,3 +101,18 @@ def test_bytes_are_counted() -> None:
     for over in ("\u00e9\u00e9a", "abcde", "\ud800ab"):
         with pytest.raises(UsageError, match="exceeds the limit 4 bytes, has 5"):
             within_size("x", over, limits)
+
+
+def test_results_have_a_limit_of_their_own() -> None:
+    limits = Limits(max_payload_bytes=1, max_result_bytes=4)
+    assert result_text(None, limits) == "null"
+    assert result_text("ab", limits) == '"ab"'
+    with pytest.raises(UsageError, match="returnvalue: exceeds the limit 4 bytes, has 5"):
+        result_text("abc", limits)
+    assert len(result_text("x" * (11 << 20), Limits(max_result_bytes=None))) == (11 << 20) + 2
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_limits_of_a_worker_are_limits(package: str) -> None:
+    with pytest.raises(UsageError, match="limits: must be Limits"):
+        PACKAGES[package].Worker("q", None, Recorder(), limits=10)
