@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
+from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_protocol.codec import listed
 from bullmq_protocol.commands.events import publish_event
@@ -21,7 +22,7 @@ from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
 from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
 from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, check_provider, flow_span
+from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span, guarded
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -45,12 +46,11 @@ class FlowProducer:
         scripts: ScriptSource = OWN,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
-        check_provider(telemetry)
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         # Names the prefix and the layout where they are wrong.
         QueueKeys.of("any", prefix=prefix, layout=layout)
-        self._telemetry = telemetry
+        self._telemetry = guarded(telemetry, provider_raised)
         self._prefix = prefix
         self._layout = layout
         self._limits = limits

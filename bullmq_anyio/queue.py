@@ -13,6 +13,7 @@ from msgspec import UNSET
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_anyio.drive import Connection, check_parents, clock, run
 from bullmq_anyio.events import QueueEvents
+from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.codec import check_type, json_text, listed
@@ -43,7 +44,7 @@ from bullmq_protocol.telemetry import (
     Attributes,
     TelemetryProvider,
     Tracing,
-    check_provider,
+    guarded,
     names_of,
     new_with_context,
     with_context,
@@ -95,7 +96,7 @@ class Queue(QueueBase, Generic[T]):
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         check_type("data_type", data_type)
-        check_provider(telemetry)
+        telemetry = guarded(telemetry, provider_raised)
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout),
             connection,
@@ -599,7 +600,7 @@ class Queue(QueueBase, Generic[T]):
                 now_ms=clock().wall,
                 zones=find_zone,
                 data_type=self._data_type,
-                metadata=None if self._tracing is None else span.metadata(),
+                metadata=None if self._tracing is None else span.metadata() or None,
             )
             if prepared is None:
                 return None

@@ -36,6 +36,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
+from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
@@ -70,7 +71,7 @@ from bullmq_protocol.telemetry import (
     Attributes,
     TelemetryProvider,
     TelemetrySpan,
-    check_provider,
+    guarded,
     omits_context,
 )
 from bullmq_protocol.transport import AsyncTransport
@@ -93,7 +94,15 @@ from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.metering import METERED, Meter, lasted
-from bullmq_protocol.worker.notices import JobCompleted, Notice, WorkerProblem, check_notice
+from bullmq_protocol.worker.notices import (
+    JobCompleted,
+    Notice,
+    Paused,
+    Reconnected,
+    Resumed,
+    WorkerProblem,
+    check_notice,
+)
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor
 from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
@@ -114,6 +123,8 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _FORCED_STOP_S = 10.0
 _LOOK_S = 0.25
 """So often a worker whose slots are all busy looks whether its connection has ended."""
+_NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
+"""After these the named connection may be gone, and a worker that always has work makes no other."""
 _MOST_DELIVERIES = 2
 """So many calls with outcomes are under way at a time: the server works on one while the next gathers."""
 
@@ -162,7 +173,7 @@ class Worker(Generic[T]):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
-        check_provider(telemetry)
+        telemetry = guarded(telemetry, provider_raised)
         self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_label("worker_id", worker_id)
         for warning in warnings:
@@ -183,6 +194,7 @@ class Worker(Generic[T]):
         self._idle: list[anyio.Event] = []
         self._listener: AsyncTransport | None = None
         self._listening: dict[int, anyio.CancelScope] = {}
+        self._introducing: set[anyio.CancelScope] = set()
         self._context = copy_context()
         """What jobs and callbacks begin in a copy of: the context of `run`."""
         self._jobs: JobTasks | None = None
@@ -472,7 +484,7 @@ class Worker(Generic[T]):
                 roll=raised.roll,
                 strategy_delay=raised.strategy_delay_ms,
                 strategy_error=raised.strategy_error,
-                telemetry=None if self._tracing is None or omits_context(record) else span.metadata(),
+                telemetry=None if self._tracing is None or omits_context(record) else span.metadata() or None,
                 fetch_next=fetch_next,
             )
             taken = await self._by_hand(operation)
@@ -648,6 +660,8 @@ class Worker(Generic[T]):
                     kind = type(notice)
                     if kind not in told:
                         told[kind] = self._is_told(kind)
+                        if kind in _NAMED:
+                            self._spawn(self._introduce)
                     if told[kind]:
                         self._tell(notice)
                     continue
@@ -715,6 +729,21 @@ class Worker(Generic[T]):
         except BullMQError as error:
             # It opens when the worker waits, and is told then.
             _log.debug("worker %s is in no list of workers yet: %s", self._id, error, extra=self._extra())
+
+    async def _introduce(self) -> None:
+        """Open the named connection again, where it may be gone and nobody waits on it."""
+        if self._closed or self._machine.snapshot(clock()).listening:
+            return
+        try:
+            with anyio.CancelScope() as scope:
+                self._introducing.add(scope)
+                await self._be_listed()
+        except anyio.get_cancelled_exc_class():
+            # asyncio: unless somebody cancelled this very task, which no other misses.
+            if self._is_torn():
+                raise
+        finally:
+            self._introducing.discard(scope)
 
     async def _listen(self, ticket: int, command: Command[Any]) -> Event:
         event: Event = Unlistened(ticket)
@@ -1205,6 +1234,8 @@ class Worker(Generic[T]):
             self._stopped.set()
         if self._rearm is not None:
             self._rearm.set()
+        for scope in self._introducing:
+            scope.cancel()
         self._wake_idle()
         asleep, self._asleep = self._asleep, []
         for wake in asleep:

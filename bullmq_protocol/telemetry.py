@@ -5,10 +5,10 @@ Source: specs/04-schedulers-flows-events.md#sec-12
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -18,12 +18,14 @@ from bullmq_protocol.flow import FlowNode, PreparedNode
 from bullmq_protocol.job import JobRecord, NewJob
 from bullmq_protocol.options import JobOptions, Telemetry
 
+R = TypeVar("R")
+
 SpanKind: TypeAlias = Literal["internal", "producer", "consumer"]
 Attributes: TypeAlias = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
 class TelemetrySpan(Protocol):
-    """A span that has begun. Its methods must not raise."""
+    """A span that has begun. What its methods raise is logged and does no harm."""
 
     def metadata(self) -> str:
         """Return its context as the text that travels in jobs: the JSON of a propagation carrier."""
@@ -40,8 +42,10 @@ class TelemetrySpan(Protocol):
 
 
 class TelemetryProvider(Protocol):
-    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way: it must not
-    block, nor raise."""
+    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way: it must not block.
+
+    What it raises is logged and does no harm: the operation goes on without its span.
+    """
 
     def start_span(
         self, name: str, kind: SpanKind, attributes: Attributes, *, parent: str | None = None
@@ -78,6 +82,95 @@ def check_provider(provider: object) -> None:
     """Raise `UsageError` for what is no provider, a class in place of an object of it for one. None is none."""
     if provider is not None and (isinstance(provider, type) or not callable(getattr(provider, "start_span", None))):
         raise UsageError("telemetry", provider, "must be an object with the method start_span, a BullMQOtel() for one")
+
+
+def guarded(provider: TelemetryProvider | None, report: Callable[[BaseException], object]) -> TelemetryProvider | None:
+    """Check a provider, and return one that does the same and raises nothing of its own.
+
+    `report` is given what it raises, and may raise what shall go on, as Ctrl-C.
+    """
+    check_provider(provider)
+    return None if provider is None else _Guarded(provider, report)
+
+
+class _Guarded:
+    """A provider whose faults are reported. It is the user's code, whose faults are nobody else's."""
+
+    def __init__(self, provider: TelemetryProvider, report: Callable[[BaseException], object]) -> None:
+        self._provider = provider
+        self.report = report
+
+    def start_span(
+        self, name: str, kind: SpanKind, attributes: Attributes, *, parent: str | None = None
+    ) -> TelemetrySpan:
+        span = self.call(lambda: self._provider.start_span(name, kind, attributes, parent=parent), None)
+        return NO_SPAN if span is None else _GuardedSpan(span, self)
+
+    def call(self, function: Callable[[], R], otherwise: R) -> R:
+        """Return what the provider's function returns, or the other value where it raises."""
+        try:
+            return function()
+        except BaseException as error:
+            self.report(error)
+            return otherwise
+
+
+class _GuardedSpan:
+    __slots__ = ("_guard", "_span")
+
+    def __init__(self, span: TelemetrySpan, guard: _Guarded) -> None:
+        self._span = span
+        self._guard = guard
+
+    def metadata(self) -> str:
+        # It is stored with jobs: it must be text that can be.
+        return self._guard.call(lambda: str.encode(self._span.metadata()).decode(), "")
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        self._guard.call(lambda: self._span.set_attributes(attributes), None)
+
+    def add_event(self, name: str, attributes: Attributes) -> None:
+        self._guard.call(lambda: self._span.add_event(name, attributes), None)
+
+    def record_exception(self, error: BaseException | str) -> None:
+        self._guard.call(lambda: self._span.record_exception(error), None)
+
+    def active(self) -> AbstractContextManager[object, bool | None]:
+        return _GuardedBlock(self._span, self._guard)
+
+    def end(self) -> None:
+        self._guard.call(self._span.end, None)
+
+
+class _GuardedBlock:
+    """The block in which a span is the current one. The body runs once, and what it raises goes on as it is."""
+
+    __slots__ = ("_block", "_guard", "_span")
+
+    def __init__(self, span: TelemetrySpan, guard: _Guarded) -> None:
+        self._span = span
+        self._guard = guard
+        self._block: AbstractContextManager[object, bool | None] | None = None
+
+    def __enter__(self) -> None:
+        self._block = self._guard.call(self._enter, None)
+
+    def _enter(self) -> AbstractContextManager[object, bool | None]:
+        block = self._span.active()
+        block.__enter__()
+        return block
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block, self._block = self._block, None
+        if block is None:
+            return
+        try:
+            block.__exit__(kind, error, trace)
+        except BaseException as another:
+            if another is not error:
+                self._guard.report(another)
 
 
 class Tracing:
@@ -179,8 +272,8 @@ def with_context(options: Any, metadata: str, *, replacing: bool = False) -> Any
 
     Source: specs/04-schedulers-flows-events.md#sec-12-3
     """
-    if not isinstance(options, JobOptions):
-        # Refused where it is checked.
+    if not isinstance(options, JobOptions) or not metadata:
+        # Refused where it is checked; or there is no context, as of a span that could not begin.
         return options
     given = options.telemetry
     if not isinstance(given, Telemetry):

@@ -22,3 +22,10 @@ def say(level: int, message: str, *args: object, extra: dict[str, Any] | None = 
     except BaseException as error:
         if is_interrupt(error):
             raise
+
+
+def provider_raised(error: BaseException) -> None:
+    """Log what a telemetry provider raised; Ctrl-C goes on."""
+    if is_interrupt(error):
+        raise error
+    say(logging.ERROR, "the telemetry provider raised", trace=True)

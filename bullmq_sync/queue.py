@@ -38,7 +38,7 @@ from bullmq_protocol.telemetry import (
     Attributes,
     TelemetryProvider,
     Tracing,
-    check_provider,
+    guarded,
     names_of,
     new_with_context,
     with_context,
@@ -48,6 +48,7 @@ from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_sync.drive import Connection, check_parents, clock, run
 from bullmq_sync.events import QueueEvents
+from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
 from bullmq_sync.zones import find_zone
 
@@ -95,7 +96,7 @@ class Queue(QueueBase, Generic[T]):
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         check_type("data_type", data_type)
-        check_provider(telemetry)
+        telemetry = guarded(telemetry, provider_raised)
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout),
             connection,
@@ -595,7 +596,7 @@ class Queue(QueueBase, Generic[T]):
                 now_ms=clock().wall,
                 zones=find_zone,
                 data_type=self._data_type,
-                metadata=None if self._tracing is None else span.metadata(),
+                metadata=None if self._tracing is None else span.metadata() or None,
             )
             if prepared is None:
                 return None

@@ -64,7 +64,7 @@ from bullmq_protocol.telemetry import (
     Attributes,
     TelemetryProvider,
     TelemetrySpan,
-    check_provider,
+    guarded,
     omits_context,
 )
 from bullmq_protocol.transport import InterruptibleTransport
@@ -103,7 +103,7 @@ from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 from bullmq_sync.crew import SHORTAGE, Crew, Task
 from bullmq_sync.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
 from bullmq_sync.forks import in_child
-from bullmq_sync.guard import is_interrupt, say
+from bullmq_sync.guard import is_interrupt, provider_raised, say
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
 from bullmq_sync.zones import find_zone
@@ -173,7 +173,7 @@ class Worker(Generic[T]):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
-        check_provider(telemetry)
+        telemetry = guarded(telemetry, provider_raised)
         self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_label("worker_id", worker_id)
         for warning in warnings:
@@ -339,7 +339,7 @@ class Worker(Generic[T]):
                         raise self._error
                     return
                 if self._tracing is not None:
-                    self._tracing.started()
+                    self._apart(self._tracing.started)
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
                 self._due.notify_all()
@@ -542,7 +542,7 @@ class Worker(Generic[T]):
                 roll=raised.roll,
                 strategy_delay=raised.strategy_delay_ms,
                 strategy_error=raised.strategy_error,
-                telemetry=None if self._tracing is None or omits_context(record) else span.metadata(),
+                telemetry=None if self._tracing is None or omits_context(record) else span.metadata() or None,
                 fetch_next=fetch_next,
             )
             taken = self._by_hand(operation)

@@ -164,7 +164,7 @@ class WorkerTracing:
             strategy_error=event.strategy_error,
         )
         span = self._report(job, _OPERATIONS[report.kind])
-        return event if omits_context(job) else msgspec.structs.replace(event, telemetry=span.metadata())
+        return event if omits_context(job) else msgspec.structs.replace(event, telemetry=span.metadata() or None)
 
     def __call__(self, notice: Notice) -> None:
         """Take a notice of a kind in `TRACED`."""

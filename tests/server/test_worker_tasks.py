@@ -17,8 +17,17 @@ import bullmq_sync
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
-from bullmq_protocol.worker.notices import Drained, HandlerAbandoned, JobActive, JobCompleted, JobFailed, JobMoved
+from bullmq_protocol.worker.notices import (
+    Drained,
+    HandlerAbandoned,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    JobMoved,
+    Reconnected,
+)
 from tests.support import servers
+from tests.support.cut_proxy import CutProxy
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
@@ -536,3 +545,38 @@ async def test_a_worker_that_always_has_work_is_listed_at_once(server: Server, q
     async with Worker(queue.name, process, server.url, options=WorkerOptions(name="busy")):
         await done.wait()
     assert [row["rawname"] for row in listed[0]] == [queue.keys.client_name("busy")]
+
+
+async def test_a_busy_worker_is_listed_again_after_a_loss_and_after_a_pause(server: Server, queue: Queue[Any]) -> None:
+    begun, gate = anyio.Event(), anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        begun.set()
+        await gate.wait()
+
+    async def until_listed() -> None:
+        with anyio.fail_after(30):
+            while len(await queue.get_workers()) != 1:
+                await anyio.sleep(0.005)
+
+    await queue.add_bulk([NewJob("n") for _ in range(5)])
+    with CutProxy(server.host, server.port) as proxy:
+        worker = Worker(queue.name, process, proxy.url, options=WorkerOptions(name="busy", lock_duration=60_000))
+        reconnected = anyio.Event()
+        worker.on(Reconnected, lambda _: reconnected.set())
+        async with worker:
+            await begun.wait()
+            await until_listed()
+            proxy.drop_all()
+            with anyio.fail_after(30):
+                await reconnected.wait()
+            await until_listed()
+            await worker.pause(wait=False)
+            await until_listed()
+            worker.resume()
+            await until_listed()
+            assert worker.snapshot().running_jobs == 1
+            gate.set()
+    with anyio.fail_after(30):
+        while await queue.get_workers():
+            await anyio.sleep(0.005)

@@ -29,6 +29,7 @@ from bullmq_protocol.telemetry import (
     bulk_span,
     context_of,
     flow_span,
+    guarded,
     new_with_context,
     omits_context,
     with_context,
@@ -418,3 +419,170 @@ def test_a_scheduler_keeps_the_context_out_of_its_template(given: JobOptions, fi
     assert prepared is not None
     assert prepared.options.get("tm") == first
     assert prepared.template.get("tm") == ("M" if first == "M" else None)
+
+
+class Faulty(Provider):
+    """Raises in one of its places, or in all of them."""
+
+    def __init__(self, error: BaseException, place: str) -> None:
+        super().__init__()
+        self.error = error
+        self.place = place
+
+    def at(self, place: str) -> None:
+        if self.place in (place, "everywhere"):
+            raise self.error
+
+    def start_span(
+        self, name: str, kind: SpanKind, attributes: Attributes, *, parent: str | None = None
+    ) -> TelemetrySpan:
+        self.at("start_span")
+        return FaultySpan(self, name, kind, attributes, parent)
+
+    def inside(self, span: Span) -> Any:
+        self.at("active")
+        return FaultyBlock(self)
+
+
+class FaultySpan(Span):
+    provider: Faulty
+
+    def metadata(self) -> str:
+        self.provider.at("metadata")
+        return super().metadata()
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        self.provider.at("set_attributes")
+
+    def add_event(self, name: str, attributes: Attributes) -> None:
+        self.provider.at("add_event")
+
+    def record_exception(self, error: BaseException | str) -> None:
+        self.provider.at("record_exception")
+
+    def end(self) -> None:
+        self.provider.at("end")
+
+
+class FaultyBlock:
+    def __init__(self, provider: Faulty) -> None:
+        self.provider = provider
+
+    def __enter__(self) -> None:
+        self.provider.at("enter")
+
+    def __exit__(self, *error: object) -> bool:
+        self.provider.at("exit")
+        return True
+
+
+PLACES = ("start_span", "metadata", "set_attributes", "add_event", "record_exception", "active", "enter", "exit", "end")
+
+
+def around(provider: Any, outcome: BaseException | None) -> str:
+    """Do what a worker does around a call; return the context."""
+    with Tracing(provider, "q").span("op") as span:
+        span.set_attributes({"a": 1})
+        span.add_event("e", {})
+        metadata = span.metadata()
+        if outcome is not None:
+            raise outcome
+    return metadata
+
+
+@pytest.mark.parametrize("error", [ValueError("v"), SystemExit(1), GeneratorExit(), BaseException("b")], ids=repr)
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_provider_raises_is_reported_and_does_no_harm(place: str, error: BaseException) -> None:
+    told: list[BaseException] = []
+    provider = guarded(Faulty(error, place), told.append)
+    assert around(provider, None) == ("" if place in ("start_span", "metadata") else "of op q")
+    # What the body raises goes on, whatever the provider makes of it.
+    failure = LookupError("the body's")
+    with pytest.raises(LookupError) as found:
+        around(provider, failure)
+    assert found.value is failure
+    assert told == [error] * (1 if place == "record_exception" else 2)
+
+
+def test_what_is_to_go_on_is_raised_by_the_report() -> None:
+    interrupt = KeyboardInterrupt()
+
+    def report(error: BaseException) -> None:
+        raise error
+
+    for place in PLACES:
+        provider = guarded(Faulty(interrupt, place), report)
+        with pytest.raises(KeyboardInterrupt) as found:
+            around(provider, LookupError() if place == "record_exception" else None)
+        assert found.value is interrupt
+
+
+class Odd(Provider):
+    """Returns what it should not."""
+
+    def __init__(self, metadata: Any) -> None:
+        super().__init__()
+        self.metadata = metadata
+
+    def start_span(self, *args: Any, **named: Any) -> Any:
+        span: Any = Span(self, "odd", "internal", {}, None)
+        span.metadata = lambda: self.metadata
+        return span
+
+
+@pytest.mark.parametrize("metadata", [None, 7, b"{}", "\ud800"], ids=repr)
+def test_a_context_that_is_no_text_is_reported_and_not_stored(metadata: Any) -> None:
+    told: list[BaseException] = []
+    provider = guarded(Odd(metadata), told.append)
+    assert around(provider, None) == ""
+    assert [isinstance(error, (TypeError, UnicodeError)) for error in told] == [True]
+
+
+def test_a_guarded_provider_without_faults_does_the_same(provider: Provider) -> None:
+    told: list[BaseException] = []
+    safe: Any = guarded(provider, told.append)
+    assert around(safe, None) == "of op q"
+    with pytest.raises(LookupError):
+        around(safe, LookupError("body"))
+    assert [(span.name, span.errors, span.ended) for span in provider.spans] == [
+        ("op q", [], 1),
+        ("op q", ["body"], 1),
+    ]
+    with Tracing(safe, "q").span("outer"), Tracing(safe, "q").span("inner"):
+        pass
+    assert provider.named("inner q").parent == "outer q"
+    # What a block raises that only hands on what the body raised is no fault of its own.
+    assert told == []
+    assert guarded(None, told.append) is None
+
+
+def test_without_a_context_options_stay_as_they_are() -> None:
+    options = JobOptions(attempts=2)
+    assert with_context(options, "") is options
+    given = JobOptions(telemetry=Telemetry(metadata="own"))
+    assert with_context(given, "", replacing=True) is given
+
+
+@pytest.mark.parametrize("place", [*PLACES, "everywhere"])
+def test_a_worker_goes_on_without_the_spans_of_a_faulty_provider(place: str) -> None:
+    told: list[BaseException] = []
+    provider: Any = guarded(Faulty(SystemExit(1), place), told.append)
+    settings, _ = WorkerOptions().checked()
+    machine = WorkerMachine(KEYS, settings, "w")
+    tracing = WorkerTracing(provider, machine, settings, queue="q", worker_id="me", now=lambda: Instant(7, 1))
+    tracing.started()
+    job = record()
+    tracing(JobActive(job))
+    with tracing.running(job):
+        pass
+    tracing.returned(job)
+    event = raised(ValueError("v"))
+    attempt = tracing.raised(job, event)
+    assert attempt.failure == event.failure
+    has_none = place in ("start_span", "metadata", "everywhere")
+    assert attempt.telemetry == (None if has_none else "of fail q")
+    tracing(JobFailed(job, "reason", 1, None, exhausted=True, permanent=False, duration_ms=1))
+    tracing(ClosedNotice())
+    with tracing.own("pause"):
+        pass
+    assert bool(told) == (place != "record_exception")

@@ -1,0 +1,15 @@
+"""What keeps faults of the user's code from doing harm."""
+
+import logging
+
+_log = logging.getLogger("bullmq_anyio")
+
+
+def provider_raised(error: BaseException) -> None:
+    """Log what a telemetry provider raised; Ctrl-C goes on.
+
+    A cancellation does not: nothing of a provider is awaited, so that it is never the caller's.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    _log.error("the telemetry provider raised", exc_info=error)

@@ -1,0 +1,226 @@
+"""What a telemetry provider raises or leaves behind does no harm, in three colours."""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import itertools
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
+
+import anyio
+import pytest
+
+from bullmq_protocol import FlowNode, JobOptions, WorkerOptions
+from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.schedule import RepeatOptions
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
+from tests.support.colours import Colour
+from tests.support.servers import Server
+
+_LIMIT_S = 60
+TRAIL: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("TRAIL", default=())
+
+
+@pytest.fixture
+async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = colour.Queue(name, server.url)
+    yield queue
+    await queue.obliterate(force=True)
+    await queue.aclose()
+
+
+class Faulty:
+    """A provider and its spans, which raises one error after the other in one of its methods."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.errors = itertools.cycle(ERRORS)
+
+    def at(self, place: str) -> None:
+        if self.place == place:
+            raise next(self.errors)("the provider's")
+
+    def start_span(self, *span: Any, **parent: Any) -> Self:
+        self.at("start_span")
+        return self
+
+    def metadata(self) -> str:
+        self.at("metadata")
+        return "{}"
+
+    def set_attributes(self, attributes: object) -> None:
+        self.at("set_attributes")
+
+    def add_event(self, name: str, attributes: object) -> None:
+        self.at("add_event")
+
+    def record_exception(self, error: object) -> None:
+        self.at("record_exception")
+
+    def active(self) -> Self:
+        self.at("active")
+        return self
+
+    def end(self) -> None:
+        self.at("end")
+
+    def __enter__(self) -> None:
+        self.at("enter")
+
+    def __exit__(self, *error: object) -> bool:
+        self.at("exit")
+        # As if it could take what a handler raises.
+        return True
+
+
+PLACES = ("start_span", "metadata", "set_attributes", "add_event", "record_exception", "active", "enter", "exit", "end")
+ERRORS = (
+    ValueError("v"),
+    SystemExit(3),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    concurrent.futures.CancelledError(),
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_whatever_a_provider_raises_jobs_end_and_the_worker_lives(
+    colour: Colour, server: Server, name: str, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    caplog.set_level(logging.ERROR, colour.logger)
+    provider = Faulty(place)
+
+    async def process(job: Any) -> str:
+        if job.name == "bad":
+            raise LookupError("the handler's")
+        return job.name
+
+    queue = colour.Queue(name, server.url, telemetry=provider)
+    flows = colour.FlowProducer(server.url, telemetry=provider)
+    worker = colour.Worker(
+        name, process, server.url, telemetry=provider, options=WorkerOptions(concurrency=2, stalled_interval=1000)
+    )
+    completed, failed = [], []
+    done = anyio.Event()
+
+    def note(notice: Any) -> None:
+        (completed if isinstance(notice, JobCompleted) else failed).append(notice.job.name)
+        if len(completed) + len(failed) == 9:
+            done.set()
+
+    worker.on(JobCompleted, note)
+    worker.on(JobFailed, note)
+    with anyio.fail_after(_LIMIT_S):
+        for job in ("good", "bad"):
+            await queue.add(job)
+            await queue.add(job)
+        await queue.add("twice", options=JobOptions(attempts=2))
+        await flows.add(FlowNode("parent", name, children=[FlowNode("child", name)]))
+        await queue.upsert_job_scheduler("often", RepeatOptions(every=100, limit=2))
+        async with worker:
+            await done.wait()
+            await worker.pause()
+            worker.resume()
+        # By hand, where spans are around the caller's own calls.
+        worker = colour.Worker(name, None, server.url, telemetry=provider)
+        await queue.add("good")
+        await queue.add("bad", options=JobOptions(attempts=1))
+        await worker.complete(await worker.get_next_job(block=False), 1)
+        await worker.fail(await worker.get_next_job(block=False), ValueError("once"))
+        await worker.aclose()
+        assert sorted(failed) == ["bad", "bad"]
+        counts = await queue.get_job_counts()
+        assert (counts["active"], counts["failed"]) == (0, 3)
+        # The caller's own error is the caller's, whatever the provider does.
+        with pytest.raises(BullMQError):
+            await queue.add("no", object())
+        await queue.obliterate(force=True)
+        await flows.aclose()
+        await queue.aclose()
+    assert {record.getMessage() for record in caplog.records} == {"the telemetry provider raised"}
+
+
+class Leaves:
+    """A provider that leaves a value behind in each of its methods, and never takes it back."""
+
+    def start_span(self, name: str, kind: object, attributes: Any, **parent: Any) -> "LeavingSpan":
+        TRAIL.set((*TRAIL.get(), f"start {name}"))
+        return LeavingSpan(attributes.get("bullmq.job.id", name))
+
+
+class LeavingSpan:
+    def __init__(self, of: str) -> None:
+        self.of = of
+
+    def _leave(self, what: str) -> None:
+        TRAIL.set((*TRAIL.get(), f"{what} {self.of}"))
+
+    def metadata(self) -> str:
+        self._leave("metadata")
+        return "{}"
+
+    def set_attributes(self, attributes: object) -> None:
+        self._leave("attributes")
+
+    def add_event(self, name: str, attributes: object) -> None:
+        self._leave("event")
+
+    def record_exception(self, error: object) -> None:
+        self._leave("exception")
+
+    def active(self) -> AbstractContextManager[None]:
+        self._leave("active")
+        return nullcontext()
+
+    def end(self) -> None:
+        self._leave("end")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_what_a_provider_sets_reaches_no_other_job(
+    colour: Colour, server: Server, queue: Any, name: str, concurrency: int
+) -> None:
+    found: dict[str, tuple[str, ...]] = {}
+    done = anyio.Event()
+
+    def look(job: Any) -> None:
+        found[job.id] = TRAIL.get()
+
+    async def process(job: Any) -> None:
+        look(job)
+        await anyio.lowlevel.checkpoint()
+        if job.name == "bad":
+            raise LookupError("the handler's")
+
+    def blocking(job: Any) -> None:
+        look(job)
+        if job.name == "bad":
+            raise LookupError("the handler's")
+
+    ends: list[str] = []
+
+    def note(notice: Any) -> None:
+        ends.append(notice.job.id)
+        if len(ends) == 30:
+            done.set()
+
+    for number in range(30):
+        await queue.add("bad" if number % 3 == 0 else "good")
+    worker = colour.Worker(
+        name,
+        # On its own thread, not in the scenario's event loop.
+        functools.partial(blocking) if colour.name == "threads" else process,
+        server.url,
+        telemetry=Leaves(),
+        options=WorkerOptions(concurrency=concurrency),
+    )
+    worker.on(JobCompleted, note)
+    worker.on(JobFailed, note)
+    with anyio.fail_after(_LIMIT_S):
+        async with worker:
+            await done.wait()
+    # The job's own span is what its handler runs in.
+    assert found == {str(number): (f"active {number}",) for number in range(1, 31)}
