@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -15,17 +16,23 @@ from anyio.abc import TaskGroup
 
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
 from bullmq_protocol.codec import check_type
-from bullmq_protocol.errors import BullMQError, Closed, TransportError, UsageError, WaitTimeout
+from bullmq_protocol.errors import BullMQError, Closed, UsageError, WaitTimeout
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.ask_finished import ask_finished
+from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
 from bullmq_protocol.scripts import OWN, ScriptSource
 from bullmq_protocol.stream import EventsMissed, ReadEvent
 from bullmq_protocol.transport import AsyncTransport
-from bullmq_protocol.units import Duration, check_flag, check_whole, to_ms
+from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
 
 E = TypeVar("E")
+
+_RECHECK_S = RECHECK_MS / 1000
+_LOOK_MS: Millis = 5_000
+"""The reader that others wait for looks up at least so often."""
+_ASKED_TOGETHER = 250
+"""So many jobs are asked for in one round trip."""
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -136,13 +143,14 @@ class QueueEvents:
         self._block_ms = to_ms("blocking_timeout", blocking_timeout)
         self._max_delay_ms = to_ms("max_reconnect_delay", max_reconnect_delay)
         self._begin = last_event_id
-        self._new_reader(last_event_id)
+        self._new_reader(last_event_id, self._block_ms)
         self._transport, self._owned = transport_of(connection, scripts)
         self._waiters = Waiters()
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
         self._streams: list[EventStream] = []
         self._source: EventStream | None = None
         self._last = last_event_id
+        self._ask_at = 0.0
         self._running = False
         self._closed = False
         self._met: anyio.Event | None = None
@@ -192,7 +200,7 @@ class QueueEvents:
 
         It begins at `last_event_id`; by default where this object began, or now at its first step.
         """
-        stream = self._new_stream(self._begin if last_event_id is None else last_event_id)
+        stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
         self._streams = [each for each in self._streams if not each.closed] + [stream]
         return stream
 
@@ -227,30 +235,22 @@ class QueueEvents:
         if not self._running:
             raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
         waiters = self._waiters
-        waiter = waiters.add(job_id, _nothing, may_not_exist=may_not_exist)
+        woken = anyio.Event()
+
+        def wake() -> None:
+            woken.set()
+
+        waiter = waiters.add(job_id, wake, may_not_exist=may_not_exist)
+        waiter.must_ask = False
         try:
             with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
-                first = True
+                # The first question is the caller's own; later ones the reader asks for all.
+                waiters.answer(waiter, await run(ask_finished(self._keys, job_id, look_back=True), self._transport))
                 while waiter.finished is None:
                     if waiters.closed:
                         raise Closed("the queue events are closed")
+                    await woken.wait()
                     woken = anyio.Event()
-                    waiter.wake = woken.set
-                    if waiter.must_ask:
-                        waiter.must_ask = False
-                        try:
-                            asking = ask_finished(self._keys, job_id, look_back=first)
-                            waiters.answer(waiter, await run(asking, self._transport))
-                        except TransportError as error:
-                            # Later the events tell, or the next question.
-                            if first or isinstance(error, Closed):
-                                raise
-                        first = False
-                        continue
-                    with anyio.move_on_after(RECHECK_MS / 1000) as pause:
-                        await woken.wait()
-                    if pause.cancelled_caught:
-                        waiter.must_ask = True
             if waiter.finished is None:
                 raise WaitTimeout(job_id, timeout_ms or 0)
             return result_of(waiter.finished, job_id, result_type)
@@ -264,13 +264,15 @@ class QueueEvents:
         if self._closed:
             raise Closed
         self._running = True
-        self._source = self._new_stream(self._last)
+        self._source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
+        self._ask_at = time.monotonic() + _RECHECK_S
         try:
             while not self._closed:
                 events = await self._source.read()
                 self._meet(self._source)
                 for event in events:
                     await self._deliver(event)
+                await self._ask_again()
         except Closed:
             if not self._is_closed():
                 raise
@@ -333,6 +335,27 @@ class QueueEvents:
             if self._met is not None:
                 self._met.set()
 
+    async def _ask_again(self) -> None:
+        """Ask for the jobs of all callers at once: a queue that is removed as a whole tells of none of them."""
+        now = time.monotonic()
+        # When it looks up next, it would be too late.
+        everyone = now + _LOOK_MS / 1000 >= self._ask_at
+        found = self._waiters.to_ask(everyone=everyone)
+        if everyone:
+            # Readers that began together do not ask together for ever.
+            self._ask_at = now + _RECHECK_S * (1 - 0.3 * random.random())
+        for begin in range(0, len(found), _ASKED_TOGETHER):
+            waiters = found[begin : begin + _ASKED_TOGETHER]
+            try:
+                answers = await run(ask_again(self._keys, sorted({each.job_id for each in waiters})), self._transport)
+            except BullMQError as error:
+                # The events tell later, or the next question does.
+                _log.debug("events of %s: %s", self.name, error)
+                return
+            for waiter in waiters:
+                if waiter.job_id in answers:
+                    self._waiters.answer(waiter, answers[waiter.job_id])
+
     def _meet(self, source: EventStream) -> None:
         """After the first answer, or the first failure."""
         if self._last is None:
@@ -355,19 +378,13 @@ class QueueEvents:
             self._last = event.entry_id
             self._waiters.reached(event.entry_id)
 
-    def _new_reader(self, last_event_id: str | None) -> EventReader:
-        return EventReader(
-            self._keys, last_event_id=last_event_id, block_ms=self._block_ms, max_delay_ms=self._max_delay_ms
-        )
+    def _new_reader(self, last_event_id: str | None, block_ms: Millis) -> EventReader:
+        return EventReader(self._keys, last_event_id=last_event_id, block_ms=block_ms, max_delay_ms=self._max_delay_ms)
 
-    def _new_stream(self, last_event_id: str | None) -> EventStream:
-        reader = self._new_reader(last_event_id)
+    def _new_stream(self, last_event_id: str | None, block_ms: Millis) -> EventStream:
+        reader = self._new_reader(last_event_id, block_ms)
         transport = self._transport.dedicated(client_name=f"{self._keys.client_name()}:qe")
         return EventStream(reader, self._keys, transport, self._closed)
 
     def _is_closed(self) -> bool:
         return self._closed
-
-
-def _nothing() -> None:
-    """Wake nobody: it has not gone to sleep yet."""

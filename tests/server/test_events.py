@@ -513,7 +513,7 @@ async def test_closing_the_events_ends_the_waiting(queue: Any, events: Any) -> N
 async def test_queue_that_is_emptied_without_a_word_is_noticed(
     queue: Any, events: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullmq_anyio.events.RECHECK_MS", 50)
+    monkeypatch.setattr("bullmq_anyio.events._RECHECK_S", 0.05)
     monkeypatch.setattr("bullmq_sync.events._RECHECK_S", 0.05)
     async with events, anyio.create_task_group() as tasks:
         job = await queue.add("a")
@@ -530,7 +530,7 @@ async def test_queue_that_is_emptied_without_a_word_is_noticed(
 async def test_waiting_outlives_lost_connections(
     colour: Colour, server: Server, queue: Any, worker: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullmq_anyio.events.RECHECK_MS", 50)
+    monkeypatch.setattr("bullmq_anyio.events._RECHECK_S", 0.05)
     monkeypatch.setattr("bullmq_sync.events._RECHECK_S", 0.05)
     job = await queue.add("a")
     with CutProxy(server.host, server.port) as proxy:

@@ -6,7 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
-from bullmq_anyio import Queue, QueueEvents
+import bullmq_anyio.events as events_module
+from bullmq_anyio import Connection, Queue, QueueEvents
+from bullmq_protocol import NewJob
+from bullmq_protocol.command import Batch
+from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.stream import AddedEvent
 from tests.support.servers import Server
 
@@ -60,3 +64,49 @@ async def test_cancelled_step_of_an_iterator_loses_nothing(queue: Queue[Any], se
                 assert isinstance(event, AddedEvent)
                 assert event.job_id == str(number)
                 await stream.__anext__()
+
+
+async def test_all_callers_are_asked_for_at_once(
+    queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the reader, in a few round trips: none of 2,000 callers asks again by itself."""
+    monkeypatch.setattr(events_module, "_RECHECK_S", 1.0)
+    monkeypatch.setattr(events_module, "_LOOK_MS", 100)
+    callers = 2000
+    own: list[int] = []
+    asked: list[int] = []
+
+    class Counting(Connection):
+        async def perform(self, step: Any, /) -> Any:
+            if isinstance(step, Batch) and step.commands[-1].name == "isFinished":
+                by_caller = "wait" in str(anyio.get_current_task().name)
+                (own if by_caller else asked).append(len(step.commands) - 1)
+            return await super().perform(step)
+
+    connection = Counting(server.url)
+    jobs = await queue.add_bulk([NewJob("n") for _ in range(callers)])
+    gone: list[str] = []
+
+    async def wait(job_id: str) -> None:
+        with pytest.raises(JobNotFound):
+            await events.wait_until_finished(job_id)
+        gone.append(job_id)
+
+    with anyio.fail_after(120):
+        async with QueueEvents(name, connection) as events, anyio.create_task_group() as tasks:
+            for job in jobs:
+                tasks.start_soon(wait, job.id)
+            while len(own) < callers:
+                await anyio.sleep(0.01)
+            asked.clear()
+            while sum(asked) < 3 * callers:
+                await anyio.sleep(0.01)
+            rounds = asked.copy()
+            # Without an event for any of them.
+            await queue.obliterate(force=True)
+    await connection.aclose()
+    assert len(gone) == callers
+    assert own == [1] * callers
+    # The first round may have begun with few.
+    assert rounds[-8:] == [250] * 8
+    assert len(rounds) <= sum(rounds) / 250 + 8

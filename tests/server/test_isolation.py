@@ -403,6 +403,21 @@ def test_on_tasks(server: Server, backend: str, kind: str, concurrency: int, wai
     anyio.run(_on_tasks, server, ROWS[kind](backend), concurrency, waits, backend=backend)
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waiting"])
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [(backend, name) for backend in ("asyncio", "trio") for name, row in ROWS.items() if getattr(row, backend)],
+)
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+def test_on_tasks_of_a_backend_whose_parts_are_unknown(
+    server: Server, backend: str, kind: str, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each job begins in a scope then."""
+    monkeypatch.setattr("bullmq_anyio.tasks._KNOWN_SCOPES", False)
+    monkeypatch.setattr("bullmq_anyio.tasks._knows_statuses", lambda nursery: False)
+    anyio.run(_on_tasks, server, ROWS[kind](backend), 5, waits, backend=backend)
+
+
 async def _on_tasks(server: Server, row: Row, concurrency: int, waits: bool) -> None:
     queue = f"isolation-{uuid4().hex[:12]}"
     troubles: list[str] = []

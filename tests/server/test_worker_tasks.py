@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import anyio
 import pytest
+import redis
 from anyio.lowlevel import checkpoint
 
 import bullmq_anyio.worker
@@ -60,12 +61,21 @@ async def queue(server: Server) -> AsyncIterator[Queue[Any]]:
     await queue.aclose()
 
 
+@pytest.fixture(params=["when-cancelled", "from-the-start"])
+def scopes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the scope of a job as ever, and as where the parts of anyio and trio are unknown."""
+    if request.param == "from-the-start":
+        monkeypatch.setattr("bullmq_anyio.tasks._KNOWN_SCOPES", False)
+        monkeypatch.setattr("bullmq_anyio.tasks._knows_statuses", lambda nursery: False)
+
+
 async def _until(holds: Callable[[], Any]) -> None:
     with anyio.fail_after(30):
         while not holds():
             await anyio.sleep(0.001)
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_cancelling_run_gives_the_jobs_back(queue: Queue[Any], server: Server) -> None:
     started: list[str] = []
     cancelled: list[str] = []
@@ -101,6 +111,7 @@ async def test_cancelling_run_gives_the_jobs_back(queue: Queue[Any], server: Ser
         await _until(lambda: len(done) == 3)
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_cancelled_after_any_number_of_steps(queue: Queue[Any], server: Server) -> None:
     """Cancel `run` after 1, 2, 3, ... turns of the event loop: no job is lost, and none stays active."""
     runs: dict[str, int] = {}
@@ -125,6 +136,7 @@ async def test_cancelled_after_any_number_of_steps(queue: Queue[Any], server: Se
     assert set(runs) == {job.id for job in jobs}
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_graceful_close_cancels_handlers_after_the_shutdown_time(queue: Queue[Any], server: Server) -> None:
     started = anyio.Event()
     freed = anyio.Event()
@@ -249,6 +261,7 @@ async def test_cancellation_that_is_not_ours_is_a_failure(
     assert job.returnvalue == "second"
 
 
+@pytest.mark.usefixtures("scopes")
 async def test_handlers_may_use_time_limits_and_tasks_of_their_own(queue: Queue[Any], server: Server) -> None:
     async def busy(job: Job[Any]) -> list[Any]:
         found: list[Any] = []
@@ -575,8 +588,91 @@ async def test_a_busy_worker_is_listed_again_after_a_loss_and_after_a_pause(serv
             await until_listed()
             worker.resume()
             await until_listed()
-            assert worker.snapshot().running_jobs == 1
+            assert len(worker.snapshot().held) == 1
             gate.set()
     with anyio.fail_after(30):
         while await queue.get_workers():
             await anyio.sleep(0.005)
+
+
+@pytest.mark.usefixtures("scopes")
+@pytest.mark.parametrize("inner", ["none", "scope", "group", "limit"])
+async def test_a_cancelled_handler_is_cancelled_again_until_it_leaves_but_not_where_it_is_shielded(
+    queue: Queue[Any], server: Server, inner: str
+) -> None:
+    begun = anyio.Event()
+    seen: list[str] = []
+
+    async def waits() -> None:
+        for time in ("first", "again", "at last"):
+            try:
+                await anyio.sleep_forever()
+            except anyio.get_cancelled_exc_class():
+                seen.append(time)
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.01)
+            seen.append("shielded")
+        await anyio.sleep_forever()
+
+    async def process(job: Job[Any]) -> None:
+        begun.set()
+        try:
+            match inner:
+                case "none":
+                    await waits()
+                case "scope":
+                    with anyio.CancelScope():
+                        await waits()
+                case "group":
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(waits)
+                case _:
+                    with anyio.move_on_after(60):
+                        await waits()
+        finally:
+            seen.append("left")
+
+    await queue.add("a")
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(shutdown_timeout=1))
+    moved: list[JobMoved] = []
+    worker.on(JobMoved, moved.append)
+    with anyio.fail_after(30):
+        async with worker:
+            await begun.wait()
+            await checkpoint()
+    assert seen == ["first", "again", "at last", "shielded", "left"]
+    assert [notice.how for notice in moved] == ["given-back"]
+    assert (await queue.get_job_counts())["waiting"] == 1
+
+
+@pytest.mark.usefixtures("scopes")
+async def test_a_cancelled_job_leaves_the_ones_beside_it_alone(queue: Queue[Any], server: Server) -> None:
+    """It loses its lock; the others go on."""
+    over: list[str] = []
+    begun, gate = anyio.Event(), anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        try:
+            if job.name == "lost":
+                begun.set()
+                await anyio.sleep_forever()
+            await gate.wait()
+            await checkpoint()
+        finally:
+            over.append(job.name)
+
+    lost = await queue.add("lost")
+    await queue.add_bulk([NewJob("kept") for _ in range(3)])
+    options = WorkerOptions(concurrency=5, lock_duration=1000, cancel_on_lost_lock=True, skip_stalled_check=True)
+    worker = Worker(queue.name, process, server.url, options=options)
+    done: list[str] = []
+    worker.on(JobCompleted, lambda notice: done.append(notice.job.name))
+    with anyio.fail_after(60):
+        async with worker:
+            await begun.wait()
+            with redis.Redis.from_url(server.url) as admin:
+                admin.delete(queue.keys.lock(lost.id))
+            await _until(lambda: over == ["lost"])
+            gate.set()
+            await _until(lambda: len(done) == 3)
+    assert done == ["kept"] * 3
