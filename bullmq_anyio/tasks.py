@@ -122,13 +122,11 @@ class GroupTasks(JobTasks):
     def left(self, handling: Handling) -> None:
         if handling.scope is not None and self._main is self._attend:
             handling.scope._cancel_status.parent = None
-        if self._main is self._attend and handling.task.child_nurseries:
+        if handling.task.child_nurseries:
             self.forsake()
 
     def forsake(self) -> None:
         # trio would end the worker for it: in a nursery of its own the task would end that one alone.
-        if self._nursery is None:
-            return
         task: Any = sys.modules["trio.lowlevel"].current_task()
         for nursery in task.child_nurseries:
             nursery.cancel_scope.cancel()
