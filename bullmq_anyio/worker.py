@@ -734,9 +734,10 @@ class Worker(Generic[T]):
         """Open the named connection again, where it may be gone and nobody waits on it."""
         if self._closed or self._machine.snapshot(clock()).listening:
             return
+        scope = anyio.CancelScope()
+        self._introducing.add(scope)
         try:
-            with anyio.CancelScope() as scope:
-                self._introducing.add(scope)
+            with scope:
                 await self._be_listed()
         except anyio.get_cancelled_exc_class():
             # asyncio: unless somebody cancelled this very task, which no other misses.

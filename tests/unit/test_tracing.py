@@ -551,7 +551,6 @@ def test_a_guarded_provider_without_faults_does_the_same(provider: Provider) -> 
     with Tracing(safe, "q").span("outer"), Tracing(safe, "q").span("inner"):
         pass
     assert provider.named("inner q").parent == "outer q"
-    # What a block raises that only hands on what the body raised is no fault of its own.
     assert told == []
     assert guarded(None, told.append) is None
 
@@ -586,3 +585,26 @@ def test_a_worker_goes_on_without_the_spans_of_a_faulty_provider(place: str) -> 
     with tracing.own("pause"):
         pass
     assert bool(told) == (place != "record_exception")
+
+
+class HandsOn(Provider):
+    """Its block raises again what the body raised."""
+
+    def inside(self, span: Span) -> Any:
+        class Block:
+            def __enter__(self) -> None: ...
+
+            def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+                if error is not None:
+                    raise error
+
+        return Block()
+
+
+def test_a_block_that_hands_on_what_the_body_raised_has_no_fault_of_its_own() -> None:
+    told: list[BaseException] = []
+    failure = LookupError("the body's")
+    with pytest.raises(LookupError) as found:
+        around(guarded(HandsOn(), told.append), failure)
+    assert found.value is failure
+    assert told == []
