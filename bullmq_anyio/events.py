@@ -13,8 +13,10 @@ from typing import Any, Self, TypeVar, get_args
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
+from bullmq_anyio.guard import is_cancelling
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.errors import BullMQError, Closed, UsageError, WaitTimeout
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -368,15 +370,29 @@ class QueueEvents:
     async def _deliver(self, event: ReadEvent) -> None:
         self._waiters.take(event)
         for callback in self._callbacks.get(type(event), ()):
-            try:
-                answer = callback(event)
-                if inspect.isawaitable(answer):
-                    await answer
-            except (Exception, SystemExit):
-                _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
+            await self._call(callback, event)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id
             self._waiters.reached(event.entry_id)
+
+    async def _call(self, callback: Callable[[Any], object], event: ReadEvent) -> None:
+        """Call a callback. Only Ctrl-C and a cancellation of the reader itself go on."""
+        awaits = False
+        try:
+            answer = callback(event)
+            if inspect.isawaitable(answer):
+                awaits = True
+                await answer
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            if awaits and isinstance(error, anyio.get_cancelled_exc_class()):
+                # That of a scope comes again, and one of the task itself is counted; a cancelled future's does neither.
+                for _ in range(2):
+                    await checkpoint()
+                if is_cancelling():
+                    raise
+            _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
 
     def _new_reader(self, last_event_id: str | None, block_ms: Millis) -> EventReader:
         return EventReader(self._keys, last_event_id=last_event_id, block_ms=block_ms, max_delay_ms=self._max_delay_ms)

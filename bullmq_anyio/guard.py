@@ -1,6 +1,7 @@
 """What keeps faults of the user's code from doing harm."""
 
 import logging
+from asyncio import current_task
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -13,3 +14,12 @@ def provider_raised(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         raise error
     _log.error("the telemetry provider raised", exc_info=error)
+
+
+def is_cancelling() -> bool:
+    """Tell whether somebody cancels the running task itself and not a scope, which asyncio alone allows."""
+    try:
+        task = current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0

@@ -1,5 +1,6 @@
 """What only tasks have: cancelled readers and waits leave nothing behind, on asyncio and on trio."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 import bullmq_anyio.events as events_module
 from bullmq_anyio import Connection, Queue, QueueEvents
+from bullmq_anyio.guard import is_cancelling
 from bullmq_protocol import NewJob
 from bullmq_protocol.command import Batch
 from bullmq_protocol.errors import JobNotFound
@@ -110,3 +112,84 @@ async def test_all_callers_are_asked_for_at_once(
     # The first round may have begun with few.
     assert rounds[-8:] == [250] * 8
     assert len(rounds) <= sum(rounds) / 250 + 8
+
+
+class _NoException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, _NoException, asyncio.CancelledError])
+async def test_whatever_a_callback_raises_the_reader_goes_on(
+    queue: Queue[Any], server: Server, name: str, error: type[BaseException], waits: bool
+) -> None:
+    seen: list[str] = []
+    second = anyio.Event()
+
+    def at_once(event: AddedEvent) -> None:
+        seen.append(event.job_id)
+        if len(seen) == 2:
+            second.set()
+        raise error
+
+    async def later(event: AddedEvent) -> None:
+        await anyio.lowlevel.checkpoint()
+        at_once(event)
+
+    async with QueueEvents(name, server.url) as events:
+        events.on(AddedEvent, later if waits else at_once)
+        await queue.add_bulk([NewJob("a"), NewJob("b")])
+        with anyio.fail_after(30):
+            await second.wait()
+        await queue.add("c")
+        with anyio.fail_after(30):
+            while len(seen) < 3:
+                await anyio.lowlevel.checkpoint()
+        assert events.is_running
+    assert seen == ["1", "2", "3"]
+
+
+async def test_a_reader_cancelled_within_a_callback_ends(queue: Queue[Any], server: Server, name: str) -> None:
+    began = anyio.Event()
+
+    async def waits(_: AddedEvent) -> None:
+        began.set()
+        await anyio.sleep_forever()
+
+    events = QueueEvents(name, server.url)
+    events.on(AddedEvent, waits)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(events.run)
+        with anyio.fail_after(30):
+            while not began.is_set():
+                await queue.add("a")
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    assert not events.is_running
+    await gone(queue)
+
+
+async def test_a_reader_whose_task_is_cancelled_within_a_callback_ends(
+    queue: Queue[Any], server: Server, name: str, anyio_backend_name: str
+) -> None:
+    if anyio_backend_name != "asyncio":
+        # Only asyncio cancels a task itself: the reader's own is the same there as any other.
+        assert not is_cancelling()
+        return
+    began = asyncio.Event()
+
+    async def waits(_: AddedEvent) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    events = QueueEvents(name, server.url)
+    events.on(AddedEvent, waits)
+    task = asyncio.create_task(events.run())
+    with anyio.fail_after(30):
+        while not began.is_set():
+            await queue.add("a")
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not events.is_running
