@@ -2,6 +2,9 @@
 
 On trio they are tasks of the worker's nursery, on asyncio plain tasks, for which the worker waits at its end.
 
+What else is the user's and waits, async callbacks and backoff strategies, are *errands*: tasks of the same kind.
+A plain callback is called between others' steps, as if in a task of its own (`apart`).
+
 A job can be cancelled as by a cancel scope around its handler: again and again, until it leaves, and not where it
 shields itself. Hardly any job ever is, and to enter a scope costs more than to make the task. So the scope is made when
 a job is cancelled, and put around those that its task is in by then. That touches what anyio and trio keep to
@@ -14,6 +17,7 @@ import asyncio
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, cast
@@ -45,6 +49,17 @@ class Handling:
         """The worker wants it to end."""
         self.task: Any = None
         self.scope: Any = None
+
+
+class Errand(Handling):
+    """The user's code beside the handlers. `unheard` is called where it never began, or with a fault of `main`."""
+
+    __slots__ = ("main", "unheard")
+
+    def __init__(self, main: Callable[[], Awaitable[None]], unheard: Callable[[BaseException | None], None]) -> None:
+        super().__init__(-1, cast("Job[Any]", None))
+        self.main = main
+        self.unheard = unheard
 
 
 class JobTasks(ABC):
@@ -81,17 +96,37 @@ class JobTasks(ABC):
         """Note, in a job's task, that the handler has ended."""
 
     @abstractmethod
-    def forsake(self) -> None:
-        """Cut the running task off from nurseries that the user's code has left open."""
+    def send(self, errand: Errand, name: str, context: Context) -> None:
+        """Start an errand's task in this very context."""
+
+    @abstractmethod
+    async def settled(self) -> None:
+        """Wait for the errands that the worker's group does not wait for."""
+
+    @abstractmethod
+    async def call_back(self) -> None:
+        """Cancel the errands that the worker's group does not cancel, and wait for them, whoever is cancelled."""
 
     @abstractmethod
     def _scope_around(self, task: Any) -> Any:
         """Return a cancel scope that encloses all that a task is in, as if it had entered this one first."""
 
+    async def _run_errand(self, errand: Errand) -> None:
+        errand.begun = True
+        if errand.task is None:
+            self.note(errand)
+        if errand.cancelled:
+            errand.unheard(None)
+            return
+        try:
+            await errand.main()
+        finally:
+            self.left(errand)
+
     async def _in_scope(self, handling: Handling) -> None:
         try:
             with anyio.CancelScope() as handling.scope:
-                await self._attend(handling)
+                await (self._run_errand(handling) if isinstance(handling, Errand) else self._attend(handling))
         except RuntimeError:
             # The handler left a scope open in this one. Its outcome is known already.
             pass
@@ -113,6 +148,16 @@ class GroupTasks(JobTasks):
     def note(self, handling: Handling) -> None:
         handling.task = sys.modules["trio.lowlevel"].current_task()
 
+    def send(self, errand: Errand, name: str, context: Context) -> None:
+        main = self._run_errand if self._main is self._attend else self._in_scope
+        context.run(partial(self.start_soon, main, errand, name=name))
+
+    async def settled(self) -> None:
+        """Nothing: they are the group's."""
+
+    async def call_back(self) -> None:
+        """Nothing: they are the group's."""
+
     async def begun(self, started: Sequence[Handling]) -> list[Handling]:
         while not started[-1].begun:
             # trio runs the tasks of one turn in any order.
@@ -123,9 +168,10 @@ class GroupTasks(JobTasks):
         if handling.scope is not None and self._main is self._attend:
             handling.scope._cancel_status.parent = None
         if handling.task.child_nurseries:
-            self.forsake()
+            self._forsake()
 
-    def forsake(self) -> None:
+    def _forsake(self) -> None:
+        """Cut the running task off from nurseries that the user's code has left open."""
         # trio would end the worker for it: in a nursery of its own the task would end that one alone.
         task: Any = sys.modules["trio.lowlevel"].current_task()
         for nursery in task.child_nurseries:
@@ -164,13 +210,16 @@ class LoopTasks(JobTasks):
         super().__init__(attend, context, tasks.start_soon)
         self._main = attend if _KNOWN_SCOPES else self._in_scope
         self._loop = loop
+        self._errands: set[Errand] = set()
+        self._name = ""
 
     def start(self, handling: Handling, name: str) -> None:
         loop = self._loop
         coroutine: Any = self._main(handling)
         context = self._context.copy()
         if loop.get_task_factory() is not None:
-            # The program's own way to make tasks.
+            # The program's own way to make tasks. One that begins at once may get its name too late.
+            self._name = name
             handling.task = loop.create_task(coroutine, name=name, context=context)
         elif _EAGER and sys.exc_info()[0] is None:
             # It runs at once, within the caller: not where that one has an exception in its hands.
@@ -179,13 +228,47 @@ class LoopTasks(JobTasks):
             handling.task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
 
     def note(self, handling: Handling) -> None:
-        handling.task = asyncio.current_task()
+        task = handling.task = asyncio.current_task()
+        if task is not None and self._name:
+            task.set_name(self._name)
 
     def left(self, handling: Handling) -> None:
-        """Nothing: the scope goes with its task."""
+        scope: Any = handling.scope
+        if scope is None or self._main is not self._attend:
+            return
+        # As anyio does at the end of a scope: anyio knows tasks weakly, but not from within what it knows of them.
+        scope._active = False
+        scope._host_task = None
+        scope._tasks.clear()
+        for child in scope._child_scopes:
+            child._parent_scope = None
+        scope._child_scopes.clear()
+        state: Any = _backend._task_states.get(handling.task)
+        if state is not None and state.cancel_scope is scope:
+            state.cancel_scope = None
 
-    def forsake(self) -> None:
-        """Nothing: groups of asyncio's and anyio's know nothing of a task that has ended."""
+    def send(self, errand: Errand, name: str, context: Context) -> None:
+        main: Any = self._run_errand(errand) if self._main is self._attend else self._in_scope(errand)
+        self._errands.add(errand)
+        errand.task = asyncio.Task(main, loop=self._loop, name=name, context=context)
+        errand.task.add_done_callback(partial(self._returned, errand))
+
+    def _returned(self, errand: Errand, task: asyncio.Task[None]) -> None:
+        self._errands.discard(errand)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None or not errand.begun:
+            errand.unheard(fault)
+
+    async def settled(self) -> None:
+        while self._errands:
+            await asyncio.wait([errand.task for errand in self._errands])
+
+    async def call_back(self) -> None:
+        while self._errands:
+            for errand in tuple(self._errands):
+                self.cancel(errand)
+            with suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
+                await self.settled()
 
     async def begun(self, started: Sequence[Handling]) -> list[Handling]:
         # Who cancels all tasks that there are meets some before they have begun: nobody would hear of their jobs again.
@@ -230,6 +313,62 @@ def _knows_scopes() -> bool:
 
 
 _KNOWN_SCOPES = _knows_scopes()
+
+
+Apart = Callable[..., Any]
+"""Called with a context, a function and its arguments; returns what that returns."""
+
+
+async def _nothing() -> None:
+    pass
+
+
+_current: Any = asyncio.tasks
+_lowlevel = "trio.lowlevel"
+
+
+def apart() -> Apart:
+    """Return what calls the user's functions as if in tasks of their own.
+
+    What they do to the current task, or enter and leave open, does not reach the one that runs. It may carry a call.
+    """
+    loop: Any = current_token().native_token
+    if hasattr(loop, "create_task"):
+        return partial(_apart_on_asyncio, loop)
+    task: Any = sys.modules[_lowlevel].Task
+    known = hasattr(task, "_activate_cancel_status") and hasattr(task, "_cancel_status")
+    return _apart_on_trio if known else Context.run
+
+
+def _apart_on_asyncio(
+    loop: asyncio.AbstractEventLoop, context: Context, function: Callable[..., Any], *args: object
+) -> Any:
+    runs = asyncio.current_task(loop)
+    # Its own step comes when the function is over, and does nothing.
+    task = asyncio.Task(_nothing(), loop=loop, name="bullmq callback", context=context)
+    if runs is not None:
+        _current._leave_task(loop, runs)
+    _current._enter_task(loop, task)
+    try:
+        return context.run(function, *args)
+    finally:
+        _current._leave_task(loop, task)
+        if runs is not None:
+            _current._enter_task(loop, runs)
+
+
+def _apart_on_trio(context: Context, function: Callable[..., Any], *args: object) -> Any:
+    task: Any = sys.modules[_lowlevel].current_task()
+    before = task._cancel_status
+    try:
+        return context.run(function, *args)
+    finally:
+        left = task._cancel_status
+        if left is not before:
+            task._activate_cancel_status(before)
+            while left.parent is not None and left.parent is not before:
+                left = left.parent
+            left.parent = None
 
 
 def job_tasks(attend: Attend, context: Context, tasks: TaskGroup) -> JobTasks:

@@ -40,9 +40,10 @@ from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
-from bullmq_anyio.tasks import Handling, JobTasks, job_tasks
+from bullmq_anyio.tasks import Apart, Errand, Handling, JobTasks, apart, job_tasks
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
+from bullmq_protocol.categories import is_one, repr_of
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
@@ -198,6 +199,7 @@ class Worker(Generic[T]):
         self._context = copy_context()
         """What jobs and callbacks begin in a copy of: the context of `run`."""
         self._jobs: JobTasks | None = None
+        self._apart: Apart | None = None
         self._handling: dict[int, Handling] = {}
         self._emptied: anyio.Event | None = None
         self._launching = False
@@ -291,6 +293,12 @@ class Worker(Generic[T]):
         `ConnectionLost` when the set number of attempts to reconnect is used up. Cancelling it cancels the handlers,
         gives their jobs back to the queue, and is then raised again.
         """
+        self._check_first()
+        if self._background is not None:
+            raise UsageError("worker", self._id, "is already running: it was entered before")
+        await self._run()
+
+    async def _run(self) -> None:
         if self._processor is None:
             raise UsageError("processor", None, "no process function is defined")
         self._check_first()
@@ -377,7 +385,7 @@ class Worker(Generic[T]):
         if self._background is not None:
             raise UsageError("worker", self._id, "is already running: it was entered before")
         self._background = _Background()
-        await self._background.start(self.run)
+        await self._background.start(self._run)
         return self
 
     async def __aexit__(
@@ -526,6 +534,11 @@ class Worker(Generic[T]):
                             self._tracing.started()
                         self._start(self._machine.start(clock(), paused=self._paused_first))
                         self._spawn(self._keep_time)
+                    self._tasks = None
+                    if self._stopped is not None and not self._stopped.is_set():
+                        raise _Interrupted(f"worker {self._id}: another program's code has cancelled its tasks")
+                    if self._jobs is not None:
+                        await self._jobs.settled()
                 except BaseException:
                     self._broken = True
                     await self._end_handlers()
@@ -557,6 +570,8 @@ class Worker(Generic[T]):
                     await self._emptied.wait()
                     return
                 self._warn_of_handlers()
+        if self._jobs is not None:
+            await self._jobs.call_back()
 
     async def _salvage(self) -> None:
         """The tasks are gone: give back what was running, so that another worker takes it at once."""
@@ -895,30 +910,40 @@ class Worker(Generic[T]):
     def _event_of(self, handling: Handling, error: BaseException) -> Event | None:
         """Return what the machine is to be told of what a handler raised; None where that comes from another task."""
         number, job = handling.number, cast("Job[T]", handling.job)
-        if isinstance(error, KeyboardInterrupt):
+        if is_one(error, KeyboardInterrupt):
             # trio raises it in the code that runs: it is not the job's fault.
             self._interrupt(error)
             return _cancelled(number)
-        if isinstance(error, _NotAsync):
+        if is_one(error, _NotAsync):
             # A fault of the program, which no job should pay for.
             self._interrupt(UsageError("processor", self._processor, "must be an async function"))
             return _cancelled(number)
         if handling.cancelled:
             return None if self._is_torn() else _cancelled(number)
-        is_cancellation = isinstance(error, anyio.get_cancelled_exc_class())
+        is_cancellation = is_one(error, anyio.get_cancelled_exc_class())
         if not is_cancellation and self._strategy_of(job, error) is None:
             return self._raised(number, job, error)
         if self._is_torn():
             # All tasks are cancelled, and the job is given back.
             return None
-        self._spawn(self._answer_later, number, job, error, name=f"bullmq end of job {job.id} of {self._keys.name}")
+        errand = Errand(partial(self._answer_later, number, job, error), partial(self._unanswered, number, job, error))
+        if self._jobs is not None:
+            self._jobs.send(errand, f"bullmq end of job {job.id} of {self._keys.name}", self._context.copy())
         return None
+
+    def _unanswered(self, number: int, job: Job[T], error: BaseException, fault: BaseException | None) -> None:
+        if fault is not None:
+            self._interrupt(fault)
+        elif self._is_torn():
+            return
+        self._returned.append(self._raised(number, job, error, None, "the backoff strategy was cancelled"))
+        self._rouse()
 
     async def _answer_later(self, number: int, job: Job[T], error: BaseException) -> None:
         """Tell of what a handler raised where that takes some time."""
         event: Event
         try:
-            if isinstance(error, anyio.get_cancelled_exc_class()):
+            if is_one(error, anyio.get_cancelled_exc_class()):
                 # Not from us: it met a cancelled future, or all tasks are cancelled: then `run` hears of it, too.
                 for _ in range(2):
                     await checkpoint()
@@ -931,8 +956,6 @@ class Worker(Generic[T]):
         except KeyboardInterrupt as interrupt:
             self._interrupt(interrupt)
             event = _cancelled(number)
-        if self._jobs is not None:
-            self._jobs.forsake()
         self._returned.append(event)
         self._rouse()
 
@@ -1050,12 +1073,10 @@ class Worker(Generic[T]):
             awaiting = isinstance(answer, Awaitable)
             return strategy_delay(await answer if isinstance(answer, Awaitable) else answer), None
         except BaseException as trouble:
-            if isinstance(trouble, KeyboardInterrupt) or (
-                awaiting and isinstance(trouble, anyio.get_cancelled_exc_class())
-            ):
+            if is_one(trouble, KeyboardInterrupt) or (awaiting and is_one(trouble, anyio.get_cancelled_exc_class())):
                 raise
             _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
-            return None, f"the backoff strategy failed: {trouble!r}"
+            return None, f"the backoff strategy failed: {repr_of(trouble)}"
 
     def _raised(
         self,
@@ -1087,7 +1108,7 @@ class Worker(Generic[T]):
         for callback in self._callbacks.get(kind, ()):
             context = self._context.copy()
             try:
-                answer = context.run(callback, notice)
+                answer = self._call_apart(context, callback, notice)
                 if answer is not None and inspect.isawaitable(answer):
                     self._take_along(context, answer, kind)
             except BaseException as error:
@@ -1098,8 +1119,8 @@ class Worker(Generic[T]):
     def _take_along(self, context: Context, answer: Awaitable[object], kind: type[Notice]) -> None:
         """Await what an async callback returned in a task of its own."""
         if self._tasks is not None and self._jobs is not None:
-            name = f"bullmq callback for {kind.__name__} of {self._keys.name}"
-            context.run(partial(self._jobs.start_soon, self._await_callback, answer, kind, name=name))
+            errand = Errand(partial(self._await_callback, answer, kind), partial(self._unheard, answer, kind))
+            self._jobs.send(errand, f"bullmq callback for {kind.__name__} of {self._keys.name}", context)
         elif isinstance(answer, CoroutineType):
             # The tasks are gone.
             answer.close()
@@ -1108,16 +1129,26 @@ class Worker(Generic[T]):
         try:
             await answer
         except BaseException as error:
-            if isinstance(error, anyio.get_cancelled_exc_class()) and self._is_torn():
+            if is_one(error, anyio.get_cancelled_exc_class()) and self._is_torn():
                 raise
             self._callback_raised(kind, error)
-        finally:
-            if self._jobs is not None:
-                self._jobs.forsake()
+
+    def _unheard(self, answer: Awaitable[object], kind: type[Notice], fault: BaseException | None) -> None:
+        if isinstance(answer, CoroutineType):
+            answer.close()
+        if fault is not None:
+            self._interrupt(fault)
+        elif not self._is_torn():
+            _log.error("worker %s: a callback for %s was cancelled", self._id, kind.__name__, extra=self._extra())
+
+    def _call_apart(self, context: Context, function: Callable[..., Any], *args: object) -> Any:
+        if self._apart is None:
+            self._apart = apart()
+        return self._apart(context, function, *args)
 
     def _callback_raised(self, kind: type[Notice], error: BaseException) -> None:
         """Only Ctrl-C ends the worker: trio raises it in the code that runs."""
-        if isinstance(error, KeyboardInterrupt):
+        if is_one(error, KeyboardInterrupt):
             self._interrupt(error)
         else:
             _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
@@ -1132,7 +1163,7 @@ class Worker(Generic[T]):
 
     def _metered(self, tell: Callable[..., None], *notice: Notice) -> None:
         try:
-            self._context.copy().run(tell, *notice)
+            self._call_apart(self._context.copy(), tell, *notice)
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -1245,7 +1276,7 @@ class Worker(Generic[T]):
 
     def _interrupt(self, error: BaseException) -> None:
         """End the worker with an error, which `run` raises when everything is given back."""
-        if self._error is None or isinstance(error, KeyboardInterrupt):
+        if self._error is None or is_one(error, KeyboardInterrupt):
             self._error = error
         self._give_up()
 
@@ -1284,6 +1315,10 @@ def _cancelled(number: int) -> JobRaised:
 
 class _NotAsync(BaseException):
     """The processor returned what cannot be awaited. No `Exception`: it is not the job's failure."""
+
+
+class _Interrupted(RuntimeError):
+    """The worker's tasks are gone, and nobody has ended it."""
 
 
 class _Background:

@@ -152,6 +152,8 @@ def parse_url(url: str) -> ConnectionOptions:
     else:
         if parts.hostname:
             fields["host"] = unquote(parts.hostname)
+        elif "@" in parts.netloc:
+            raise UsageError("url", shown, "has a login and no host: write redis://user:password@host")
         if port is not None:
             fields["port"] = port
         if scheme == "rediss":

@@ -255,6 +255,29 @@ def text_of(exc: BaseException) -> str:
         return ""
 
 
+def repr_of(exc: BaseException) -> str:
+    """Return how the exception shows itself; where it cannot, the name of its class."""
+    try:
+        return repr(exc)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return name_of(exc)
+
+
+def is_one(exc: BaseException, kind: type[BaseException]) -> bool:
+    """Tell whether it is one of a class, without a question to the exception: it may raise for its `__class__`."""
+    return issubclass(type(exc), kind)
+
+
+_class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+
+
+def name_of(exc: BaseException) -> str:
+    """Return the name of its class, whatever the class of that one makes of such a question."""
+    return _class_name(type(exc))
+
+
 def _by_sqlstate(exc: BaseException) -> Verdict | None:
     for name in ("sqlstate", "pgcode"):
         state = _attribute(exc, name)

@@ -22,7 +22,7 @@ from bullmq_protocol.backoff import (
     custom_type,
     limit_delay,
 )
-from bullmq_protocol.categories import Category, Verdict, judge, members_of, rule_key, text_of
+from bullmq_protocol.categories import Category, Verdict, judge, members_of, name_of, rule_key, text_of
 from bullmq_protocol.codec import clean_text, double, doubles, json_text, parse_json
 from bullmq_protocol.errors import (
     DelayedError,
@@ -101,18 +101,20 @@ def failure_of(exc: BaseException, *, stack: str = "", now_ms: Millis | None = N
         leaves = list(_leaves(exc))
         kind, moved_to = _kind(leaves)
         verdict = judge(exc, now_ms)
+        shown = leaves[0] if len(leaves) == 1 else exc
+        message = _message(shown)
     except KeyboardInterrupt:
         raise
     except BaseException:
         # A broken exception (a property that raises, groups nested without end) must not cost the job.
-        leaves, kind, moved_to, verdict = [exc], FailureKind.ERROR, "", Verdict(Category.PERMANENT)
-    shown = leaves[0] if len(leaves) == 1 else exc
+        kind, moved_to, verdict = FailureKind.ERROR, "", Verdict(Category.PERMANENT)
+        shown, message = exc, text_of(exc) or name_of(exc)
     if kind is FailureKind.UNRECOVERABLE:
         verdict = Verdict(Category.PERMANENT, explicit=True)
     return Failure(
         kind=kind,
-        name=type(shown).__name__,
-        message=clean_text(_message(shown)),
+        name=name_of(shown),
+        message=clean_text(message),
         stack=clean_text(stack),
         category=verdict.category,
         moved_to=moved_to,
@@ -153,7 +155,7 @@ def _kind_of(exc: BaseException) -> tuple[FailureKind, str]:
     # The rate limit is known by its message alone, the others by class or by the name of the class.
     if text_of(exc) == RateLimitError.default_message:
         return FailureKind.RATE_LIMIT, ""
-    name = type(exc).__name__
+    name = name_of(exc)
     for known, (kind, moved_to) in _MOVES.items():
         if name == known or isinstance(exc, kind):
             return FailureKind.MOVED, moved_to
@@ -169,13 +171,13 @@ def _message(exc: BaseException) -> str:
 
     Source: specs/05-worker-runtime.md#sec-10-1
     """
-    name = type(exc).__name__
+    name = name_of(exc)
     text = text_of(exc)
     if not text:
         text = name
     elif _says_nothing(exc, text):
         text = f"{name}: {text}"
-    if "CROSSSLOT" in text or "CrossSlot" in type(exc).__name__:
+    if "CROSSSLOT" in text or "CrossSlot" in name:
         text = f"{text} (a Redis Cluster needs all keys of a command in one slot: use a hash tag such as {{queue}})"
     return text
 

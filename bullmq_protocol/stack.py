@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import traceback
 import weakref
+from collections.abc import Callable
 from types import CodeType, TracebackType
 
 _MOST_PLACES = 1_000
 _MOST_FRAMES = 100
 _OURS = frozenset(("bullmq_anyio", "bullmq_protocol", "bullmq_sync"))
+
+
+# A class of classes may answer for its own.
+_qualified_name: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 
 
 class StackTexts:
@@ -33,11 +38,11 @@ class StackTexts:
             raise
         except BaseException:
             try:
-                return f"{type(exc).__qualname__}: {exc}"
+                return f"{_qualified_name(type(exc))}: {exc}"
             except KeyboardInterrupt:
                 raise
             except BaseException:
-                return type(exc).__qualname__
+                return _qualified_name(type(exc))
 
     def _quickly(self, exc: BaseException, stack: TracebackType | None) -> str:
         """Return the text of a plain exception, "" for any other."""

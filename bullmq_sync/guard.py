@@ -7,12 +7,14 @@ import sys
 import threading
 from typing import Any
 
+from bullmq_protocol.categories import is_one
+
 _log = logging.getLogger("bullmq_sync")
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Tell whether it may be Ctrl-C, which Python raises in the main thread alone, at any line."""
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return is_one(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def say(level: int, message: str, *args: object, extra: dict[str, Any] | None = None, trace: bool = False) -> None:

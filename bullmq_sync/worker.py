@@ -35,6 +35,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 
 from bullmq_protocol.backoff import custom_type, strategy_delay
+from bullmq_protocol.categories import is_one, name_of
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
@@ -908,7 +909,7 @@ class Worker(Generic[T]):
             failure = failure_of(error, stack=self._stacks.of(error), now_ms=clock().wall)
         except BaseException:
             # Its own words raise, and nothing that could be caught.
-            failure = Failure(kind=FailureKind.ERROR, message=type(error).__qualname__)
+            failure = Failure(kind=FailureKind.ERROR, message=name_of(error))
         if job.discarded and failure.kind is FailureKind.ERROR:
             failure = msgspec.structs.replace(failure, kind=FailureKind.UNRECOVERABLE)
         delay: float | None = None
@@ -918,7 +919,7 @@ class Worker(Generic[T]):
             try:
                 delay = strategy_delay(self._strategy(job.attempts_made + 1, kind, error, job))
             except BaseException as trouble:
-                if number < 0 and not isinstance(trouble, Exception):
+                if number < 0 and not is_one(trouble, Exception):
                     # By hand: it is the caller's own thread.
                     raise
                 strategy_error = f"the backoff strategy failed: {_words(trouble)}"
@@ -1272,7 +1273,7 @@ def _words(error: BaseException) -> str:
     try:
         return repr(error)
     except BaseException:
-        return type(error).__qualname__
+        return name_of(error)
 
 
 def _tokens() -> Iterator[str]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
+import redis
 import trio
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
-from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, ReportRefused
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
@@ -357,3 +363,261 @@ async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queu
     counts = await queue.get_job_counts("active", "waiting")
     assert (counts["active"], counts["waiting"]) == (0, 0)
     assert len(victims) == 1
+
+
+# --- what it leaves behind ------------------------------------------------------------------------------------------
+
+
+async def cancel_at_once(_: list[Any]) -> None:
+    task = _current_asyncio_task()
+    assert task is not None
+    task.cancel()
+
+
+async def cancel_later(_: list[Any]) -> None:
+    task = _current_asyncio_task()
+    assert task is not None
+    for delay in (0, 0.001, 0.003):
+        asyncio.get_running_loop().call_later(delay, task.cancel)
+
+
+async def leave_scope(kept: list[Any]) -> None:
+    kept.append(anyio.CancelScope(deadline=anyio.current_time() + 0.005))
+    kept[-1].__enter__()
+
+
+async def leave_two_scopes(kept: list[Any]) -> None:
+    await leave_scope(kept)
+    await leave_scope(kept)
+
+
+async def leave_cancelled_scope(kept: list[Any]) -> None:
+    await leave_scope(kept)
+    kept[-1].cancel()
+
+
+async def leave_group(kept: list[Any]) -> None:
+    kept.append(anyio.create_task_group())
+    await kept[-1].__aenter__()
+    kept[-1].start_soon(anyio.sleep, 0.01)
+
+
+Leave = Callable[[list[Any]], Awaitable[None]]
+LEFT: dict[str, Leave] = {
+    leave.__name__: leave
+    for leave in (cancel_at_once, cancel_later, leave_scope, leave_two_scopes, leave_cancelled_scope, leave_group)
+}
+AT_ONCE = [name for name in LEFT if name != "leave_group"]
+LEFT_BY = [
+    pytest.param(backend, where, name, id=f"{backend}-{where}-{name}")
+    for backend in ("asyncio", "trio")
+    for where in ("callback", "async callback", "strategy", "async strategy", "collector")
+    for name in (LEFT if where.startswith("async") else AT_ONCE)
+    if backend == "asyncio" or not name.startswith("cancel_")
+]
+
+
+def at_once(leave: Leave, kept: list[Any]) -> None:
+    """Run what awaits nothing."""
+    with pytest.raises(StopIteration):
+        leave(kept).__await__().__next__()
+
+
+@pytest.mark.parametrize("concurrency", [1, 50])
+@pytest.mark.parametrize(("anyio_backend", "where", "what"), LEFT_BY)
+async def test_what_code_around_the_handlers_leaves_behind_meets_nobody(
+    queue: Queue[Any], server: Server, where: str, what: str, concurrency: int
+) -> None:
+    kept: list[Any] = []
+    leave = LEFT[what]
+    again = "strategy" in where
+
+    async def process(job: Job[Any]) -> None:
+        if job.data % 2:
+            await anyio.sleep(0.001)
+        if again and job.attempts_made == 0:
+            raise LookupError
+
+    async def awaiting(*_: object) -> float:
+        await leave(kept)
+        return 1
+
+    def plain(*_: object) -> float | None:
+        at_once(leave, kept)
+        return 1 if again else None
+
+    class Collector:
+        def __getattr__(self, name: str) -> Any:
+            return plain
+
+    code: Any = awaiting if where.startswith("async") else plain
+    more: dict[str, Any] = {}
+    if again:
+        more["backoff_strategy"] = code
+    if where == "collector":
+        more["metrics_collector"] = Collector()
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=concurrency), **more)
+    if "callback" in where:
+        worker.on(JobCompleted, code)
+        worker.on(JobActive, code)
+    seen = Seen(worker, JobCompleted, JobFailed, ReportRefused)
+    options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
+    jobs = 60
+    await queue.add_bulk([NewJob("n", number, options) for number in range(jobs)])
+    running = True
+
+    async def run() -> None:
+        nonlocal running
+        await worker.run()
+        running = False
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await seen.wait(JobCompleted, jobs)
+        # What was left behind goes off meanwhile.
+        await anyio.sleep(0.03)
+        await queue.add("later", 0, options)
+        await seen.wait(JobCompleted, jobs + 1)
+        assert running
+        await worker.aclose()
+    strangers = [notice for notice in seen.all if not isinstance(notice, JobCompleted | JobFailed)]
+    assert strangers == []
+    assert len(seen.of(JobFailed)) == (jobs + 1 if again else 0)
+    assert await queue.get_job_counts("active", "completed") == {"active": 0, "completed": jobs + 1}
+
+
+async def test_the_worker_waits_for_callbacks_at_its_end(queue: Queue[Any], server: Server) -> None:
+    ended: list[str] = []
+
+    async def slow(_: object) -> None:
+        await anyio.sleep(0.05)
+        ended.append("first")
+        await anyio.sleep(0.05)
+        ended.append("last")
+
+    worker = Worker(queue.name, _process, server.url)
+    seen = Seen(worker, JobCompleted)
+    worker.on(JobCompleted, slow)
+    await queue.add("n")
+    async with worker:
+        await seen.wait(JobCompleted)
+    assert ended == ["first", "last"]
+
+
+async def test_a_cancelled_run_ends_its_callbacks(queue: Queue[Any], server: Server) -> None:
+    ended: list[str] = []
+    hanging = anyio.Event()
+
+    async def hang(_: object) -> None:
+        hanging.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("callback")
+
+    async def process(_: Job[Any]) -> None:
+        return None
+
+    worker = Worker(queue.name, process, server.url)
+    worker.on(JobCompleted, hang)
+    await queue.add("n")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await hanging.wait()
+        tasks.cancel_scope.cancel()
+    assert ended == ["callback"]
+
+
+class Dumb(Exception):
+    """Has no words but raises."""
+
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+    __repr__ = __str__
+
+
+async def test_a_strategys_exception_without_words_fails_its_job(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def strategy(*_: object) -> float:
+        raise Dumb
+
+    worker = Worker(queue.name, _process, server.url, backoff_strategy=strategy)
+    failed = Seen(worker, JobFailed)
+    await queue.add("fails", 1, JobOptions(attempts=3, backoff=Backoff(type="mine")))
+    await _three_complete(queue, worker, caplog, "the backoff strategy failed")
+    assert failed.of(JobFailed)[0].reason == "the backoff strategy failed: Dumb"
+
+
+async def test_a_job_that_the_worker_cancelled_leaves_nothing(queue: Queue[Any], server: Server) -> None:
+    class Request:
+        """What a job keeps in its context."""
+
+    held: ContextVar[Request] = ContextVar("held")
+    known: list[weakref.ref[Request]] = []
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def process(_: Job[Any]) -> None:
+        request = Request()
+        known.append(weakref.ref(request))
+        held.set(request)
+        begun.set()
+        try:
+            with anyio.CancelScope():
+                await anyio.Event().wait()
+        finally:
+            ended.set()
+
+    options = WorkerOptions(lock_duration=1000, lock_renew_time=100, cancel_on_lost_lock=True)
+    job = await queue.add("n")
+    async with Worker(queue.name, process, server.url, options=options):
+        await begun.wait()
+        await anyio.to_thread.run_sync(_delete, server.url, queue.keys.lock(job.id))
+        await ended.wait()
+        with anyio.fail_after(10):
+            while known[0]() is not None:
+                await anyio.sleep(0.01)
+                gc.collect()
+    assert len(known) == 1
+
+
+def _delete(url: str, key: str) -> None:
+    client: Any = redis.Redis
+    with client.from_url(url) as connected:
+        connected.delete(key)
+
+
+async def test_run_is_refused_where_the_worker_was_entered(queue: Queue[Any], server: Server) -> None:
+    worker = Worker(queue.name, _process, server.url)
+    seen = Seen(worker, JobCompleted)
+    async with worker:
+        with pytest.raises(UsageError, match="already running"):
+            await worker.run()
+        await queue.add("n")
+        await seen.wait(JobCompleted)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio has eager tasks from 3.12 on")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_job_of_an_eager_task_factory_knows_its_name(queue: Queue[Any], server: Server) -> None:
+    names: list[tuple[str, str]] = []
+
+    async def process(job: Job[Any]) -> None:
+        task = _current_asyncio_task()
+        assert task is not None
+        names.append((task.get_name(), f"bullmq job {job.id} of {job.queue_name}"))
+
+    loop = asyncio.get_running_loop()
+    factory: Any = getattr(asyncio, "eager_task_factory", None)
+    worker = Worker(queue.name, process, server.url)
+    seen = Seen(worker, JobCompleted)
+    await queue.add_bulk([NewJob("n", number) for number in range(5)])
+    loop.set_task_factory(factory)
+    try:
+        async with worker:
+            await seen.wait(JobCompleted, 5)
+    finally:
+        loop.set_task_factory(None)
+    assert len(names) == 5
+    assert all(found == expected for found, expected in names)

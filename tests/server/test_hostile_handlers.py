@@ -15,6 +15,7 @@ from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from tests.support.colours import Colour
 from tests.support.seen import Seen
 from tests.support.servers import Server
+from tests.support.silent import NoAttributes, NoClass, OfSilent
 
 
 class Mute:
@@ -150,6 +151,9 @@ RAISED: dict[str, tuple[Callable[[], Any], str]] = {
     "memory": (raises(MemoryError()), "^MemoryError$"),
     "stop iteration": (raises(StopIteration(1)), "StopIteration"),
     "no message": (raises(ValueError()), "^ValueError$"),
+    "no class": (raises(NoClass()), "^NoClass$"),
+    "no attributes": (raises(NoAttributes()), "^NoAttributes$"),
+    "no name of the class": (raises(OfSilent()), "^OfSilent$"),
 }
 
 

@@ -59,6 +59,9 @@ def test_url(url: str, fields: dict[str, Any]) -> None:
         ("unix:///", "url", "unix:///absolute"),
         ("unix://host/run/redis.sock", "url", "unix:///absolute"),
         ("unix://:7/run/redis.sock", "url", "unix:///absolute"),
+        ("redis://user:hidden@", "url", "no host"),
+        ("redis://:hidden@", "url", "no host"),
+        ("rediss://user:hidden@:6379", "url", "no host"),
     ],
 )
 def test_bad_url(url: Any, field: str, rule: str) -> None:

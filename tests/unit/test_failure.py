@@ -50,7 +50,16 @@ from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from yarl import URL
 
 from bullmq_protocol import errors
-from bullmq_protocol.categories import NAMESAKES, RULE_GROUPS, Category, categorise, is_transient_code, rule_key
+from bullmq_protocol.categories import (
+    NAMESAKES,
+    RULE_GROUPS,
+    Category,
+    categorise,
+    is_one,
+    is_transient_code,
+    repr_of,
+    rule_key,
+)
 from bullmq_protocol.failure import (
     Fail,
     Failure,
@@ -62,7 +71,9 @@ from bullmq_protocol.failure import (
     stacktrace_json,
 )
 from bullmq_protocol.job import JobRecord
+from bullmq_protocol.stack import StackTexts
 from tests.support.raising import raised
+from tests.support.silent import NoAttributes, NoClass, OfSilent
 
 TRANSIENT, PERMANENT = Category.TRANSIENT, Category.PERMANENT
 
@@ -896,6 +907,28 @@ def test_what_is_no_exception_costs_no_job_and_ctrl_c_is_raised(part: str) -> No
         assert (failure.name, failure.kind) == ("Raising", FailureKind.ERROR)
     with pytest.raises(KeyboardInterrupt):
         failure_of(Raising(part, KeyboardInterrupt()), stack="")
+
+
+@pytest.mark.parametrize("kind", [NoClass, NoAttributes, OfSilent], ids=["class", "attributes", "name"])
+def test_exceptions_that_cannot_be_asked(kind: type[Exception]) -> None:
+    error = kind()
+    failure = failure_of(error, stack="")
+    name = type.__dict__["__name__"].__get__(kind)
+    assert (failure.kind, failure.name, failure.message) == (FailureKind.ERROR, name, name)
+    assert failure_of(kind("boom")).message == "boom"
+    assert name in StackTexts().of(error)
+    assert is_one(error, Exception)
+    assert not is_one(error, KeyboardInterrupt)
+    assert repr_of(error) in (f"{name}()", name)
+
+
+def test_repr_lets_ctrl_c_through() -> None:
+    class Interrupting(Exception):
+        def __repr__(self) -> str:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repr_of(Interrupting())
 
 
 @pytest.mark.parametrize(
