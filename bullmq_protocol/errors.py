@@ -35,9 +35,12 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
     return error
 
 
-# `scheme://` with an `@`, or with something after a colon that is no port; and `user:password@host` alone.
-_LOGIN = re.compile(
-    r"""[a-z][a-z0-9+.-]*:/{1,2}+(?:\[[0-9a-f:.%]*\]?)?+[^\s]*?(?:@|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))|password=)|[^\s:/@'"(\[{]*:[^\s@]+@[^\s@]""",
+_TOKEN = re.compile(r"\S+")
+_IN_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
+_NOT_IN_USER = frozenset(":/@'\"([{")
+_AFTER_SCHEME = re.compile(r"/{1,2}(?:\[[0-9a-f:.%]*\]?)?", re.IGNORECASE)
+_NO_PORT = re.compile(
+    r"""@|password=|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))""",
     re.IGNORECASE,
 )
 _HIDDEN = "[a URL with a login]"
@@ -52,12 +55,49 @@ def looks_like_login(text: str) -> bool:
 
 def without_login(text: str) -> str:
     """Return a text as it may be shown: from what looks like a URL with a login on, nothing is left of it."""
-    found = _login_in(text)
-    return text if found is None else f"{text[: found.start()]}{_HIDDEN}"
+    start = _login_in(text)
+    return text if start is None else f"{text[:start]}{_HIDDEN}"
 
 
-def _login_in(text: str) -> re.Match[str] | None:
-    return _LOGIN.search(text.replace(_MASK, "*" * len(_MASK)))
+def _login_in(text: str) -> int | None:
+    """Return where the first login begins. No step looks at a character more than a few times: texts may be long."""
+    for token in _TOKEN.finditer(text.replace(_MASK, "*" * len(_MASK))):
+        starts = [start for start in (_url_in(token[0]), _pair_in(token[0])) if start is not None]
+        if starts:
+            return token.start() + min(starts)
+    return None
+
+
+def _url_in(token: str) -> int | None:
+    """Find `scheme://` with an `@`, a password, or something after a colon that is no port."""
+    colon = token.find(":/")
+    while colon >= 0:
+        start = colon
+        while start > 0 and token[start - 1] in _IN_SCHEME:
+            start -= 1
+        while start < colon and not token[start].isalpha():
+            start += 1
+        if start < colon:
+            after = _AFTER_SCHEME.match(token, colon + 1)
+            # What comes later is part of this rest, too.
+            return start if _NO_PORT.search(token, colon + 1 if after is None else after.end()) else None
+        colon = token.find(":/", colon + 1)
+    return None
+
+
+def _pair_in(token: str) -> int | None:
+    """Find `user:password@host`."""
+    begin = 0
+    at = token.find("@")
+    while at >= 0:
+        colon = token.find(":", begin, at - 1) if at > 0 else -1
+        if colon >= 0 and token[at + 1 : at + 2] not in ("", "@"):
+            while colon > begin and token[colon - 1] not in _NOT_IN_USER:
+                colon -= 1
+            return colon
+        begin = at + 1
+        at = token.find("@", begin)
+    return None
 
 
 def shown(value: object, most: int = 120) -> str:

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from bullmq_protocol import errors
+from bullmq_protocol.errors import looks_like_login, without_login
 
 
 @pytest.mark.parametrize("code", sorted(errors.SCRIPT_ERRORS))
@@ -121,3 +122,12 @@ def test_the_code_of_an_error_that_a_script_met_is_found_on_every_server() -> No
     error = errors.RetriedInPart("7", "bull:q:p")
     assert (error.code, error.job_id, error.parent_key) == ("WRONGTYPE", "7", "bull:q:p")
     assert "bull:q:p ignores failures" in str(pickle.loads(pickle.dumps(error)))
+
+
+@pytest.mark.parametrize("part", ["x", "a:", ":", "@", ":@", "a:b@@", "1:/", "ab:c ", "+"])
+def test_a_long_text_is_looked_through_once(part: str) -> None:
+    """Looked through from each of its characters on, a text of this length takes hours."""
+    text = part * (1_000_000 // len(part))
+    assert not looks_like_login(text)
+    assert looks_like_login(f"{text} redis://:hunter2@h")
+    assert "hunter2" not in without_login(f"{text} redis://:hunter2@h")
