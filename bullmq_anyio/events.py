@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
 from bullmq_anyio.guard import is_cancelling
+from bullmq_protocol.categories import is_one
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.errors import BullMQError, Closed, UsageError, WaitTimeout
 from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -384,9 +385,9 @@ class QueueEvents:
                 awaits = True
                 await answer
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
+            if is_one(error, KeyboardInterrupt):
                 raise
-            if awaits and isinstance(error, anyio.get_cancelled_exc_class()):
+            if awaits and is_one(error, anyio.get_cancelled_exc_class()):
                 # That of a scope comes again, and one of the task itself is counted; a cancelled future's does neither.
                 for _ in range(2):
                     await checkpoint()

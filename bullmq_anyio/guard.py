@@ -3,6 +3,8 @@
 import logging
 from asyncio import current_task
 
+from bullmq_protocol.categories import is_one
+
 _log = logging.getLogger("bullmq_anyio")
 
 
@@ -11,7 +13,7 @@ def provider_raised(error: BaseException) -> None:
 
     A cancellation does not: nothing of a provider is awaited, so that it is never the caller's.
     """
-    if isinstance(error, KeyboardInterrupt):
+    if is_one(error, KeyboardInterrupt):
         raise error
     _log.error("the telemetry provider raised", exc_info=error)
 
