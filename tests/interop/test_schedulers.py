@@ -17,7 +17,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.any_python
 
 RULES: dict[str, dict[str, Any]] = {
-    "every": {"every": 120, "limit": 6},
+    "every": {"every": 600, "limit": 6},
     "cron": {"pattern": "* * * * * *", "tz": "Asia/Kolkata", "limit": 4},
 }
 
