@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
@@ -598,7 +597,6 @@ async def test_run_is_refused_where_the_worker_was_entered(queue: Queue[Any], se
         await seen.wait(JobCompleted)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio has eager tasks from 3.12 on")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_job_of_an_eager_task_factory_knows_its_name(queue: Queue[Any], server: Server) -> None:
     names: list[tuple[str, str]] = []
@@ -609,6 +607,7 @@ async def test_a_job_of_an_eager_task_factory_knows_its_name(queue: Queue[Any], 
         names.append((task.get_name(), f"bullmq job {job.id} of {job.queue_name}"))
 
     loop = asyncio.get_running_loop()
+    # From Python 3.12 on; before, it is as with none.
     factory: Any = getattr(asyncio, "eager_task_factory", None)
     worker = Worker(queue.name, process, server.url)
     seen = Seen(worker, JobCompleted)
