@@ -1510,6 +1510,15 @@ def test_what_is_owed_can_be_made_again() -> None:
     assert bench.machine.owed() == []
 
 
+def test_a_job_that_is_being_given_back_is_owed_as_it_is() -> None:
+    bench = Bench(shutdown_timeout=0, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.close()
+    (again,) = bench.machine.owed()
+    assert isinstance(again, Call) and again.shielded
+    assert again.command == bench.call("moveJobFromActiveToWait").command
+
+
 def test_a_wait_that_cannot_connect_turns_into_asking_now_and_then() -> None:
     """The time between two questions doubles, up to the drain delay; the calls go on."""
     bench = Bench(skip_stalled_check=True, drain_delay=1)

@@ -9,6 +9,7 @@ import pytest
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues, settings
+from bullmq_protocol.commands.events import as_entries
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.errors import UnexpectedReply, UsageError
 from bullmq_protocol.job import JobRecord
@@ -139,3 +140,16 @@ def test_a_job_can_forget_its_parent() -> None:
     assert (alone.parent_key, alone.parent) == (None, None)
     assert alone.fields == {"name": b"n", "opts": b'{"attempts":3}'}
     assert JobRecord("7", {"name": b"n"}).without_parent().fields == {"name": b"n"}
+
+
+@pytest.mark.parametrize("reply", [[], [b"1"], [b"1", b"2", b"3"]])
+def test_a_limiter_is_two_values(reply: list[bytes]) -> None:
+    command = settings.get_global_rate_limit(QueueKeys.of("q"))
+    with pytest.raises(UnexpectedReply, match="two values"):
+        command.decode(reply)
+
+
+def test_entries_are_those_of_one_stream() -> None:
+    assert as_entries({}) == ()
+    with pytest.raises(UnexpectedReply, match="one stream's entries"):
+        as_entries({b"a": [], b"b": []})
