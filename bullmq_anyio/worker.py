@@ -124,6 +124,8 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _FORCED_STOP_S = 10.0
 _LOOK_S = 0.25
 """So often a worker whose slots are all busy looks whether its connection has ended."""
+_INTRODUCE_S = 1.0
+"""So often it tries to open its named connection."""
 _NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
 """After these the named connection may be gone, and a worker that always has work makes no other."""
 _MOST_DELIVERIES = 2
@@ -213,6 +215,8 @@ class Worker(Generic[T]):
         self._rousing = False
         self._contacted = False
         self._look_at = 0.0
+        self._listed = False
+        self._introduce_at = 0.0
         self._closed = False
         self._paused_first = False
         self._broken = False
@@ -739,8 +743,11 @@ class Worker(Generic[T]):
 
     async def _be_listed(self) -> None:
         """Open the named connection, which a worker that always has work would open late."""
+        self._listed = False
+        self._introduce_at = time.monotonic() + _INTRODUCE_S
         try:
             await self._named().perform(ping())
+            self._listed = True
         except BullMQError as error:
             # It opens when the worker waits, and is told then.
             _log.debug("worker %s is in no list of workers yet: %s", self._id, error, extra=self._extra())
@@ -1197,10 +1204,17 @@ class Worker(Generic[T]):
     def _look_after_connection(self) -> None:
         """Tell the machine if the connection was lost while nobody waited for an answer."""
         now = time.monotonic()
-        if now >= self._look_at and self._machine.unattended:
-            self._look_at = now + _LOOK_S
-            if self._contacted and has_ended(self._transport):
-                self._happen(ConnectionEnded("the server closed the connection", random.random()))
+        if now < self._look_at or not (self._contacted and self._machine.unattended):
+            return
+        self._look_at = now + _LOOK_S
+        if has_ended(self._transport):
+            self._happen(ConnectionEnded("the server closed the connection", random.random()))
+        elif now >= self._introduce_at and (
+            not self._listed or (self._listener is not None and has_ended(self._listener))
+        ):
+            # The loss of the other connection may never be noticed: a call that is repeated heals it.
+            self._introduce_at = now + _INTRODUCE_S
+            self._spawn(self._introduce)
 
     async def _tick(self) -> None:
         """Tell the machine when its deadline has come."""

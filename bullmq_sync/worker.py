@@ -125,6 +125,8 @@ _LOOK_S = 0.5
 _FORCED_STOP_S = 10.0
 _WATCH_MS: Millis = 250
 """So often a worker whose slots are all busy looks whether its connection has ended."""
+_INTRODUCE_MS: Millis = 1000
+"""So often it tries to open its named connection."""
 _RETRY_S = 0.1
 """Where the system gave no thread, it is asked again so soon."""
 _NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
@@ -196,6 +198,8 @@ class Worker(Generic[T]):
         self._watched = 0
         self._armed: Millis | None = None
         self._listener: InterruptibleTransport | None = None
+        self._listed = False
+        self._introduce_at: Millis = 0
         self._handling: dict[int, Job[T]] = {}
         self._called_off: dict[int, str] = {}
         self._ready: deque[RunJob] = deque()
@@ -863,9 +867,13 @@ class Worker(Generic[T]):
         with self._lock:
             if self._closed or self._machine.snapshot().listening:
                 return
+            self._listed = False
+            self._introduce_at = clock().mono + _INTRODUCE_MS
         # A fault there is met again by who listens, and told then.
         with contextlib.suppress(BullMQError, *SHORTAGE):
             perform(self._named_connection(), ping())
+            with self._lock:
+                self._listed = True
 
     def _unlisten(self, ticket: int) -> None:
         # Closed and not only interrupted: that also ends a wait which is just about to begin.
@@ -1056,8 +1064,17 @@ class Worker(Generic[T]):
         self._look_at = now + _WATCH_MS
         with self._lock:
             looks = self._contacted and self._machine.unattended
-        if looks and has_ended(self._transport):
+            listener = self._listener
+            due, listed = now >= self._introduce_at, self._listed
+        if not looks:
+            return
+        if has_ended(self._transport):
             self._happen(ConnectionEnded("the server closed the connection", random.random()))
+        elif due and (not listed or (listener is not None and has_ended(listener))):
+            # The loss of the other connection may never be noticed: a call that is repeated heals it.
+            with self._lock:
+                self._introduce_at = now + _INTRODUCE_MS
+            self._crew.submit(self._introduce)
 
     def _keep_time(self, until: float | None = None) -> None:
         """Tell the machine when its deadline has come, until the worker has stopped, or until that time."""

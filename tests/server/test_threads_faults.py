@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
 from bullmq_protocol.command import Batch, Command, Repeat
@@ -31,6 +32,7 @@ from bullmq_protocol.worker.notices import (
 )
 from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, link, run_workers
 from bullmq_sync import events as events_module
+from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
 _LIMIT_S = 60
@@ -655,24 +657,38 @@ def test_idle_worker_keeps_two_threads(queue: Queue[Any], server: Server) -> Non
         until(lambda: len(set(threading.enumerate()) - before) == 2)
 
 
-def test_busy_worker_is_listed_at_once(queue: Queue[Any], server: Server) -> None:
-    """Though it has work from its first moment, and again after a pause."""
+@pytest.mark.parametrize("lost", ["both", "the-named-one"])
+def test_busy_worker_is_listed_at_once(queue: Queue[Any], server: Server, lost: str) -> None:
+    """Though it has work from its first moment, again after a loss, whoever noticed it, and after a pause."""
     begun, gate = Count(), threading.Event()
 
     def process(job: Job[Any]) -> None:
         begun(job.id)
         assert gate.wait(_LIMIT_S)
 
+    def listed(gone: str = "") -> str:
+        rows = queue.get_workers()
+        return rows[0]["id"] if len(rows) == 1 and rows[0]["id"] != gone else ""
+
     queue.add_bulk([NewJob("n") for _ in range(5)])
-    worker = Worker(queue.name, process, server.url, options=WorkerOptions(name="busy"))
-    with worker:
-        begun.wait(1)
-        assert len(queue.get_workers()) == 1
-        worker.pause(wait=False)
-        until(lambda: len(queue.get_workers()) == 1)
-        worker.resume()
-        until(lambda: len(queue.get_workers()) == 1)
-        gate.set()
+    with CutProxy(server.host, server.port) as proxy:
+        options = WorkerOptions(name="busy", shutdown_timeout=0)
+        worker = Worker(queue.name, process, proxy.url, options=options)
+        with worker:
+            begun.wait(1)
+            gone = listed()
+            assert gone
+            if lost == "both":
+                proxy.drop_all()
+            else:
+                with redis.Redis.from_url(server.url) as killer:
+                    killer.client_kill_filter(_id=gone)
+            until(lambda: listed(gone))
+            worker.pause(wait=False)
+            until(listed)
+            worker.resume()
+            until(listed)
+            gate.set()
     until(lambda: queue.get_workers() == [])
 
 

@@ -25,7 +25,6 @@ from bullmq_protocol.worker.notices import (
     JobCompleted,
     JobFailed,
     JobMoved,
-    Reconnected,
 )
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
@@ -560,30 +559,40 @@ async def test_a_worker_that_always_has_work_is_listed_at_once(server: Server, q
     assert [row["rawname"] for row in listed[0]] == [queue.keys.client_name("busy")]
 
 
-async def test_a_busy_worker_is_listed_again_after_a_loss_and_after_a_pause(server: Server, queue: Queue[Any]) -> None:
+@pytest.mark.parametrize("lost", ["both", "the-named-one"])
+async def test_a_busy_worker_is_listed_again_after_a_loss_and_after_a_pause(
+    server: Server, queue: Queue[Any], lost: str
+) -> None:
+    """Also where the other connection has seen no loss, or a repeated call has healed it."""
     begun, gate = anyio.Event(), anyio.Event()
 
     async def process(job: Job[Any]) -> None:
         begun.set()
         await gate.wait()
 
-    async def until_listed() -> None:
+    async def until_listed(gone: str = "") -> str:
+        """Return the number of its connection, which is another one than that."""
         with anyio.fail_after(30):
-            while len(await queue.get_workers()) != 1:
+            while True:
+                rows = await queue.get_workers()
+                if len(rows) == 1 and rows[0]["id"] != gone:
+                    return rows[0]["id"]
                 await anyio.sleep(0.005)
 
     await queue.add_bulk([NewJob("n") for _ in range(5)])
     with CutProxy(server.host, server.port) as proxy:
-        worker = Worker(queue.name, process, proxy.url, options=WorkerOptions(name="busy", lock_duration=60_000))
-        reconnected = anyio.Event()
-        worker.on(Reconnected, lambda _: reconnected.set())
+        options = WorkerOptions(name="busy", lock_duration=60_000, shutdown_timeout=0)
+        worker = Worker(queue.name, process, proxy.url, options=options)
         async with worker:
-            await begun.wait()
-            await until_listed()
-            proxy.drop_all()
             with anyio.fail_after(30):
-                await reconnected.wait()
-            await until_listed()
+                await begun.wait()
+            gone = await until_listed()
+            if lost == "both":
+                proxy.drop_all()
+            else:
+                with redis.Redis.from_url(server.url) as killer:
+                    killer.client_kill_filter(_id=gone)
+            await until_listed(gone)
             await worker.pause(wait=False)
             await until_listed()
             worker.resume()
