@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -207,7 +207,7 @@ class LoopTasks(JobTasks):
     """Starts plain tasks of asyncio's. The event loop knows them weakly: they are kept with the job."""
 
     def __init__(self, attend: Attend, context: Context, tasks: TaskGroup, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(attend, context, tasks.start_soon)
+        super().__init__(attend, context, partial(start_unlisted, tasks))
         self._main = attend if _KNOWN_SCOPES else self._in_scope
         self._loop = loop
         self._errands: set[Errand] = set()
@@ -369,6 +369,20 @@ def _apart_on_trio(context: Context, function: Callable[..., Any], *args: object
             while left.parent is not None and left.parent is not before:
                 left = left.parent
             left.parent = None
+
+
+def start_unlisted(
+    tasks: TaskGroup, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: str | None = None
+) -> None:
+    """Start a task of a group's that `asyncio.all_tasks()` does not list; all tasks of that group are such.
+
+    Who cancels all tasks that there are (`asyncio.run` at its end) means those of the program: `run` is one, and ends
+    the others in good order. A task that makes a call would lose its reply, and the job that it brings.
+    """
+    tasks.start_soon(function, *args, name=name)
+    # trio has no such list, and its groups keep no such set.
+    for task in getattr(tasks, "_tasks", ()):
+        _current._unregister_task(task)
 
 
 def job_tasks(attend: Attend, context: Context, tasks: TaskGroup) -> JobTasks:

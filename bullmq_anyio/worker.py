@@ -40,7 +40,7 @@ from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_anyio.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
-from bullmq_anyio.tasks import Apart, Errand, Handling, JobTasks, apart, job_tasks
+from bullmq_anyio.tasks import Apart, Errand, Handling, JobTasks, apart, job_tasks, start_unlisted
 from bullmq_anyio.zones import find_zone
 from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.categories import is_one, repr_of
@@ -319,7 +319,7 @@ class Worker(Generic[T]):
             await self._meet_server()
             # The work goes on in a shielded scope, so that a cancellation from outside does not cut it in the middle.
             async with anyio.create_task_group() as outer:
-                outer.start_soon(self._work)
+                start_unlisted(outer, self._work)
                 try:
                     await self._stopped.wait()
                 except BaseException:
@@ -327,13 +327,14 @@ class Worker(Generic[T]):
                     raise
         finally:
             self._closed = True
-            with anyio.CancelScope(shield=True):
-                await self._close_transports()
-            self._running = False
-            self._over = True
-            self._meter_life(begins=False)
-            self._finished.set()
-            self._end_streams()
+            try:
+                await self._close_for_good()
+            finally:
+                self._running = False
+                self._over = True
+                self._finished.set()
+                self._end_streams()
+                self._meter_life(begins=False)
         if self._error is not None:
             raise self._error
 
@@ -593,7 +594,8 @@ class Worker(Generic[T]):
 
     def _spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str | None = None) -> None:
         """Start a task of the worker's in a context of its own, whoever this runs in."""
-        if self._tasks is not None and self._jobs is not None:
+        # Nobody would cancel one that joins a group whose others have been cancelled and are over.
+        if self._jobs is not None and not self._is_torn():
             self._context.copy().run(partial(self._jobs.start_soon, function, *args, name=name))
 
     def _check_thread(self) -> None:
@@ -1300,6 +1302,15 @@ class Worker(Generic[T]):
         if self._inner is not None:
             self._inner.deadline = anyio.current_time() + _FORCED_STOP_S
             self._happen(CloseRequested(force=True))
+
+    async def _close_for_good(self) -> None:
+        """Close the transports, whoever cancels this very task meanwhile."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._close_transports()
+            except anyio.get_cancelled_exc_class():
+                await self._close_transports()
+                raise
 
     async def _close_transports(self) -> None:
         for transport in (self._listener, self._manual_listener):

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import random
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -16,6 +18,7 @@ from anyio.lowlevel import checkpoint
 import bullmq_anyio.worker
 import bullmq_sync
 from bullmq_anyio import Job, Queue, Worker
+from bullmq_anyio.connection import Connection
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
 from bullmq_protocol.worker.notices import (
@@ -45,6 +48,9 @@ async def nothing_left() -> AsyncIterator[None]:
         while not sockets() <= before:
             await anyio.sleep(0.001)
     assert [task.name for task in anyio.get_running_tasks() if "bullmq" in str(task.name)] == []
+    # The worker's own tasks are in no list.
+    unlisted = [each for each in gc.get_objects() if isinstance(each, asyncio.Task)]
+    assert [each.get_name() for each in unlisted if not each.done() and "bullmq" in each.get_name()] == []
 
 
 def _threads() -> set[threading.Thread]:
@@ -464,6 +470,118 @@ async def test_a_task_that_is_cancelled_with_all_others_gives_the_jobs_back(queu
         await task
     counts = await queue.get_job_counts("waiting", "active", "failed")
     assert (counts["waiting"], counts["active"], counts["failed"]) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_all_tasks_cancelled_at_any_step_lose_no_job(queue: Queue[Any], server: Server) -> None:
+    """In another order each time: a call that is under way brings its reply all the same, and `run` ends."""
+    rolls = random.Random(7)
+    jobs = await queue.add_bulk([NewJob("n", {}) for _ in range(6)])
+    before = asyncio.all_tasks()
+    for _ in range(60):
+        started: list[str] = []
+
+        async def process(job: Job[Any], started: list[str] = started) -> None:
+            started.append(job.id)
+            await anyio.sleep_forever()
+
+        worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=4))
+        run = asyncio.get_running_loop().create_task(worker.run())
+        if rolls.random() < 0.5:
+            with anyio.fail_after(30):
+                while len(started) < 4:
+                    await checkpoint()
+        for _ in range(rolls.randrange(40)):
+            await checkpoint()
+        everything = list(asyncio.all_tasks() - before)
+        rolls.shuffle(everything)
+        for each in everything:
+            each.cancel()
+        with anyio.fail_after(30):
+            await asyncio.wait([run])
+        assert run.cancelled()
+        counts = await queue.get_job_counts("waiting", "active", "failed")
+        assert (counts["waiting"], counts["active"], counts["failed"]) == (6, 0, 0)
+    for job in jobs:
+        await job.refresh()
+        assert job.attempts_made == 0
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_tasks_cancelled_at_random_under_load_lose_no_job(queue: Queue[Any], server: Server) -> None:
+    """Handlers' tasks fail an attempt for it; the worker goes on, and each job completes once."""
+    rolls = random.Random(8)
+    jobs = await queue.add_bulk([NewJob("n", options=JobOptions(attempts=1000)) for _ in range(400)])
+    before = asyncio.all_tasks()
+    completed: dict[str, int] = {}
+    failed: list[str] = []
+
+    async def process(job: Job[Any]) -> None:
+        for _ in range(rolls.randrange(4)):
+            await anyio.sleep(0.001)
+
+    def note(notice: JobCompleted) -> None:
+        completed[notice.job.id] = completed.get(notice.job.id, 0) + 1
+
+    async def dawdle(_: JobActive) -> None:
+        await anyio.sleep(0.001)
+
+    options = WorkerOptions(concurrency=20, skip_stalled_check=True)
+    worker = Worker(queue.name, process, server.url, options=options)
+    worker.on(JobCompleted, note)
+    worker.on(JobActive, dawdle)
+    worker.on(JobFailed, lambda notice: failed.append(notice.reason))
+    run = asyncio.get_running_loop().create_task(worker.run())
+    with anyio.fail_after(60):
+        while len(completed) < len(jobs):
+            for _ in range(rolls.randrange(10)):
+                await checkpoint()
+            victims = list(asyncio.all_tasks() - before - {run})
+            if victims:
+                rolls.choice(victims).cancel()
+            assert not run.done()
+    await worker.aclose()
+    await run
+    assert set(completed.values()) == {1}
+    assert failed
+    assert set(failed) == {"CancelledError"}
+    counts = await queue.get_job_counts("completed", "active", "waiting")
+    assert (counts["completed"], counts["active"], counts["waiting"]) == (400, 0, 0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_worker_cancelled_while_it_closes_its_connections_has_ended_all_the_same(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = anyio.Event()
+    closed: list[object] = []
+    plain = Connection.aclose
+
+    async def slow(connection: Connection) -> None:
+        closing.set()
+        await anyio.sleep(0.01)
+        await plain(connection)
+        closed.append(connection)
+
+    async def process(job: Job[Any]) -> None:
+        """Nothing is added."""
+
+    monkeypatch.setattr(Connection, "aclose", slow)
+    worker = Worker(queue.name, process, server.url)
+    drained = anyio.Event()
+    worker.on(Drained, lambda _: drained.set())
+    run = asyncio.get_running_loop().create_task(worker.run())
+    with anyio.fail_after(30):
+        await drained.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.aclose)
+            await closing.wait()
+            run.cancel()
+        await asyncio.wait([run])
+    assert run.cancelled()
+    assert not worker.is_running
+    assert closed
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
