@@ -1,8 +1,7 @@
 """The BullMQ protocol, without I/O: keys, jobs, options, commands, operations and the worker as a state machine.
 
-The names below are what most programs need; everything else is public in its module. `bullmq_anyio` and
-`bullmq_sync` run
-it all on a connection.
+The names below are what most programs need; everything else is public in its module. `bullmq_anyio` and `bullmq_sync`
+run it all on a connection.
 """
 
 from bullmq_protocol._version import VERSION

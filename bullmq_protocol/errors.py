@@ -2,8 +2,7 @@
 
 `BullMQError` is the root. Below it: what the caller did wrong (`UsageError`), what the server said (`ServerError`,
 `UnexpectedReply`, `ScriptError`), what happened to the connection (`TransportError`), and the signals a processor
-raises
-(`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
+raises (`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
 """
 
 from __future__ import annotations
@@ -191,9 +190,8 @@ class ServerTooOld(BullMQError):
 class TransportError(BullMQError):
     """The connection failed before a reply came.
 
-    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating
-    system and
-    no reply came. False means it certainly did not run.
+    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating system
+    and no reply came. False means it certainly did not run.
     """
 
     def __init__(self, message: str, *, maybe_applied: bool) -> None:

@@ -1,9 +1,8 @@
 """What an adapter needs from a connection, in both colours. Any object of this shape will do.
 
 A transport raises only `TransportError` (the connection), `ServerError` (an error reply to a single command) and, while
-connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command by itself only when nothing was sent, or
-when the
-command's repeat class is SAFE; then once.
+connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command by itself only when nothing was sent, or when
+the command's repeat class is SAFE; then once.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ class AsyncTransport(Protocol):
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
 
         Cancelling the caller never corrupts the connection: the reply, when it comes, is dropped. On a dedicated
-        transport
-        it drops the connection, which interrupts a blocking command.
+        transport it drops the connection, which interrupts a blocking command.
         """
         ...
 

@@ -18,9 +18,8 @@ from bullmq_protocol.units import Millis
 class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What goes into the packed options of moveToFinished.
 
-    `keep_jobs` is the retention map (`count`, `age` in seconds); `limiter`, `lock_ms` and `worker_name` serve the
-    next job
-    only; `max_metrics_size` 0 switches metrics off.
+    `keep_jobs` is the retention map (`count`, `age` in seconds); `limiter`, `lock_ms` and `worker_name` serve the next
+    job only; `max_metrics_size` 0 switches metrics off.
 
     Source: specs/02-worker-path.md#sec-2-2
     """
@@ -102,8 +101,8 @@ def move_to_finished(
 
     Keys:    wait, active, prioritized, events, stalled, limiter, delayed, paused, meta, pc, completed or failed, job,
              metrics, marker
-    Args:    id, now (ms), property name, value, outcome, fetch next, base prefix, packed options, packed fields or
-    empty
+    Args:    id, now (ms), property name, value, outcome, fetch next, base prefix, packed options,
+             packed fields or empty
     Reply:   0, or [fields, id, limit delay, next due time] -> Fetched
     Raises:  JobNotFound, LockMissing, WrongState, PendingChildren, LockMismatch, ChildFailed
     Repeat:  guarded by the token

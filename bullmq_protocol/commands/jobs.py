@@ -48,8 +48,7 @@ def get_job(keys: QueueKeys, job_id: str) -> Command[JobRecord | None]:
 
 def get_state(keys: QueueKeys, job_id: str) -> Command[str]:
     """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`,
-    `waiting-children`
-    or `unknown`.
+    `waiting-children` or `unknown`.
 
     Keys:    completed, failed, delayed, active, wait, paused, waiting-children, prioritized
     Args:    id
@@ -77,9 +76,8 @@ def get_state_v1(keys: QueueKeys, job_id: str) -> Command[str]:
 
 
 class FinishedState(msgspec.Struct, frozen=True):
-    """Whether a job is finished. `status` is `completed`, `failed` or `pending`; `value` the JSON of the return
-    value, or
-    the failure's text, as stored."""
+    """Whether a job is finished. `status` is `completed`, `failed` or `pending`; `value` the JSON of the return value,
+    or the failure's text, as stored."""
 
     status: str
     value: str | None = None

@@ -1,8 +1,8 @@
 """What the machine wants done. Actions of one list are not ordered among themselves.
 
-Answers owed to the machine: exactly one for each `Call` (`Replied` or `CallFailed`), `Listen` (those, or
-`Unlistened`) and
-`RunJob` (`JobReturned` or `JobRaised`, also when cancelled). `CancelJob`, `Unlisten`, `Notify` and `Stopped` have none.
+Answers owed to the machine: exactly one for each `Call` (`Replied` or `CallFailed`), `Listen` (those, or `Unlistened`)
+and `RunJob` (`JobReturned` or `JobRaised`, also when cancelled). `CancelJob`, `Unlisten`, `Notify` and `Stopped` have
+none.
 """
 
 from __future__ import annotations

@@ -20,20 +20,16 @@ Invariants (tested by name)
 Theory
 ------
 A *run* is one started job. It holds a *lease* (the lock) from the moment its fetch was answered. Phases of a run:
-`SCHEDULING` (its job scheduler is advanced first) -> `RUNNING` -> `REPORTING` (a finishing call is under way, or
-waits for
-the connection), and `GIVING_BACK` at shutdown. A finishing call that succeeded may bring the next job, which
-continues with
-the token of the one before.
+`SCHEDULING` (its job scheduler is advanced first) -> `RUNNING` -> `REPORTING` (a finishing call is under way, or waits
+for the connection), and `GIVING_BACK` at shutdown. A finishing call that succeeded may bring the next job, which
+continues with the token of the one before.
 
 Fetching is sequential: one fetch at a time, until an answer holds no job; from then on one `Listen` waits for the
-queue's
-marker. The time of the next delayed job, as far as it is known, is a timer of its own.
+queue's marker. The time of the next delayed job, as far as it is known, is a timer of its own.
 
 When a call is lost the machine is *disconnected*: it starts nothing, probes with doubling delays, and on the first
-answer
-sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not as
-failed.
+answer sends again what is owed. A report that may have been applied before and is refused now counts as uncertain, not
+as failed.
 
 Values that other programs stored are read so that no step below raises for them. Should a step raise all the same, that
 is a fault of this library. It is contained (`_contain`): the job that was being handled fails with a reason that names

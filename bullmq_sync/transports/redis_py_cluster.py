@@ -55,8 +55,7 @@ class RedisPyClusterTransport:
     """A `Transport` to a cluster, as `RedisPyTransport` is one to a server. Nothing is opened before the first call.
 
     `server` is `ClusterOptions`, for native connections to the nodes, or a `redis.RedisCluster`, which stays yours and
-    is not closed.
-    Raises `UsageError` for a server that is no cluster, and for a transaction over several slots.
+    is not closed. Raises `UsageError` for a server that is no cluster, and for a transaction over several slots.
     """
 
     def __init__(self, server: ClusterOptions | redis.RedisCluster) -> None:

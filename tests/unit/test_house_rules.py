@@ -264,3 +264,43 @@ def test_fast_tests_never_sleep(folder: str) -> None:
         if re.search(r"\bsleep\(", line)
     ]
     assert sleeping == []
+
+
+# Where a line of its own is meant: a field, an item, a rule, code.
+_OWN_LINE = re.compile(r"[A-Z][a-z]+:|[-*|>@=]|\(?\d+[.)]|```")
+_FEW_WORDS = 3
+_LINE_LENGTH = 120
+
+
+def ragged(text: str) -> list[int]:
+    """Return the lines of docstrings that end early though the next word would have fitted, as rewrapping leaves."""
+    lines = text.splitlines()
+    found: list[int] = []
+    for node in ast.walk(ast.parse(text)):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        if not isinstance(node.value.value, str):
+            continue
+        for number in range(node.lineno, node.end_lineno or node.lineno):
+            line = lines[number - 1]
+            words, following = (each.strip().strip('"').split() for each in (line, lines[number]))
+            if not words or not following or len(words) > _FEW_WORDS or line.endswith(":"):
+                continue
+            if _OWN_LINE.match(words[0]) or _OWN_LINE.match(following[0]):
+                continue
+            if len(line) + 1 + len(following[0]) <= _LINE_LENGTH:
+                found.append(number)
+    return found
+
+
+def test_a_ragged_docstring_is_seen() -> None:
+    head = '"""Send one step.\n\nIt repeats a command by itself only when nothing was sent, or\n'
+    assert ragged(f'{head}when the\ncommand is safe; then once.\n"""\n') == [4]
+    assert ragged(f'{head}when the command is safe; then once.\n"""\n') == []
+    assert ragged('"""Theory\n------\nA run.\n\nArgs:    id\nReply:   0\n\n- one\n- two\n"""\n') == []
+    assert ragged(f'"""Call it.\n\n    {"x" * 115}\n    y\n    {"z" * 115}\n"""\n') == []
+
+
+@pytest.mark.parametrize("file", _FILES, ids=_path)
+def test_docstrings_are_not_ragged(file: Path) -> None:
+    assert ragged(file.read_text(encoding="utf-8")) == []
