@@ -51,7 +51,7 @@ $(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python
 
-# --brief: without what is marked any_python, on the oldest and the newest server.
+# --brief: without what is marked any_python; what is marked any_server on the oldest server instead of the newest.
 $(NEWER:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
@@ -61,11 +61,12 @@ run-tests:
 	@mkdir -p .cache
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
-	$(IN) -m pytest $(SLOWEST) $(OPTIONS) $(AGAIN) -m alone tests/server tests/interop tests/chaos tests/stress
+	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
+	$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone tests/server tests/interop tests/chaos tests/stress
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
-	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report=' AGAIN=--cov-append
+	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report= --cover-oldest'
 	$(IN) -m coverage report --fail-under=80
 
 test-switching: env ## the tests of threads as these switch every microsecond, and a stress for DURATION=60 seconds, SEED=0

@@ -1,5 +1,7 @@
 """What every test shares: servers, hypothesis profiles, and no silent skip where `CI` is set."""
 
+import functools
+import gc
 import os
 import signal
 import sys
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from bullmq_protocol.worker.machine import WorkerMachine
 from tests.support import node, servers
+from tests.support.limits import Limits
 from tests.support.progress import QUIET_S, Progress
 
 _TESTS = Path(__file__).parent
@@ -26,7 +29,7 @@ _COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusal
 _IN_CI = bool(os.environ.get("CI"))
 
 # For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
-os.environ.setdefault("PYTEST_TIMEOUT", "300")
+os.environ.setdefault("PYTEST_TIMEOUT", "180")
 
 # How long an example takes is the machine's affair.
 _ANY_TIME: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -48,14 +51,24 @@ def _raise(machine: WorkerMachine, error: Exception, job_id: str | None = None) 
 
 
 def _room(item: pytest.Item) -> str:
-    return item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+    return _room_of(item.path)
+
+
+@functools.cache
+def _room_of(path: Path) -> str:
+    return path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--brief",
         action="store_true",
-        help="leave out what does not depend on Python's version (any_python) and the servers of middle age",
+        help="leave out what does not depend on Python's version (any_python); any_server runs on the oldest",
+    )
+    parser.addoption(
+        "--cover-oldest",
+        action="store_true",
+        help="with --cov: count only what tests/server runs on the oldest server, since counting costs as much again",
     )
     parser.addoption(
         "--quiet-s",
@@ -79,6 +92,7 @@ def _is_of_threads(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Limits(), "limits")
     if config.getoption("switching"):
         sys.setswitchinterval(1e-6)
     if not hasattr(config, "workerinput"):
@@ -89,8 +103,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
-        chosen = servers.ends() if metafunc.config.getoption("brief") else servers.kinds()
-        metafunc.parametrize("server", chosen, indirect=True, scope="session")
+        metafunc.parametrize("server", _servers_for(metafunc), indirect=True, scope="session")
+
+
+def _servers_for(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    brief, marker = metafunc.config.getoption("brief"), metafunc.definition.get_closest_marker
+    if marker("any_server") is not None:
+        return servers.chosen()[:1] if brief else servers.chosen()[-1:]
+    return servers.kinds() if marker("every_server") is not None and not brief else servers.chosen()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among what lives as long as the process: it is much, and a full look takes a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -120,6 +152,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"CI is set and these servers are missing: {', '.join(missing)}")
     if not node.node_available() and any(item.get_closest_marker("node") for item in items):
         raise pytest.UsageError("CI is set and Node or npm is missing")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.config.getoption("cover_oldest"):
+        _count_coverage(
+            item.config, counted=_room(item) == "server" and _param(item, "server") in (None, *servers.kinds()[:1])
+        )
+    return (yield)
+
+
+def _param(item: pytest.Item, name: str) -> Any:
+    return item.callspec.params.get(name) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+
+
+def _count_coverage(config: pytest.Config, *, counted: bool) -> None:
+    controller = getattr(config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if controller is not None and controller.started != counted:
+        (controller.resume if counted else controller.pause)()
 
 
 @pytest.hookimpl(wrapper=True)

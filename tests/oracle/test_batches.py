@@ -59,12 +59,12 @@ def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch:
 
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
 def test_a_planted_fault_is_found(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, right: str, wrong: str
+    counting: Bench, monkeypatch: pytest.MonkeyPatch, name: str, right: str, wrong: str
 ) -> None:
     script = OUR_SCRIPTS[name]
     assert right in script.source
     planted = {**OUR_SCRIPTS, name: replace(script, source=script.source.replace(right, wrong))}
     monkeypatch.setattr(batches, "OUR_SCRIPTS", planted)
-    assert any(batches.compare(bench, *edge) for edge in batches.edges()) or any(
-        batches.run(bench, 1, number) for number in range(600)
+    assert any(batches.compare(counting, *edge) for edge in batches.edges()) or any(
+        batches.run(counting, 1, number) for number in range(600)
     )

@@ -15,6 +15,7 @@ import pytest
 import redis
 import trio
 
+import bullmq_anyio.worker
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import UsageError
@@ -22,7 +23,7 @@ from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, R
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_server]
 REQUEST: ContextVar[str] = ContextVar("REQUEST", default="nobody's")
 
 
@@ -461,7 +462,8 @@ async def test_what_code_around_the_handlers_leaves_behind_meets_nobody(
         worker.on(JobActive, code)
     seen = Seen(worker, JobCompleted, JobFailed, ReportRefused)
     options = JobOptions(attempts=2, backoff=Backoff(type="mine"))
-    jobs = 60
+    # At 50 as well, some jobs follow others.
+    jobs = 15 if concurrency == 1 else 60
     await queue.add_bulk([NewJob("n", number, options) for number in range(jobs)])
     running = True
 
@@ -503,7 +505,10 @@ async def test_the_worker_waits_for_callbacks_at_its_end(queue: Queue[Any], serv
     assert ended == ["first", "last"]
 
 
-async def test_a_cancelled_run_ends_its_callbacks(queue: Queue[Any], server: Server) -> None:
+async def test_a_cancelled_run_ends_its_callbacks(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bullmq_anyio.worker, "_FORCED_STOP_S", 0.5)
     ended: list[str] = []
     hanging = anyio.Event()
 

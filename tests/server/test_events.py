@@ -555,6 +555,7 @@ async def test_waiting_outlives_lost_connections(
     assert found == ["done"]
 
 
+@pytest.mark.any_server
 async def test_thousand_callers_share_the_same_connections(
     colour: Colour, server: Server, queue: Any, events: Any, name: str
 ) -> None:

@@ -68,6 +68,7 @@ async def test_cancelled_step_of_an_iterator_loses_nothing(queue: Queue[Any], se
                 await stream.__anext__()
 
 
+@pytest.mark.any_server
 async def test_all_callers_are_asked_for_at_once(
     queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

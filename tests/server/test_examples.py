@@ -22,6 +22,8 @@ from examples.demo import Progress
 from tests.support import servers
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _ROOT = Path(__file__).parents[2]
 
 PRINTED = {

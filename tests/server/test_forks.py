@@ -15,6 +15,7 @@ from bullmq_sync import Job, Queue, QueueEvents, RedisPyTransport, Worker
 from tests.support.servers import Server
 
 pytestmark = [
+    pytest.mark.any_server,
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
 ]

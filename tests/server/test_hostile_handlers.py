@@ -17,6 +17,8 @@ from tests.support.seen import Seen
 from tests.support.servers import Server
 from tests.support.silent import NoAttributes, NoClass, OfSilent
 
+pytestmark = pytest.mark.any_server
+
 
 class Mute:
     """Raises whatever is asked of it."""

@@ -27,7 +27,8 @@ from bullmq_protocol import NewJob, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from tests.support.servers import Server
 
-JOBS = 60
+pytestmark = pytest.mark.any_server
+
 LIMIT_S = 60
 REQUEST: contextvars.ContextVar[str] = contextvars.ContextVar("REQUEST", default="nobody's")
 LOCAL = threading.local()
@@ -276,7 +277,7 @@ class ChildTasksLeftRunning(ContextVariables):
 
     def after(self, ends: list[Any]) -> str | None:
         wrong = [child for child in self.children if child.done() and child.result() not in self.expected]
-        if wrong or len({child.result() for child in self.children if child.done()}) < JOBS // 2:
+        if wrong or len({child.result() for child in self.children if child.done()}) < len(ends) // 2:
             return f"{wrong} of {len(self.children)}"
         return None
 
@@ -379,11 +380,16 @@ class Count:
                 self._reached()
 
 
-def judge(row: Row, troubles: list[str], ends: list[Any], counts: dict[str, int], last: list[Any]) -> None:
+def jobs_at(concurrency: int) -> int:
+    """Return how many jobs are needed so that some follow others."""
+    return max(20, concurrency + 10)
+
+
+def judge(row: Row, jobs: int, troubles: list[str], ends: list[Any], counts: dict[str, int], last: list[Any]) -> None:
     assert troubles == []
     failing = row.failure(ends[0].job) is not None
     assert {type(each) for each in ends} == {JobFailed if failing else JobCompleted}
-    assert len({each.job.id for each in ends}) == len(ends) == JOBS
+    assert len({each.job.id for each in ends}) == len(ends) == jobs
     assert counts["active"] == counts["waiting"] == 0
     assert row.after(ends) is None
     # The worker lives.
@@ -442,9 +448,10 @@ async def _on_tasks(server: Server, row: Row, concurrency: int, waits: bool) -> 
             raise error
 
     REQUEST.set("run's")
-    count = Count(JOBS, all_over.set)
+    jobs = jobs_at(concurrency)
+    count = Count(jobs, all_over.set)
     async with bullmq_anyio.Queue[Any](queue, server.url) as adding:
-        await adding.add_bulk([NewJob("job", number) for number in range(JOBS)])
+        await adding.add_bulk([NewJob("job", number) for number in range(jobs)])
         options = WorkerOptions(concurrency=concurrency)
         worker = bullmq_anyio.Worker[Any](queue, process, server.url, options=options)
         worker.on(JobCompleted, lambda notice: None if notice.job.name == "last" else count(notice))
@@ -459,7 +466,7 @@ async def _on_tasks(server: Server, row: Row, concurrency: int, waits: bool) -> 
                     await last_over.wait()
         finally:
             row.end()
-        judge(row, troubles, count.ends, await adding.get_job_counts(), last)
+        judge(row, jobs, troubles, count.ends, await adding.get_job_counts(), last)
         await adding.obliterate(force=True)
 
 
@@ -491,9 +498,10 @@ def test_on_threads(server: Server, kind: str, concurrency: int, waits: bool) ->
 
     def work() -> None:
         REQUEST.set("run's")
-        count = Count(JOBS, all_over.set)
+        jobs = jobs_at(concurrency)
+        count = Count(jobs, all_over.set)
         with bullmq_sync.Queue[Any](queue, server.url) as adding:
-            adding.add_bulk([NewJob("job", number) for number in range(JOBS)])
+            adding.add_bulk([NewJob("job", number) for number in range(jobs)])
             options = WorkerOptions(concurrency=concurrency)
             worker = bullmq_sync.Worker[Any](queue, process, server.url, options=options)
             worker.on(JobCompleted, lambda notice: None if notice.job.name == "last" else count(notice))
@@ -502,7 +510,7 @@ def test_on_threads(server: Server, kind: str, concurrency: int, waits: bool) ->
                 assert all_over.wait(LIMIT_S)
                 adding.add("last")
                 assert last_over.wait(LIMIT_S)
-            judge(row, troubles, count.ends, adding.get_job_counts(), last)
+            judge(row, jobs, troubles, count.ends, adding.get_job_counts(), last)
             adding.obliterate(force=True)
 
     contextvars.copy_context().run(work)

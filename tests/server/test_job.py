@@ -14,6 +14,7 @@ from bullmq_protocol.reply import as_int, as_texts
 from tests.support.colours import Colour
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.every_server
 BOTH_SOURCES = True
 
 

@@ -10,6 +10,8 @@ from bullmq_protocol._lua import SCRIPTS
 from lua import build
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.every_server
+
 _ADDED_AT = 1_700_000_000_000
 _KEYS = ("wait", "paused", "meta", "id", "completed", "delayed", "active", "events", "marker")
 

@@ -20,6 +20,8 @@ from tests.support.colours import Colour
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _LIMIT_S = 30
 
 

@@ -18,6 +18,8 @@ from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from tests.support.colours import Colour
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 PARENT = {"trace": "0af7651916cd43dd8448eb211c80319c", "span": "b7ad6b7169203331"}
 TRACEPARENT = f'{{"traceparent":"00-{PARENT["trace"]}-{PARENT["span"]}-01"}}'
 OPTIONS = WorkerOptions(name="w")

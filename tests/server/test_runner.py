@@ -21,6 +21,8 @@ from bullmq_sync import Queue
 from tests.support.colours import NAMES
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _ROOT = Path(__file__).parents[2]
 
 _ANYIO = """

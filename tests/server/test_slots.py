@@ -17,7 +17,7 @@ from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_server]
 Handler = Callable[[Job[Any]], Awaitable[Any]]
 
 

@@ -20,6 +20,8 @@ from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from tests.support.colours import Colour
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _LIMIT_S = 60
 TRAIL: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("TRAIL", default=())
 

@@ -35,6 +35,8 @@ from bullmq_sync import events as events_module
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _LIMIT_S = 60
 VAR = contextvars.ContextVar("request", default="unset")
 SEVERE = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("plain")]

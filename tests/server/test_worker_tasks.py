@@ -34,7 +34,7 @@ from tests.support.cut_proxy import CutProxy
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
+pytestmark = [pytest.mark.anyio, pytest.mark.any_server, pytest.mark.usefixtures("nothing_left")]
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from bullmq_sync import Job, Queue, RedisPyTransport, Worker
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_server
+
 _LIMIT_S = 30
 _ROOT = Path(__file__).parents[2]
 

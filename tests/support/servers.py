@@ -76,6 +76,11 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(sources(), key=_age))
 
 
+def chosen() -> tuple[str, ...]:
+    """Return what tests run on if nothing else is said: those asked for by name, else the oldest and the newest."""
+    return kinds() if os.environ.get("BULLMQ_TEST_SERVERS") else ends()
+
+
 def ends() -> tuple[str, ...]:
     """Return the oldest and the newest of `kinds()`."""
     found = kinds()

@@ -127,7 +127,7 @@ def test_the_code_of_an_error_that_a_script_met_is_found_on_every_server() -> No
 @pytest.mark.parametrize("part", ["x", "a:", ":", "@", ":@", "a:b@@", "1:/", "ab:c ", "+"])
 def test_a_long_text_is_looked_through_once(part: str) -> None:
     """Looked through from each of its characters on, a text of this length takes hours."""
-    text = part * (1_000_000 // len(part))
+    text = part * (200_000 // len(part))
     assert not looks_like_login(text)
     assert looks_like_login(f"{text} redis://:hunter2@h")
     assert "hunter2" not in without_login(f"{text} redis://:hunter2@h")

@@ -91,6 +91,18 @@ def test_ci_names_no_host() -> None:
         assert re.findall(r"https?:|\b[\w-]+\.(?:com|org|io|net)\b", (_ROOT / name).read_text()) == []
 
 
+def test_ci_ends_within_an_hour_and_a_half_whatever_hangs() -> None:
+    script = (_ROOT / ".ci/run").read_text()
+    stages = re.findall(r"^ *stage (\"[^\"]+\"|\w+) (\S+) ", script, re.MULTILINE)
+    assert [name for name, _ in stages] == [
+        *("install", "provenance", "environment", "check", '"tests on 3.11"', '"tests on $version"')
+    ]
+    minutes = [int(limit) for _, limit in stages]
+    # The last is that of two versions.
+    assert sum(minutes) + minutes[-1] < 90
+    assert 'timeout --kill-after=60 "${minutes}m"' in script
+
+
 def test_every_target_that_a_page_names_exists() -> None:
     makefile = (_ROOT / "Makefile").read_text()
     known = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)) | {"test-3.11", "test-3.12", "test-3.13"}
