@@ -24,7 +24,6 @@ from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 from bullmq_anyio.link import Link, SocketLink, link_over, pack
 from bullmq_protocol.address import ConnectionOptions, checked_login, login_failed, parse_url
 from bullmq_protocol.command import Arg, Batch, Command, Repeat
-from bullmq_protocol.commands.batches import can_merge
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -129,7 +128,7 @@ class SharedConnection(ABC):
             if isinstance(step, Batch):
                 return await self._run_batch(link, step)
             # Here and not in a coroutine of its own: this is the hot path.
-            payload = step if can_merge(step) else link.packed(step)
+            payload = link.packed(step) if step.merge is None else step
             reply = await link.request(
                 payload, self._command_timeout_ms if step.block_ms is None else self._limit(step)
             )

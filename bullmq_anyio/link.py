@@ -46,7 +46,7 @@ from bullmq_protocol.wire import Wire, packer
 _READ_SIZE = 1 << 16
 _ENOUGH = 8
 """So many commands are worth a write of their own."""
-_FIRST_ADDS, _MOST_ADDS = 4, 32
+_FIRST_GATHERED, _MOST_GATHERED = 4, 32
 """The same for jobs to be added. The more go together, the less each costs the server; but it shall begin early, so the
 first writes have few, and each next one twice as many."""
 _LARGE = 1024
@@ -153,7 +153,7 @@ class Call(msgspec.Struct, eq=False):
     payload: bytes
     missing: int
     deadline: float
-    add: Command[Any] | None = None
+    command: Command[Any] | None = None
     """A command that is packed only when it is sent, because it may go together with others."""
     members: tuple[Call, ...] = ()
     """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
@@ -183,8 +183,8 @@ class Link(Wire[Call]):
         self._unsent: Sequence[Call] = ()
         """Calls among the pending of which no byte was handed over yet."""
         self._rest: memoryview | None = None
-        self._adds = False
-        self._enough_adds = _FIRST_ADDS
+        self._gathers = False
+        self._enough_gathered = _FIRST_GATHERED
         self._death: tuple[type[TransportError], str] | None = None
         self.dead = False
 
@@ -229,7 +229,7 @@ class Link(Wire[Call]):
     def request(self, payload: bytes | Command[Any], limit_ms: int | None, count: int = 1) -> Awaitable[Any]:
         """Write `payload` and wait for the reply to it, or for the list of `count` replies; errors are `ServerError`.
 
-        A command is one that `can_merge`: several of one queue that wait for the same write go in one script call.
+        A command is one with `merge`: several of one kind and queue that wait for the same write go in one script call.
 
         Raises `TransportError`. Cancelling withdraws what was not sent yet, and drops the replies of what was.
         """
@@ -244,31 +244,31 @@ class Link(Wire[Call]):
         if not self._pending and not self._out:
             # Something may have come that the event loop has not seen: the server may have closed it.
             self._look()
-            self._enough_adds = _FIRST_ADDS
+            self._enough_gathered = _FIRST_GATHERED
         if self._death is not None:
             kind, message = self._death
             raise kind(message, maybe_applied=False)
         deadline = math.inf if limit_ms is None else monotonic() + limit_ms / 1000
         if isinstance(payload, bytes):
             return Call(self._make_wake(), payload, count, deadline)
-        self._adds = True
+        self._gathers = True
         return Call(self._make_wake(), b"", count, deadline, payload)
 
     def _is_enough(self) -> bool:
-        return len(self._out) >= (self._enough_adds if self._adds else _ENOUGH)
+        return len(self._out) >= (self._enough_gathered if self._gathers else _ENOUGH)
 
     def _is_urgent(self, call: Call) -> bool:
         """Tell whether it goes at once. Adds wait for each other as soon as there is one under way."""
         under_way = len(self._pending)
-        return not under_way or (call.add is None and (under_way < _FEW or len(call.payload) >= _LARGE))
+        return not under_way or (call.command is None and (under_way < _FEW or len(call.payload) >= _LARGE))
 
     def _send_out(self) -> None:
         """Hand over the out-buffer; what the socket does not take at once becomes the rest."""
         calls, self._out = self._out, []
-        if self._adds:
-            self._adds = False
+        if self._gathers:
+            self._gathers = False
             calls = self.merged(calls)
-            self._enough_adds = min(2 * self._enough_adds, _MOST_ADDS)
+            self._enough_gathered = min(2 * self._enough_gathered, _MOST_GATHERED)
             if not calls:
                 return
         self._pending += calls
@@ -280,16 +280,18 @@ class Link(Wire[Call]):
         if position < len(data) and not self.dead:
             self._rest = memoryview(data)[position:]
 
-    def _together(self, members: list[Call], payload: bytes) -> Call:
+    def _together(self, members: list[Call], payload: bytes, command: Command[Any]) -> Call:
         first = members[0]
-        return Call(first.wake, payload, 1, first.deadline, members=tuple(members))
+        return Call(first.wake, payload, 1, first.deadline, command, members=tuple(members))
 
     def _refuse(self, call: Call, error: UsageError) -> None:
         call.wake.set_exception(error)
 
-    def _share(self, members: Sequence[Call], reply: Any) -> None:
+    def _share(self, merged: Call, reply: Any) -> None:
         """Give each member its part of the reply, or of the refusal."""
-        for call, share in zip(members, self.shares(reply, len(members)), strict=True):
+        members, command = merged.members, merged.command
+        assert command is not None  # it has members
+        for call, share in zip(members, self.shares(command, reply, len(members)), strict=True):
             wake = call.wake
             if not wake.done():
                 wake.set_result(share)
@@ -310,7 +312,7 @@ class Link(Wire[Call]):
             reply = call.replies
         pending.popleft()
         if call.members:
-            self._share(call.members, reply)
+            self._share(call, reply)
         elif not call.wake.done():
             # One is done that was cancelled.
             call.wake.set_result(reply)

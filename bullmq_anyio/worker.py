@@ -46,7 +46,7 @@ from bullmq_protocol.backoff import custom_type, strategy_delay
 from bullmq_protocol.categories import is_one, repr_of
 from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
-from bullmq_protocol.commands.batches import MOST_JOBS, finish_many, fitting
+from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -63,6 +63,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
+from bullmq_protocol.merge import fitting, merged
 from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
 from bullmq_protocol.options import DEFAULT_LIMITS, Limits, result_text
 from bullmq_protocol.scripts import OWN, ScriptSource
@@ -687,7 +688,7 @@ class Worker(Generic[T]):
                         self._tell(notice)
                     continue
                 case Call(_, command):
-                    if self._merges and command.name == "moveToFinished":
+                    if self._merges and command.merge is not None:
                         self._outcomes.append(action)
                         continue
                 case Unlisten(ticket):
@@ -1026,9 +1027,9 @@ class Worker(Generic[T]):
 
     async def _call_many(self, calls: list[Call]) -> list[Event]:
         """Deliver several outcomes in one call; those that the server left for later go back to the others."""
-        merged = finish_many(self._keys, [call.command for call in calls])
+        together = merged([call.command for call in calls])
         try:
-            replies = merged.decode(await self._transport.perform(merged))
+            replies = together.decode(await self._transport.perform(together))
             if not 0 < len(replies) <= len(calls):
                 raise UnexpectedReply("an answer for each outcome", len(replies))
         except BullMQError as error:

@@ -5,7 +5,7 @@ An operation is a generator of commands: `value = yield from some_command(...)` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -48,11 +48,42 @@ class Script(msgspec.Struct, frozen=True):
         return f"Script(name={self.name!r}, sha1={self.sha1!r}, keys={self.keys})"
 
 
+class Merger(msgspec.Struct, frozen=True):
+    """How commands of one kind go together in one script call, as `bullmq_protocol.merge` does it.
+
+    At most `most` of them do, and several only with payloads of at most `most_bytes`. `build` makes the call, given the
+    base prefix of their queue.
+    """
+
+    name: str
+    most: int
+    most_bytes: int
+    build: Callable[[str, Sequence[Command[Any]]], Command[list[Reply | ServerError]]]
+
+    def __repr__(self) -> str:
+        return f"Merger({self.name!r})"
+
+
+class Merge(msgspec.Struct, frozen=True, gc=False):
+    """What lets a command go together with others of its kind and queue, which does what they would do one by one.
+
+    `queue` is the base prefix, `size` the length of the payload, `parts` what it brings into the common call.
+    """
+
+    into: Merger
+    queue: str
+    size: int
+    parts: tuple[Arg, ...]
+
+    def __repr__(self) -> str:
+        return f"Merge({self.into.name!r}, queue={self.queue!r}, size={self.size})"
+
+
 class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One Redis command or script call. Equal commands have equal wire bytes.
 
     `block_ms` set means: the server may hold the reply back for so long (0 = for ever); it needs a connection of its
-    own.
+    own. `merge` set means: it may go together with others; only with our own scripts.
     """
 
     name: str
@@ -62,6 +93,7 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     script: Script | None = None
     block_ms: Millis | None = None
     repeat: Repeat = Repeat.UNSAFE
+    merge: Merge | None = None
 
     def wire(self, *, full_source: bool = False) -> tuple[Arg, ...]:
         """Return the argument tuple; a script goes by its SHA unless `full_source`."""

@@ -54,14 +54,17 @@ class ScriptSource(msgspec.Struct, frozen=True):
     @overload
     def applied(self, step: Command[Any] | Batch) -> Command[Any] | Batch: ...
     def applied(self, step: Command[Any] | Batch) -> Command[Any] | Batch:
-        """Return the step with the scripts of this source. A script it does not know stays as it is."""
+        """Return the step with the scripts of this source. A script it does not know stays as it is.
+
+        With another script than ours a command no longer goes together with others.
+        """
         if isinstance(step, Batch):
             return replace(step, commands=tuple(map(self.applied, step.commands)))
         script = step.script
         if script is None:
             return step
         own = self.scripts.get(script.name, script)
-        return step if own is script else replace(step, script=own)
+        return step if own is script else replace(step, script=own, merge=None)
 
 
 class ScriptText(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the connections of every colour have in common: the bytes of commands, and adds that go together.
+"""What the connections of every adapter have in common: the bytes of commands, and commands that go together.
 
 The packing itself, of arguments to RESP, is handed in.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from bullmq_protocol.command import Arg, Command
-from bullmq_protocol.commands.batches import ADDING_SHA1, as_shares, merge_adds, parts, queue_of
 from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.merge import as_shares, cut, merged
 from bullmq_protocol.reply import Reply
 
 Pack = Callable[[Sequence[Arg]], bytes]
@@ -41,12 +41,13 @@ def packer(pack_command: Callable[[tuple[Arg, ...]], bytes]) -> Pack:
 
 
 class WaitingCall(Protocol):
-    """What waits to be written: bytes, or a command that is packed only when it is sent, because it `can_merge`."""
+    """What waits to be written: bytes, or a command that is packed only when it is sent, because it may go together
+    with others."""
 
     payload: bytes
 
     @property
-    def add(self) -> Command[Any] | None: ...
+    def command(self) -> Command[Any] | None: ...
 
 
 C = TypeVar("C", bound=WaitingCall)
@@ -84,55 +85,52 @@ class Wire(ABC, Generic[C]):
         return b"".join(packed)
 
     def merged(self, calls: Sequence[C]) -> list[C]:
-        """Return what is to be written for these calls: the adds among them are packed, those of one queue together,
-        and come last."""
-        queues: dict[str, list[C]] = {}
+        """Return what is to be written for these calls: the commands among them are packed, those of one kind and queue
+        together, and come last."""
+        groups: dict[tuple[str, str], list[C]] = {}
         result: list[C] = []
-        keys: object = None
-        adding: list[C] = []
         for call in calls:
-            add = call.add
-            if add is None:
+            if call.command is None:
                 result.append(call)
                 continue
-            if add.keys is not keys:
-                keys = add.keys
-                adding = queues.setdefault(queue_of(add), [])
-            adding.append(call)
-        for base, adding in queues.items():
+            merge = call.command.merge
+            assert merge is not None  # else its bytes would be here
+            groups.setdefault((merge.into.name, merge.queue), []).append(call)
+        for group in groups.values():
             at = 0
-            for part in parts([cast("Command[Any]", call.add) for call in adding]):
-                members = adding[at : at + len(part)]
+            for part in cut([cast("Command[Any]", call.command) for call in group]):
+                members = group[at : at + len(part)]
                 at += len(part)
                 if len(part) > 1:
+                    command = merged(part)
                     try:
-                        payload = self.packed(merge_adds(base, part))
+                        payload = self.packed(command)
                     except UsageError:
                         pass  # The one that has no form on the wire is found below.
                     else:
-                        result.append(self._together(members, payload))
+                        result.append(self._together(members, payload, command))
                         continue
-                for call, add in zip(members, part, strict=True):
+                for call, alone in zip(members, part, strict=True):
                     try:
-                        call.payload = self.packed(add)
+                        call.payload = self.packed(alone)
                         result.append(call)
                     except UsageError as error:
                         self._refuse(call, error)
         return result
 
-    def shares(self, reply: Reply | ServerError, count: int) -> list[Reply | ServerError]:
-        """Return what each of the members of a merged call gets of its reply, or of its refusal."""
+    def shares(self, merged: Command[Any], reply: Reply | ServerError, count: int) -> list[Reply | ServerError]:
+        """Return what each of the `count` members of a merged call gets of its reply, or of its refusal."""
         if isinstance(reply, ServerError):
-            if reply.code == "NOSCRIPT":
+            if reply.code == "NOSCRIPT" and merged.script is not None:
                 # Each sends its own command again; the next ones that go together send the source.
-                self._sourced.discard(ADDING_SHA1)
+                self._sourced.discard(merged.script.sha1)
             # One each: the traceback belongs to who raises it.
             return [ServerError(str(reply)) for _ in range(count)]
         return as_shares(reply, count)
 
     @abstractmethod
-    def _together(self, members: list[C], payload: bytes) -> C:
-        """Return one call that stands for the members."""
+    def _together(self, members: list[C], payload: bytes, command: Command[Any]) -> C:
+        """Return one call that stands for the members; `command` is what it makes."""
 
     @abstractmethod
     def _refuse(self, call: C, error: UsageError) -> None:

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from bullmq_protocol.address import ConnectionOptions, Login, checked_login, parse_url
 from bullmq_protocol.command import Batch, Command, Repeat
-from bullmq_protocol.commands.batches import can_merge
 from bullmq_protocol.errors import (
     BullMQError,
     Closed,
@@ -157,7 +156,7 @@ class Connection:
         try:
             if isinstance(step, Batch):
                 return self._run_batch(link, step)
-            return self._run(link, step, step if can_merge(step) else link.packed(step))
+            return self._run(link, step, link.packed(step) if step.merge is None else step)
         except (ConnectionLost, TransportTimeout) as error:
             if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
                 raise

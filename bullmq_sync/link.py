@@ -1,7 +1,7 @@
 """One socket: bytes out, replies in, for any number of threads at once. It has no thread of its own.
 
 Writing: a caller puts its call into the out-buffer; who finds nobody writing sends everything that is there, in one
-write. Adds gather while `_MOST_ADDS_UNDER_WAY` writes with adds wait for their replies; whoever reads one sends what
+write. Adds gather while `_MOST_MERGES_UNDER_WAY` writes with adds wait for their replies; whoever reads one sends what
 has gathered. Jobs that go together to one queue go in one script call, whose reply is shared out; who is alone sends
 what it always did. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes those whose
 reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
@@ -43,9 +43,9 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.wire import Wire, packer
 
 _READ_SIZE = 1 << 16
-_ENOUGH_ADDS = 32
+_ENOUGH_GATHERED = 32
 """So many adds are worth a write of their own."""
-_MOST_ADDS_UNDER_WAY = 2
+_MOST_MERGES_UNDER_WAY = 2
 """The server works on one write with adds while the next gathers."""
 _LINGER_S = 0.0001
 """So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
@@ -155,11 +155,11 @@ class Call:
     """What one caller wrote, and what it waits for."""
 
     __slots__ = (
-        "add",
+        "command",
         "deadline",
         "done",
         "dropped",
-        "ends_adds",
+        "ends_merged",
         "failure",
         "limit_s",
         "members",
@@ -170,9 +170,9 @@ class Call:
         "turn",
     )
 
-    def __init__(self, payload: bytes, missing: int, limit_s: float, add: Command[Any] | None = None) -> None:
+    def __init__(self, payload: bytes, missing: int, limit_s: float, command: Command[Any] | None = None) -> None:
         self.payload = payload
-        self.add = add
+        self.command = command
         """A command that is packed only when it is sent, because it may go together with others."""
         self.members: tuple[Call, ...] = ()
         """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
@@ -183,8 +183,8 @@ class Call:
         self.sent = False
         self.done = False
         self.dropped = False
-        self.ends_adds = False
-        """Whether it is the last of a write with adds."""
+        self.ends_merged = False
+        """Whether it is the last of a write with commands that go together."""
         self.turn: Any = None
         """A lock that its thread waits for: released when it is done, or has a role."""
         self.failure: BullMQError | None = None
@@ -211,8 +211,8 @@ class Link(Wire[Call]):
         self._misses = 0
         self._lock = threading.Lock()
         self._out: list[Call] = []
-        self._adds = 0
-        self._adds_under_way = 0
+        self._gathered_calls = 0
+        self._merges_under_way = 0
         self._pending: deque[Call] = deque()
         self._writing: Call | None = None
         self._reading: Call | None = None
@@ -254,7 +254,7 @@ class Link(Wire[Call]):
     def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
 
-        A command is one that `can_merge`: several of one queue that wait for the same write go in one script call.
+        A command is one with `merge`: several of one kind and queue that wait for the same write go in one script call.
 
         Raises `TransportError`. What else is raised, by a signal's handler, withdraws what was not sent yet and drops
         the replies of what was; in a thread that has a role it kills the link.
@@ -287,8 +287,8 @@ class Link(Wire[Call]):
                 call.failure = kind(message, maybe_applied=False)
                 return
             self._out.append(call)
-            if call.add is not None:
-                self._adds += 1
+            if call.command is not None:
+                self._gathered_calls += 1
             data = self._gathered(call)
             if not data:
                 self._find_role(call)
@@ -325,7 +325,7 @@ class Link(Wire[Call]):
                 pass
             elif call in self._out and self._writing is not call:
                 self._out.remove(call)
-                self._adds -= call.add is not None
+                self._gathered_calls -= call.command is not None
             else:
                 call.dropped = True
                 if self._exclusive:
@@ -365,7 +365,7 @@ class Link(Wire[Call]):
                 _rouse(call)
         self._pending.clear()
         self._out.clear()
-        self._adds = self._adds_under_way = 0
+        self._gathered_calls = self._merges_under_way = 0
         self._close_if_unused()
 
     def _close_if_unused(self) -> None:
@@ -378,29 +378,29 @@ class Link(Wire[Call]):
         """Take the role of writing and return what is to be sent; nothing, without the role, if that is for others or
         for later. The lock is held."""
         out = self._out
-        adds = self._adds
+        count = self._gathered_calls
         if not out or (self._writing is not None and self._writing is not call):
             return b""
-        if adds == len(out) and adds < _ENOUGH_ADDS and self._adds_under_way >= _MOST_ADDS_UNDER_WAY:
+        if count == len(out) and count < _ENOUGH_GATHERED and self._merges_under_way >= _MOST_MERGES_UNDER_WAY:
             return b""
         self._writing = call
         self._sending = out
         self._out = []
-        if adds:
-            self._adds = 0
-            self._adds_under_way += 1
+        if count:
+            self._gathered_calls = 0
+            self._merges_under_way += 1
             out = self.merged(out)
             if not out:
-                self._adds_under_way -= 1
+                self._merges_under_way -= 1
                 self._writing = None
                 return b""
-            out[-1].ends_adds = True
+            out[-1].ends_merged = True
         self._pending += out
         mark_sent(out, True)
         return out[0].payload if len(out) == 1 else b"".join([each.payload for each in out])
 
-    def _together(self, members: list[Call], payload: bytes) -> Call:
-        made = Call(payload, 1, members[0].limit_s)
+    def _together(self, members: list[Call], payload: bytes, command: Command[Any]) -> Call:
+        made = Call(payload, 1, members[0].limit_s, command)
         made.members = tuple(members)
         return made
 
@@ -558,8 +558,8 @@ class Link(Wire[Call]):
         call.replies.append(reply)
         if len(call.replies) < call.missing:
             return
-        if call.ends_adds:
-            self._adds_under_way -= 1
+        if call.ends_merged:
+            self._merges_under_way -= 1
         if call.members:
             self._share(call)
         call.done = True
@@ -569,8 +569,9 @@ class Link(Wire[Call]):
 
     def _share(self, merged: Call) -> None:
         """Give each member its part of the reply, or of the refusal."""
-        members = merged.members
-        for call, share in zip(members, self.shares(merged.replies[0], len(members)), strict=True):
+        members, command = merged.members, merged.command
+        assert command is not None  # it has members
+        for call, share in zip(members, self.shares(command, merged.replies[0], len(members)), strict=True):
             call.replies.append(share)
             call.done = True
             _rouse(call)

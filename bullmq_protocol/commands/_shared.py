@@ -7,7 +7,6 @@ from typing import Final, cast
 
 import msgspec
 
-from bullmq_protocol.command import Command
 from bullmq_protocol.errors import UnexpectedReply, script_error
 from bullmq_protocol.job import JobRecord
 from bullmq_protocol.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
@@ -84,13 +83,6 @@ def as_fetched(reply: Reply) -> Fetched:
     fields, job_id, limit_delay, next_due = parts
     job = JobRecord.from_fields(as_text(job_id), as_fields(fields)) if fields else None
     return Fetched(job, as_int(limit_delay), as_int(next_due))
-
-
-class Finish(Command[Fetched], frozen=True, gc=False, kw_only=True):
-    """A moveToFinished that can go together with others. `token` and `rest` are what is in its packed options."""
-
-    token: str
-    rest: bytes
 
 
 class JobCode(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import UNSET
 
 from bullmq_protocol._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
-from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.command import Command, Merge, Repeat
+from bullmq_protocol.commands._merging import ADDS
 from bullmq_protocol.commands._shared import AddedId
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.job import PreparedJob
@@ -55,6 +56,7 @@ def add_standard_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_STANDARD_JOB,
         repeat=_repeat(job),
+        merge=_merge("0", keys, job),
     )
 
 
@@ -76,6 +78,7 @@ def add_delayed_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_DELAYED_JOB,
         repeat=_repeat(job),
+        merge=_merge("1", keys, job),
     )
 
 
@@ -97,6 +100,7 @@ def add_prioritized_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PRIORITIZED_JOB,
         repeat=_repeat(job),
+        merge=_merge("2", keys, job),
     )
 
 
@@ -176,6 +180,10 @@ def _was_added(
     if key is not None:
         owners[key] = result
     return added
+
+
+def _merge(kind: str, keys: QueueKeys, job: PreparedJob) -> Merge:
+    return Merge(ADDS, keys.base, len(job.data_text), (kind, job.head, job.data_text, job.packed_options))
 
 
 def _repeat(job: PreparedJob) -> Repeat:

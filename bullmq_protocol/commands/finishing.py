@@ -9,8 +9,9 @@ import msgspec
 
 from bullmq_protocol._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_DELAYED, MOVE_TO_FINISHED, RETRY_JOB
 from bullmq_protocol.codec import number_text, pack, pack_text
-from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._shared import Finish, FinishedReply, JobCode, Limiter
+from bullmq_protocol.command import Command, Merge, Repeat
+from bullmq_protocol.commands._merging import OUTCOMES
+from bullmq_protocol.commands._shared import Fetched, FinishedReply, JobCode, Limiter
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.units import Millis
 
@@ -94,7 +95,7 @@ def move_to_finished(
     options: FinishOptions | PackedFinish,
     fetch_next: bool,
     fields: Sequence[str] = (),
-) -> Finish:
+) -> Command[Fetched]:
     """End an active job as completed or failed, and take the next one with `fetch_next`.
 
     `value` is the return value as JSON text, or the failure's message.
@@ -112,7 +113,8 @@ def move_to_finished(
     if isinstance(options, FinishOptions):
         options = PackedFinish(options.token, options.packed_rest())
     completed = outcome == "completed"
-    return Finish(
+    packed_fields = _packed_fields(fields)
+    return Command(
         "moveToFinished",
         (
             *keys.of_fetch,
@@ -130,14 +132,18 @@ def move_to_finished(
             "1" if fetch_next else "0",
             keys.base,
             options.packed(),
-            _packed_fields(fields),
+            packed_fields,
         ),
         FinishedReply(job_id, now),
         MOVE_TO_FINISHED,
         None,
         Repeat.GUARDED,
-        token=options.token,
-        rest=options.rest,
+        Merge(
+            OUTCOMES,
+            keys.base,
+            len(value) + len(packed_fields),
+            (job_id, options.token, now, not completed, fetch_next, options.rest, value, packed_fields),
+        ),
     )
 
 

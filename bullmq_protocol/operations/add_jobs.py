@@ -8,11 +8,10 @@ from typing import Any
 
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
-from bullmq_protocol.commands.batches import add_many as merge
-from bullmq_protocol.commands.batches import parts
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.job import JobRecord, PreparedJob
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.merge import cut, merged
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
@@ -44,12 +43,12 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     """
     if not jobs:
         return []
-    cut = list(parts([add_job(keys, job) for job in jobs]))
-    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merge(keys, part) for part in cut]
+    parts = list(cut([add_job(keys, job) for job in jobs]))
+    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merged(part) for part in parts]
     looks = [looks_before(keys, job) for job in jobs]
     seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls))))
     results: list[Any] = []
-    for part, reply in zip(cut, replies, strict=True):
+    for part, reply in zip(parts, replies, strict=True):
         if len(part) == 1 or isinstance(reply, BullMQError):
             results += [reply] * len(part)
         else:

@@ -13,11 +13,14 @@ from random import Random
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bullmq_protocol._lua import OUR_SCRIPTS
 from bullmq_protocol.command import Command as Built
+from bullmq_protocol.command import Merge
 from bullmq_protocol.commands import batches
-from bullmq_protocol.commands._shared import Finish, Limiter
+from bullmq_protocol.commands._merging import ADDS, OUTCOMES
+from bullmq_protocol.commands._shared import Limiter
 from bullmq_protocol.commands.finishing import PackedFinish
 from bullmq_protocol.errors import ServerError
 from bullmq_protocol.keys import QueueKeys
@@ -411,7 +414,7 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
 
 
 def _add(some: Sequence[Call]) -> Built[Any]:
-    return batches.add_many(KEYS, [_built(call) for call in some])
+    return batches.add_many(KEYS, [_add_built(call) for call in some])
 
 
 def state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merged]:
@@ -516,10 +519,18 @@ def _built(call: Call) -> Built[Any]:
     return Built(call.name, tuple(map(str, call.keys)), call.args, lambda reply: reply)  # type: ignore[arg-type]
 
 
-def _finish(call: Call) -> Finish:
+def _add_built(call: Call) -> Built[Any]:
+    built = _built(call)
+    kind = str(tuple(calls.ADD_KEYS).index(call.name))
+    return replace(built, merge=Merge(ADDS, Q, 0, (kind, *built.args)))
+
+
+def _finish(call: Call) -> Built[Any]:
     packed = bytes(call.args[7])  # type: ignore[arg-type]
     token = next(iter(msgspec.msgpack.decode(packed).values()))
     rest = packed[len(PackedFinish(token, b"").packed()) :]
     assert PackedFinish(token, rest).packed() == packed
     built = _built(call)
-    return Finish(built.name, built.keys, built.args, built.decode, token=token, rest=rest)
+    id, now, _, value, outcome, fetch, _, _, fields = built.args
+    parts = (id, token, now, int(outcome == "failed"), int(fetch == "1"), rest, value, fields)
+    return replace(built, merge=Merge(OUTCOMES, Q, 0, parts))

@@ -18,7 +18,7 @@ import bullmq_sync
 import bullmq_sync.worker
 from bullmq_protocol import NewJob, QueueKeys, WorkerOptions
 from bullmq_protocol.command import Command
-from bullmq_protocol.commands.batches import finish_many
+from bullmq_protocol.merge import merged
 from bullmq_protocol.worker.notices import JobCompleted, LockLost, ReportRefused
 from tests.support.colours import Colour
 from tests.support.seen import Seen
@@ -38,13 +38,13 @@ async def test_outcomes_that_the_server_left_are_sent_again(
     """As one that fetched large jobs, the server works on the first outcome of each call alone."""
     left = 0
 
-    def first_alone(keys: QueueKeys, finishes: Sequence[Command[Any]]) -> Command[Any]:
+    def first_alone(finishes: Sequence[Command[Any]]) -> Command[Any]:
         nonlocal left
         left += len(finishes) - 1
-        return finish_many(keys, finishes[:1])
+        return merged(finishes[:1])
 
     module = bullmq_sync.worker if colour.name == "threads" else bullmq_anyio.worker
-    monkeypatch.setattr(module, "finish_many", first_alone)
+    monkeypatch.setattr(module, "merged", first_alone)
     began: list[str] = []
     together = anyio.Event()
 

@@ -9,19 +9,15 @@ import pytest
 
 from bullmq_protocol._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_MANY
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands._merging import ADDS
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.batches import (
     MOST_BYTES,
     MOST_JOBS,
     MOST_OUTCOME_BYTES,
     add_many,
-    as_shares,
-    can_merge,
     fetch_many,
     finish_many,
-    fitting,
-    parts,
-    queue_of,
 )
 from bullmq_protocol.commands.fetching import Fetched, Limiter
 from bullmq_protocol.commands.finishing import FinishOptions, move_to_finished, retry_job
@@ -29,6 +25,7 @@ from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import JobNotFound, ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.job import NewJob, prepare
 from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.merge import as_shares, cut, fitting, merged
 from bullmq_protocol.options import JobOptions
 
 K = QueueKeys.of("q")
@@ -52,10 +49,12 @@ def test_adds_go_side_by_side() -> None:
     names = (K.wait, K.paused, K.meta, K.id, K.completed, K.delayed, K.active, K.events, K.marker, K.prioritized, K.pc)
     assert command.keys == names
     assert ADD_MANY.keys == len(names)
-    assert [queue_of(each) for each in adds] == [K.base] * 3
+    assert [each.merge and (each.merge.into, each.merge.queue, each.merge.size) for each in adds] == [
+        (ADDS, K.base, 7)
+    ] * 3
+    assert merged(adds) == command
     assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args)
     assert command.repeat is Repeat.UNSAFE
-    assert all(map(can_merge, adds))
 
 
 def test_adds_with_ids_are_guarded() -> None:
@@ -66,8 +65,10 @@ def test_adds_with_ids_are_guarded() -> None:
 
 def test_what_is_no_add_is_refused() -> None:
     other = retry_job(K, "1", token="t", now=1)
-    assert not can_merge(other)
-    assert not can_merge(ping())
+    assert other.merge is None
+    assert ping().merge is None
+    with pytest.raises(UsageError, match="go together"):
+        merged([other])
     with pytest.raises(UsageError, match="must be addStandardJob"):
         add_many(K, [other])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="must be moveToFinished"):
@@ -161,15 +162,17 @@ def test_a_reply_is_shared_out() -> None:
 def test_adds_are_cut_by_number_and_size() -> None:
     small, flow = add(), add_job(K, prepare(K, NewJob("n"), now_ms=7, has_children=True))
     large = add_job(K, prepare(K, NewJob("n", "x" * 600_000), now_ms=7))
-    assert list(parts([])) == []
-    assert list(parts([small])) == [[small]]
-    assert [len(part) for part in parts([small] * 120)] == [50, 50, 20]
-    assert [len(part) for part in parts([small, large, small, large, small])] == [3, 2]
+    assert list(cut([])) == []
+    assert list(cut([small])) == [[small]]
+    assert [len(part) for part in cut([small] * 120)] == [50, 50, 20]
+    assert [len(part) for part in cut([small, large, small, large, small])] == [3, 2]
     half = add_job(K, prepare(K, NewJob("n", "x" * (MOST_BYTES // 2 - 2)), now_ms=7))
-    assert [len(part) for part in parts([half] * 3)] == [2, 1]
-    assert [len(part) for part in parts([small, flow, flow, small, small])] == [1, 1, 1, 2]
-    theirs = msgspec.structs.replace(small, script=msgspec.structs.replace(ADD_STANDARD_JOB, source="return 1"))
-    assert [len(part) for part in parts([small, theirs, theirs])] == [1, 1, 1]
+    assert [len(part) for part in cut([half] * 3)] == [2, 1]
+    assert [len(part) for part in cut([small, flow, flow, small, small])] == [1, 1, 1, 2]
+    theirs = msgspec.structs.replace(
+        small, script=msgspec.structs.replace(ADD_STANDARD_JOB, source="return 1"), merge=None
+    )
+    assert [len(part) for part in cut([small, theirs, theirs])] == [1, 1, 1]
 
 
 def test_fetches_of_several_jobs() -> None:
@@ -200,8 +203,8 @@ def test_a_short_answer_is_that_of_a_first_attempt(texts: list[Any]) -> None:
     whole = [b"name", b"n", b"data", b'{"a":1}', b"opts", b"{}", b"timestamp", b"7", b"delay", b"0", b"priority", b"0"]
     answer = [[*whole, b"processedOn", b"5", b"ats", b"1"], b"9", 0, 0]
     one, other = finish("1", "t"), finish("2", "t", now=6)
-    merged = finish_many(K, [one, other])
-    first, second = merged.decode([texts, texts])
+    both = finish_many(K, [one, other])
+    first, second = both.decode([texts, texts])
     assert one.decode(first) == one.decode(answer)  # type: ignore[arg-type]
     job = other.decode(second).job  # type: ignore[arg-type]
     assert job is not None and (job.id, job.processed_on, job.attempts_started, job.data) == ("9", 6, 1, {"a": 1})

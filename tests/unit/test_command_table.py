@@ -17,7 +17,6 @@ from bullmq_protocol import commands
 from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.commands import queues
-from bullmq_protocol.commands.finishing import Finish
 from bullmq_protocol.errors import SCRIPT_ERRORS, BullMQError, script_error
 from bullmq_protocol.keys import QueueKeys
 from lua import build as lua_build
@@ -71,11 +70,13 @@ def _function(path: str) -> Any:
 
 def _builders() -> Iterator[str]:
     for info in pkgutil.iter_modules(commands.__path__):
+        if info.name.startswith("_"):
+            continue
         module = importlib.import_module(f"bullmq_protocol.commands.{info.name}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             returned = typing.get_type_hints(function).get("return")
             own = function.__module__ == module.__name__ and not name.startswith("_")
-            if own and (returned is Batch or (typing.get_origin(returned) or returned) in (Command, Finish)):
+            if own and (returned is Batch or (typing.get_origin(returned) or returned) is Command):
                 yield f"{info.name}.{name}"
 
 

@@ -93,16 +93,16 @@ def _may_import(importer: str, target: str) -> bool:
         return to_room == room or room == ""
     if target == f"{_CORE}._lua":
         return importer == f"{_CORE}.scripts" or room == "commands"
-    if module == "wire" or to_module == "wire":
-        # It is for connections, and stands above the commands.
-        return module == "wire" and to_room in ("", "commands")
+    if to_module == "wire":
+        # It is for connections.
+        return False
     if room == "":
         foundation = to_module in _FOUNDATION or module not in _FOUNDATION
         return to_room == "" and to_module not in ("__init__", "_lua") and foundation
     if to_room == "":
         return to_module != "__init__" and (to_module != "flow" or room != "commands")
     if to_room == room == "commands":
-        return to_module == "_shared"
+        return to_module.startswith("_")
     if to_room == room == "operations":
         return False
     return {
@@ -132,7 +132,9 @@ def _may_import(importer: str, target: str) -> bool:
         ("worker.machine", "operations.drain", False),
         ("worker.machine", "testing.clock", False),
         ("testing.simulate", "worker.machine", True),
-        ("wire", "commands.batches", True),
+        ("wire", "commands.batches", False),
+        ("wire", "merge", True),
+        ("commands.adding", "commands._merging", True),
         ("wire", "operations.drain", False),
         ("commands.batches", "wire", False),
     ],

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from bullmq_protocol._lua import ADD_MANY
 from bullmq_protocol.command import Arg, Command
 from bullmq_protocol.commands.adding import add_job
-from bullmq_protocol.commands.batches import ADDING_SHA1
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import ServerError, UsageError
 from bullmq_protocol.job import NewJob, prepare
@@ -28,16 +29,16 @@ pack = packer(pack_words)
 
 
 class Waiting:
-    def __init__(self, add: Command[Any] | None, payload: bytes = b"", members: Sequence[Waiting] = ()) -> None:
-        self.add = add
+    def __init__(self, command: Command[Any] | None, payload: bytes = b"", members: Sequence[Waiting] = ()) -> None:
+        self.command = command
         self.payload = payload
         self.members = members
         self.error: UsageError | None = None
 
 
 class Bytes(Wire[Waiting]):
-    def _together(self, members: list[Waiting], payload: bytes) -> Waiting:
-        return Waiting(None, payload, members)
+    def _together(self, members: list[Waiting], payload: bytes, command: Command[Any]) -> Waiting:
+        return Waiting(command, payload, members)
 
     def _refuse(self, call: Waiting, error: UsageError) -> None:
         call.error = error
@@ -50,9 +51,12 @@ def adding(keys: QueueKeys, text: str = "x", **options: Any) -> Waiting:
 
 def bad() -> Waiting:
     """Return an add that has no form on the wire."""
-    good = adding(ONE).add
+    good = adding(ONE).command
     assert good is not None
-    return Waiting(Command(good.name, good.keys, (good.args[0], "\ud800", good.args[2]), good.decode, good.script))
+    assert good.merge is not None
+    kind, head, _, packed = good.merge.parts
+    merge = replace(good.merge, parts=(kind, head, "\ud800", packed))
+    return Waiting(replace(good, args=(head, "\ud800", packed), merge=merge))
 
 
 def test_text_is_packed_as_it_was_read() -> None:
@@ -75,7 +79,7 @@ def test_numbers_are_handed_over_as_text() -> None:
 
 def test_a_script_goes_with_its_source_once() -> None:
     wire = Bytes(pack)
-    add = adding(ONE).add
+    add = adding(ONE).command
     assert add is not None
     assert add.script is not None
     source, sha1 = add.script.source.encode(), add.script.sha1.encode()
@@ -87,7 +91,7 @@ def test_a_script_goes_with_its_source_once() -> None:
 
 def test_several_commands_have_each_source_once() -> None:
     wire = Bytes(pack)
-    add = adding(ONE).add
+    add = adding(ONE).command
     assert add is not None
     assert add.script is not None
     source = add.script.source.encode()
@@ -102,7 +106,7 @@ def test_several_commands_have_each_source_once() -> None:
 @pytest.mark.parametrize("together", [False, True])
 def test_the_source_of_what_was_not_packed_is_still_to_be_sent(together: bool) -> None:
     wire = Bytes(pack)
-    add, wrong = adding(ONE).add, bad().add
+    add, wrong = adding(ONE).command, bad().command
     assert add is not None
     assert add.script is not None
     assert wrong is not None
@@ -142,17 +146,20 @@ def test_what_has_no_form_is_refused_alone() -> None:
 def test_each_gets_its_share() -> None:
     wire = Bytes(pack)
     calls = [adding(ONE), adding(ONE)]
-    wire.merged(calls)
-    assert wire.shares([b"1", b"2"], 2) == [b"1", b"2"]
-    refused = wire.shares(ServerError("OOM no memory"), 2)
+    merged = wire.merged(calls)[0].command
+    assert merged is not None
+    assert wire.shares(merged, [b"1", b"2"], 2) == [b"1", b"2"]
+    refused = wire.shares(merged, ServerError("OOM no memory"), 2)
     assert [str(each) for each in refused] == ["OOM no memory"] * 2
     assert refused[0] is not refused[1]
-    assert wire.merged(calls)[0].payload.startswith(b"EVALSHA " + ADDING_SHA1.encode())
+    assert wire.merged(calls)[0].payload.startswith(b"EVALSHA " + ADD_MANY.sha1.encode())
 
 
 def test_a_script_that_the_server_lost_is_sent_again() -> None:
     wire = Bytes(pack)
     calls = [adding(ONE), adding(ONE)]
-    assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
-    wire.shares(ServerError("NOSCRIPT No matching script"), 2)
+    merged = wire.merged(calls)[0]
+    assert merged.payload.startswith(b"EVAL ")
+    assert merged.command is not None
+    wire.shares(merged.command, ServerError("NOSCRIPT No matching script"), 2)
     assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
