@@ -2401,7 +2401,7 @@ return renew_lock(KEYS[1], ARGV[1], ARGV[2], KEYS[2], ARGV[3]) and 1 or 0
 
 EXTEND_LOCKS = Script(
     name="extendLocks",
-    sha1="6d3175f06e8d2b543c28b4840e0513ad6019c8fc",
+    sha1="71539c239794c3d082d6dc78052a0bac884f8d72",
     keys=1,
     source="""\
 local call = redis.call
@@ -2428,7 +2428,7 @@ for from = 1, #ids, 1000 do
       leave_stalled()
       owner = call('GET', base .. id .. ':lock')
     end
-    if owner and owner == token then
+    if owner == token then
       call('SET', base .. id .. ':lock', token, 'PX', duration)
       renewed[#renewed + 1] = id
       if index == 1 then

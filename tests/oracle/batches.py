@@ -3,11 +3,15 @@
 States and calls are random and seeded, like those of `states`. Half of the states hold what no client leaves and a
 server may hold (`KINDS`), but no key of the queue itself has a wrong type: what a call for several jobs postpones would
 be refused at another point.
+
+`COUNT=25000 SEED=7 python -m tests.oracle.batches` runs the edges and so many states, and nothing else of the oracle.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -24,10 +28,11 @@ from bullmq_protocol.commands._shared import Limiter
 from bullmq_protocol.commands.finishing import PackedFinish
 from bullmq_protocol.errors import ServerError
 from bullmq_protocol.keys import QueueKeys
-from tests.oracle import calls, states
+from tests.oracle import calls, scripts, states
 from tests.oracle.calls import Call, Command, P, Q, T, pack
 from tests.oracle.harness import Bench, differences, error_class, replies_equal
 from tests.oracle.states import PLAIN, Draw
+from tests.support import servers
 
 KEYS = QueueKeys.of("q")
 REFUSED = object()
@@ -394,6 +399,19 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
             mixed = [calls.add(kind, options={"delay": 5, "priority": 2}) for kind in (*order, *order)]
             yield f"adds {' '.join(order)}, {len(start)}", list(start), mixed, _add
     capped = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    yield from among_readable_ones()
+    replaced = {"de": {"id": "d", "replace": True}}
+    first, later = (calls.add("addDelayedJob", options=own) for own in (replaced | {"delay": 5}, {"delay": 9}))
+    last = calls.add("addStandardJob", options=replaced)
+    yield "the first of two delayed jobs of the same call is replaced", capped, [first, later, last], _add
+    for most in (0, 1, 9):
+        bounded: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90, "concurrency", most)]
+        kinds = ("addPrioritizedJob", "addStandardJob", "addPrioritizedJob", "addStandardJob")
+        mixed = [calls.add(kind, options={"priority": 2}) for kind in kinds]
+        yield f"adds of two kinds with concurrency {most}", bounded, mixed, _add
+    for kind in ("addStandardJob", "addPrioritizedJob"):
+        due_first = [calls.add("addDelayedJob", options=replaced | {"delay": 5}), calls.add(kind, options=replaced)]
+        yield f"{kind} replaces a delayed job of the same call", capped, due_first, _add
     for name in QUEUE_KEYS:
         own = [calls.add("addStandardJob", id=id) for id in ("a", name, "b")]
         yield f"an own id {name}", capped, own, _add
@@ -411,6 +429,20 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     for counter in ("abc", "9223372036854775806", "9007199254740990", "-9007199254740995", "99999999999998"):
         for cap in ([], [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]):
             yield f"counter {counter}", [("SET", f"{Q}id", counter), *cap], [calls.add("addStandardJob")] * 3, _add
+
+
+def among_readable_ones() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    """Give adds of which one cannot be read, or is no job."""
+    heads: list[Any] = [5, "abc", True, None, [], {}, [Q], [None, "", "n", T], [Q, None, "n", T], [Q, ["x"], "n", T]]
+    packed = [*map(pack, heads), b"\xc1", b""]
+    capped: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    for kind in ("addStandardJob", "addDelayedJob", "addPrioritizedJob"):
+        good = calls.add(kind, options={"priority": 2, "delay": 5})
+        for part, values in ((0, packed), (2, [b"\xc1", b"", *map(pack, (5, "abc", True, None, []))])):
+            for value in values:
+                odd = good.with_arg(part, value)
+                name = f"{kind}, of one {'head' if part == 0 else 'options'} {value.hex()}"
+                yield name, capped, [good, good, odd, good, good], _add
 
 
 def _add(some: Sequence[Call]) -> Built[Any]:
@@ -534,3 +566,22 @@ def _finish(call: Call) -> Built[Any]:
     id, now, _, value, outcome, fetch, _, _, fields = built.args
     parts = (id, token, now, int(outcome == "failed"), int(fetch == "1"), rest, value, fields)
     return replace(built, merge=Merge(OUTCOMES, Q, 0, parts))
+
+
+def main() -> int:
+    """Run and print; return the exit status."""
+    count, seed = int(os.environ.get("COUNT") or 2500), int(os.environ.get("SEED") or 0)
+    total = 0
+    with servers.start() as server, scripts.bench(server) as bench:
+        each = (compare(bench, *edge) for edge in edges())
+        for texts in itertools.chain(each, (run(bench, seed, number) for number in range(count))):
+            total += len(texts)
+            sys.stdout.writelines(f"{text}\n" for text in texts)
+            sys.stdout.flush()
+        calls_made = bench.tally.calls
+    sys.stdout.write(f"batches: {count} states, seed {seed}, {server.kind}, {calls_made} calls, {total} differences\n")
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

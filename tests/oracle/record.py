@@ -21,7 +21,7 @@ from lua import build
 from tests.oracle import directed, record_cases, regressions, scripts, states
 from tests.oracle.calls import Call, Command
 from tests.oracle.cases import Case
-from tests.oracle.directed import finishing
+from tests.oracle.directed import finishing, held, upset
 from tests.oracle.harness import ANY_ORDER, COVERAGE, DUMP, Wire, error_class
 from tests.oracle.inputs import canonical
 from tests.support import servers, vectors
@@ -334,7 +334,9 @@ def record(names: set[str], random_states: int = STATES) -> Recorder:
                     target[name] = reply.decode()
             dump = wire.run([("SCRIPT", "LOAD", DUMP)])[0].decode()
         recorder = Recorder(wires, hashes, ours, dump)
-        cases = [*record_cases.CASES, *regressions.CASES, *directed.CASES]
+        # What no vector can tell: many entries, ids that have come to their end, replies that no table names.
+        untold = {*map(id, upset.CASES), *map(id, held.UNTOLD)}
+        cases = [*record_cases.CASES, *regressions.CASES, *(each for each in directed.CASES if id(each) not in untold)]
         for source, only_new in _sources(recorder, cases, names):
             recorder.consider(source, only_new=only_new)
         for final, others in ((True, _kept(names)), (False, _random(recorder, names, random_states))):

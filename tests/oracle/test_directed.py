@@ -6,7 +6,11 @@ import pytest
 
 from tests.oracle import cases, directed, regressions, scripts
 from tests.oracle.cases import Case
+from tests.oracle.directed import upset
 from tests.oracle.harness import Bench
+
+SINGLY = directed.CASES[: -len(upset.CASES)]
+"""Those of the last module are as many again, and quick."""
 
 
 @pytest.mark.parametrize("case", regressions.CASES, ids=lambda case: case.name)
@@ -14,9 +18,14 @@ def test_regression(bench: Bench, case: Case) -> None:
     assert cases.run(bench, case) == []
 
 
-@pytest.mark.parametrize("case", directed.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SINGLY, ids=lambda case: case.name)
 def test_directed_case(bench: Bench, case: Case) -> None:
     assert cases.run(bench, case) == []
+
+
+def test_commands_stop_where_a_key_refuses(bench: Bench) -> None:
+    found = {case.name: cases.run(bench, case) for case in upset.CASES}
+    assert {name: problems for name, problems in found.items() if problems} == {}
 
 
 def test_every_branch_is_reached(counting: Bench) -> None:

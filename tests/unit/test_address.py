@@ -136,6 +136,8 @@ def test_bad_option(fields: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
     hidden = field in ("password", "credentials")
     assert caught.value.value == ("***" if hidden else fields[field])
+    if fields.get("host", 1) is None:
+        assert caught.value.rule == "must be a string"
 
 
 def test_limits_of_options_are_taken() -> None:

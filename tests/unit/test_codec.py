@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, json_text, listed, number_text, pack, parse_json
+from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, double, json_text, listed, number_text, pack, parse_json
 from bullmq_protocol.errors import PayloadMismatch, UsageError
 
 
@@ -253,6 +253,14 @@ def test_json_is_read_into_a_type() -> None:
 )
 def test_plain_numbers_are_what_javascript_prints(number: float, text: str) -> None:
     assert number_text(number) == text
+
+
+def test_whole_numbers_stay_whole_as_long_as_javascript_holds_them() -> None:
+    for number in (MAX_SAFE_INTEGER, -MAX_SAFE_INTEGER, 0):
+        assert type(double(number)) is int
+    for number in (MAX_SAFE_INTEGER + 1, -MAX_SAFE_INTEGER - 1):
+        assert type(double(number)) is float
+    assert (double(10**400), double(-(10**400))) == (math.inf, -math.inf)
 
 
 @pytest.mark.parametrize("number", [MAX_SAFE_INTEGER + 1, -(2**60), True, "1", None])

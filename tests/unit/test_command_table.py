@@ -153,6 +153,19 @@ def test_a_script_is_built_as_its_row_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", vectors.scripts())
+def test_a_script_gets_the_bytes_of_its_vectors(name: str) -> None:
+    made = [vector for vector in vectors.load(name) if vector["inputs"] is not None]
+    # few of many (test_vectors.py has all): from the beginning, where the directed ones are, to the end
+    for vector in made[:: max(1, len(made) // 8)]:
+        command = build(name, vector["inputs"])
+        assert command.name == name
+        assert list(command.keys) == vector["call"]["keys"]
+        sent = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in command.args]
+        assert sent == [vectors.raw(each) for each in vector["call"]["args"]], vector["id"]
+        assert vectors.decoding(name, vector) == vector["decoded"], vector["id"]
+
+
+@pytest.mark.parametrize("name", vectors.scripts())
 def test_an_error_code_of_a_row_raises_its_error(name: str) -> None:
     row = ROWS[name]
     command = build(name, next(each["inputs"] for each in vectors.load(name) if each["inputs"] is not None))

@@ -208,11 +208,11 @@ def test_an_error_in_the_answer_is_raised() -> None:
 
 def test_children_of_a_job() -> None:
     batch = getters.read_dependencies(K, "7")
-    assert [command.wire()[:2] for command in batch.commands] == [
+    assert [command.wire() for command in batch.commands] == [
         ("HGETALL", "bull:q:7:processed"),
         ("SMEMBERS", "bull:q:7:dependencies"),
         ("HGETALL", "bull:q:7:failed"),
-        ("ZRANGE", "bull:q:7:unsuccessful"),
+        ("ZRANGE", "bull:q:7:unsuccessful", 0, -1),
     ]
     answer = batch.decode([[b"a", b"1"], [b"b"], [b"c", b"boom"], [b"d"]])
     assert getters.dependencies(answer) == getters.Dependencies({"a": 1}, ["b"], {"c": "boom"}, ["d"])

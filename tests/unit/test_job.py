@@ -1,6 +1,7 @@
 """Jobs as read from their hashes, and as prepared for adding."""
 
 import copy
+import json
 import pickle
 from datetime import timedelta
 from types import MappingProxyType
@@ -293,6 +294,7 @@ def test_the_options_choose_the_command(options: dict[str, Any], has_children: b
 def test_a_job_that_was_sent_shows_what_it_belongs_to() -> None:
     sent = prepared(parent=ParentRef("9", "bull:up"), repeat_job_key="s")
     assert (sent.shown["parentKey"], sent.shown["rjk"]) == (b"bull:up:9", b"s")
+    assert json.loads(prepared(attempts=3).shown["opts"])["attempts"] == 3
 
 
 def test_a_mould_is_for_jobs_without_children() -> None:

@@ -110,6 +110,35 @@ def test_line(notice: notices.Notice, level: int, words: str, fields: dict[str, 
     assert LOWEST_LEVEL[type(notice)] <= level
 
 
+def test_the_words_of_each_line() -> None:
+    assert [logline(notice).message for notice, *_ in LINES] == [
+        "job 7 picked up",
+        "job 7 completed in 12 ms",
+        "job 7 failed (attempt 2), retried in 500.0 ms: boom",
+        "job 7 failed, its attempts are exhausted: boom",
+        "job 7 failed, its attempts are exhausted: boom",
+        "job 7 failed: boom",
+        "job 7 left the worker: delayed",
+        "job 7 had stalled: its lock had expired",
+        "job 7 lost its lock: its result will be refused",
+        "the outcome of job 7 was refused: gone",
+        "no job is ready",
+        "heartbeat failed: late",
+        "locks renewed",
+        "stalled check skipped: the previous one still runs",
+        "disconnected: gone",
+        "attempt 2 to reconnect failed: refused",
+        "reconnected after 900 ms",
+        "odd",
+        "odd",
+        "paused",
+        "resumed",
+        "shutting down",
+        "closed",
+        "the handler of job 7 still ran when the worker let go of it; its result is not stored",
+    ]
+
+
 def test_every_notice_has_a_line() -> None:
     assert {type(notice) for notice, *_ in LINES} == set(get_args(notices.Notice)) == set(LOWEST_LEVEL)
 

@@ -1292,7 +1292,9 @@ def test_a_refused_give_back_is_told() -> None:
     bench = busy()
     bench.close(force=True)
     bench.reply("moveJobFromActiveToWait", -2)
-    assert "could not give job 1 back" in bench.said(WorkerProblem)[0].message
+    (told,) = bench.said(WorkerProblem)[:1]
+    assert "could not give job 1 back" in told.message
+    assert told.job_id == "1"
     assert bench.stopped is not None
 
 

@@ -333,6 +333,12 @@ def test_schedulers_are_listed_in_parts_of_a_hundred() -> None:
     assert found[100] == JobScheduler(key="s100", name="jn", next_at=100)
 
 
+def test_the_rule_of_an_old_repeatable_job_may_hold_colons() -> None:
+    _, (found,) = answer(get_job_schedulers(K), [b"jn:7:9:UTC:a:b", b"5"], [[]])
+    assert (found.key, found.name, found.next_at) == ("jn:7:9:UTC:a:b", "jn", 5)
+    assert (found.tz, found.pattern, found.every) == ("UTC", "a:b", None)
+
+
 def test_a_record_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(ServerError, match="WRONGTYPE"):
         answer(get_job_schedulers(K), [b"s", b"1"], [ServerError("WRONGTYPE no hash")])

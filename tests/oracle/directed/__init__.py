@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.oracle.cases import Case
-from tests.oracle.directed import adding, administering, edges, fetching, finishing, held, moving, scheduling
+from tests.oracle.directed import adding, administering, edges, fetching, finishing, held, moving, scheduling, upset
 
-MODULES = (adding, fetching, finishing, moving, scheduling, administering, edges, held)
+MODULES = (adding, fetching, finishing, moving, scheduling, administering, edges, held, upset)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 BRANCHES = {
     f"{section} {name}" for module in MODULES for section, names in module.BRANCHES.items() for name in names.split()

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.oracle.calls import (
+    Command,
+    P,
     Q,
     T,
+    add,
+    add_packed,
+    clean,
     extend_locks,
     move_to_active,
     move_to_finished,
@@ -164,4 +169,62 @@ def due() -> list[Case]:
             case("02#5 17-old-other", "an old marker that is active twice", ACTIVE, old, move_to_finished(fetch="1"))]
 
 
-CASES = [*due(), *neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]
+def longest() -> list[Case]:
+    """Streams at the border of the usual cap, where whole nodes of 100 entries go."""
+
+    def old(count: int) -> Command:
+        text = "for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'event', 'old') end"
+        return ("EVAL", text, 1, f"{Q}events", count)
+
+    found = []
+    for count in (10_098, 10_099, 10_100):
+        found += [
+            case("01#6.1 missing", f"no cap, {count} events", old(count),
+                 add("addStandardJob", options={"attempts": 0, "de": {"id": "d"}})),
+            case("02#W10 1-found 2", f"the usual cap, {count} events", ACTIVE, old(count), move_to_finished()),
+        ]
+    return found
+
+
+def no_ids() -> list[Case]:
+    """Ids and tokens that are no texts: they come back as they are, which no table of replies names."""
+    locked = [("SET", f"{Q}{id}:lock", "tk", "PX", 300_000) for id in ("1", "2", "3", "")]
+    stalled = ("SADD", f"{Q}stalled", "1", "2", "3")
+    odd = {"a list": ["x"], "a number": 3, "a map": {"x": 1}, "a number that has no lock": 9, "nothing": None,
+           "true": True}
+    return [
+        *(case("02#7.2 own", f"an id is {title}", locked, stalled,
+               extend_locks(tokens=["tk"] * 4, ids=["1", "2", id, "3"], duration="900000"))
+          for title, id in odd.items()),
+        case("02#7.2 own", "a token is false, and no lock", extend_locks(tokens=[False], ids=["1"]), reply=ERROR),
+    ]
+
+
+def borders() -> list[Case]:
+    """Values at the border of a condition."""
+    held_by = meta(**CAP, paused=1, concurrency=5)
+    return [
+        case("01#6.4 B-free", "B: half a millisecond", add("addStandardJob", options={"de": {"id": "d", "ttl": .5}}),
+             reply=ERROR),
+        case("01#7.4 paused", "paused, with concurrency", held_by,
+             add("addPrioritizedJob", options={"attempts": 0, "priority": 2}), marker=None),
+        case("01#10 head", "no base prefix", meta(**CAP), add_packed("addStandardJob", Q, [None, "", "n", T], {}),
+             reply=ERROR, after={"id": "1"}),
+        case("01#10 head", "a base prefix that is a number", meta(**CAP),
+             add_packed("addStandardJob", Q, [5, "", "n", T], {})),
+        *(case("01#6.5 no-parents", f"the own id {name}, nothing there", meta(**CAP), add("addStandardJob", id=name))
+          for name in ("id", "meta", "wait", "events")),
+        case("01#7.3 4", "half a millisecond of delay below 0", add("addDelayedJob", options={"delay": -.5})),
+        case("01#6.5 same-parent", "no key of pending children",
+             [job("P", P), job("1", parentKey=f"{P}P")],
+             add_packed("addStandardJob", Q, [Q, "1", "n", T, f"{P}P", None, {"id": "P", "queueKey": P[:-1]}], {}),
+             reply="1"),
+        case("03#7.3 zset-finished", "a parent without a name", ("HSET", "", "name", "n"), job("1", parentKey=""),
+             zadd("completed", {"1": 1}), clean(), completed=None),
+    ]
+
+
+UNTOLD = [*longest(), *no_ids()]
+"""Cases that become no vectors."""
+
+CASES = [*UNTOLD, *borders(), *due(), *neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]
