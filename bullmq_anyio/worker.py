@@ -582,16 +582,26 @@ class Worker(Generic[T]):
     async def _salvage(self) -> None:
         """The tasks are gone: give back what was running, so that another worker takes it at once."""
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _FORCED_STOP_S):
-            actions = self._machine.owed()
-            actions += self._machine.handle_all((*self._returned, CloseRequested(force=True)), clock())
-            while actions:
-                match actions.pop(0):
-                    case Notify(notice):
-                        self._tell(notice)
-                    case Call(ticket, command):
-                        actions += self._machine.handle(await self._call(ticket, command), clock())
-                    case _:
-                        pass
+            try:
+                await self._settle()
+            except Exception:
+                _log.exception("worker %s broke while it gave its jobs back", self._id, extra=self._extra())
+            try:
+                await run(self._machine.give_back_strays(), self._transport)
+            except BullMQError as error:
+                _log.warning("worker %s may still hold jobs: %s", self._id, error, extra=self._extra())
+
+    async def _settle(self) -> None:
+        actions = self._machine.owed()
+        actions += self._machine.handle_all((*self._returned, CloseRequested(force=True)), clock())
+        while actions:
+            match actions.pop(0):
+                case Notify(notice):
+                    self._tell(notice)
+                case Call(ticket, command):
+                    actions += self._machine.handle(await self._call(ticket, command), clock())
+                case _:
+                    pass
 
     def _spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str | None = None) -> None:
         """Start a task of the worker's in a context of its own, whoever this runs in."""
@@ -612,8 +622,9 @@ class Worker(Generic[T]):
         machine = self._machine
         if self._returned:
             events = [*self._returned, *events]
-            self._returned.clear()
         actions = machine.handle_all(events, clock())
+        # Where that raised, they are told again: a run that is over ends once.
+        self._returned.clear()
         if self._rearm is not None:
             due = machine.deadline()
             if due is not None and (self._armed is None or due < self._armed):
@@ -1384,11 +1395,12 @@ class _Background:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the one exception that a task group wraps, or what there is."""
+    """Return the first exception that a task group wraps; of several, Ctrl-C."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
-    return _root(group.exceptions[0]) if len(group.exceptions) == 1 else group
+    roots = [_root(each) for each in group.exceptions]
+    return next((each for each in roots if is_one(each, KeyboardInterrupt)), roots[0])
 
 
 class _ByHand:

@@ -46,6 +46,7 @@ from bullmq_protocol.errors import (
     BullMQError,
     Closed,
     ConnectionLost,
+    ScriptError,
     ServerError,
     ServerTooOld,
     TransportError,
@@ -344,8 +345,11 @@ class Worker(Generic[T]):
                     if self._error is not None:
                         raise self._error
                     return
-                if self._tracing is not None:
-                    self._apart(self._tracing.started)
+            if self._tracing is not None:
+                self._apart(self._tracing.started)
+            with self._lock:
+                if self._ended():
+                    return
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)
                 self._due.notify_all()
@@ -597,10 +601,11 @@ class Worker(Generic[T]):
             with self._lock:
                 if self._returned:
                     events = [*self._returned, *events]
-                    self._returned.clear()
                 if delivered:
                     self._deliveries -= 1
                 actions = self._machine.handle_all(events, clock())
+                # Where that raised, they are told again: a run that is over ends once.
+                self._returned.clear()
                 if self._streams:
                     self._publish(actions)
                 due = self._machine.deadline()
@@ -613,6 +618,10 @@ class Worker(Generic[T]):
         except BaseException as error:
             # Nothing of this is the user's code: a fault of the library, no memory left, or Ctrl-C at the worst moment.
             self._break(error)
+            if self._stopped.is_set():
+                # The machine raises whatever it is told: nobody tells it again, the jobs are given back without it.
+                with self._lock:
+                    self._returned.clear()
             if is_interrupt(error):
                 raise
             return []
@@ -1222,9 +1231,10 @@ class Worker(Generic[T]):
         for command in calls:
             try:
                 perform(self._transport, command)
-            except ServerError:
+            except (ServerError, ScriptError):
                 # It is settled, or another's.
                 continue
+        run(self._machine.give_back_strays(), self._transport)
 
     def _leave(self, timer: threading.Thread | None) -> None:
         if self._is_parents:

@@ -34,6 +34,8 @@ def main(url: str) -> None:
     try:
         with Queue[int]("squares", url) as queue, QueueEvents("squares", url) as events:
             while queue.get_workers_count() < CHILDREN:
+                if any(each.exitcode is not None for each in children):
+                    raise SystemExit("a child ended before it began to work; it said why")
                 time.sleep(0.05)
             jobs = [queue.add("square", number) for number in range(JOBS)]
             workers = {job.wait_until_finished(events, timeout=60_000) for job in jobs}

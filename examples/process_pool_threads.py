@@ -55,15 +55,17 @@ def main(url: str) -> None:
         if len(done) == 4:
             over.set()
 
-    with Queue[int]("primes", url) as queue:
-        worker = Worker[int]("primes", pool.count, url, options=WorkerOptions(concurrency=PROCESSES))
-        worker.on(JobCompleted, note)
-        worker.on(JobFailed, note)
-        with worker:
-            for below in (100, 1000, 10_000, 20_000):
-                queue.add("count", below)
-            over.wait()
-    pool.close()
+    try:
+        with Queue[int]("primes", url) as queue:
+            worker = Worker[int]("primes", pool.count, url, options=WorkerOptions(concurrency=PROCESSES))
+            worker.on(JobCompleted, note)
+            worker.on(JobFailed, note)
+            with worker:
+                for below in (100, 1000, 10_000, 20_000):
+                    queue.add("count", below)
+                over.wait()
+    finally:
+        pool.close()
     for job_id in sorted(done):
         print(f"{job_id}: {done[job_id]}")
 

@@ -45,7 +45,7 @@ from typing import Any
 
 from bullmq_protocol.categories import is_transient_code
 from bullmq_protocol.codec import clean_text
-from bullmq_protocol.command import Command
+from bullmq_protocol.command import Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import (
     NOTHING,
@@ -123,6 +123,7 @@ from bullmq_protocol.worker.outcome import (
 )
 from bullmq_protocol.worker.runs import Pending, PendingKind, Phase, Run
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState, held_job
+from bullmq_protocol.worker.strays import give_back_strays
 
 FIRST_RECONNECT_MS = 100
 RECONNECT_JITTER = 0.2
@@ -338,6 +339,10 @@ class WorkerMachine:
             for ticket, pending in self._pending.items()
             if pending.kind in kinds
         ]
+
+    def give_back_strays(self) -> Operation[list[str]]:
+        """Give back the jobs that a reply brought which the driver could not read: it has broken."""
+        return give_back_strays(self._keys, self._worker_id)
 
     def _fetching_nothing(self, pending: Pending) -> Command[Any]:
         run = self._run_of(pending)

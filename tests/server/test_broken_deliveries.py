@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import anyio
@@ -122,46 +120,74 @@ class _Odd(BaseException):
     """No `Exception`."""
 
 
-class _Breaking(bullmq_sync.Connection):
-    """Breaks under the first call with outcomes, as a fault of the library would break it."""
+class _Breaks:
+    """Breaks over the first call with outcomes, as a fault of the library would: before it is sent, or over its
+    reply."""
 
     broken = False
+    how = "unsent"
 
-    def perform(self, step: Any, /) -> Any:
+    def breaks(self, step: Any) -> bool:
         if getattr(step, "name", "") in ("moveToFinished", "finishMany") and not self.broken:
             self.broken = True
+            return True
+        return False
+
+
+class _BreakingTasks(_Breaks, bullmq_anyio.Connection):
+    async def perform(self, step: Any, /) -> Any:
+        if self.breaks(step):
+            if self.how == "answered":
+                await super().perform(step)
+            raise _Odd
+        return await super().perform(step)
+
+
+class _BreakingThreads(_Breaks, bullmq_sync.Connection):
+    def perform(self, step: Any, /) -> Any:
+        if self.breaks(step):
+            if self.how == "answered":
+                super().perform(step)
             raise _Odd
         return super().perform(step)
 
 
+@pytest.mark.parametrize("how", ["unsent", "answered"])
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_outcomes_outlive_a_thread_that_breaks_over_them(
-    server: Server, name: str, concurrency: int, monkeypatch: pytest.MonkeyPatch
+async def test_outcomes_outlive_what_breaks_over_them(
+    colour: Colour, server: Server, name: str, concurrency: int, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`run` raises what broke it when what the handlers returned is stored, no job comes with that, and the rest is
-    given back."""
+    """`run` raises what broke it when what the handlers returned is stored, and the rest is given back: also the jobs
+    that came with the reply."""
     # The call that broke is waited for no longer.
     monkeypatch.setattr(bullmq_sync.worker, "_FORCED_STOP_S", 2.0)
-    together = threading.Barrier(concurrency, timeout=60)
+    together = anyio.Event()
     runs = 0
 
-    def process(job: bullmq_sync.Job[Any]) -> str:
+    async def process(job: Any) -> str:
         nonlocal runs
         runs += 1
-        if runs <= concurrency:
-            together.wait()
-        return job.id
+        if runs == concurrency:
+            together.set()
+        await together.wait()
+        return str(job.id)
 
-    with bullmq_sync.Queue[Any](name, server.url) as queue, closing(_Breaking(server.url)) as connection:
-        queue.add_bulk([NewJob("n", number) for number in range(2 * concurrency)])
-        worker = bullmq_sync.Worker[Any](name, process, connection, options=WorkerOptions(concurrency=concurrency))
+    connection: Any = (_BreakingThreads if colour.name == "threads" else _BreakingTasks)(server.url)
+    connection.how = how
+    async with colour.Queue(name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", number) for number in range(2 * concurrency)])
+        worker = colour.Worker(name, process, connection, options=WorkerOptions(concurrency=concurrency))
         with pytest.raises(_Odd):
-            worker.run()
-        counts = queue.get_job_counts("waiting", "active", "completed", "failed")
+            await worker.run()
+        counts = await queue.get_job_counts("waiting", "active", "completed", "failed")
         assert counts["active"] == counts["failed"] == 0
         assert counts["completed"] >= 1
         assert counts["waiting"] + counts["completed"] == 2 * concurrency
-        queue.obliterate(force=True)
+        await queue.obliterate(force=True)
+    if colour.name == "threads":
+        connection.close()
+    else:
+        await connection.aclose()
 
 
 async def test_jobs_that_are_ours_no_more_leave_deliveries_free(colour: Colour, server: Server, name: str) -> None:

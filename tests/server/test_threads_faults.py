@@ -21,6 +21,7 @@ from bullmq_protocol.errors import ConnectionLost, JobNotFound
 from bullmq_protocol.metrics import MetricsCollector
 from bullmq_protocol.options import Backoff
 from bullmq_protocol.stream import AddedEvent, CompletedEvent
+from bullmq_protocol.worker.events import JobReturned
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
@@ -32,6 +33,7 @@ from bullmq_protocol.worker.notices import (
 )
 from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, link, run_workers
 from bullmq_sync import events as events_module
+from bullmq_sync import worker as worker_module
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
@@ -570,6 +572,33 @@ def test_machine_that_raises(
     assert settled(queue) == {"waiting": 10}
     gate.set()
     thread.join()
+
+
+@pytest.mark.parametrize("how", ["once", "for ever"])
+def test_machine_that_raises_over_outcomes(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It is told of them again, and they are stored if it can; else their jobs are given back."""
+    broken: list[bool] = []
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken and (how == "for ever" or any(isinstance(each, JobReturned) for each in events)):
+            if how == "once":
+                broken.clear()
+            raise RuntimeError("planted")
+        return real(machine, events, at)
+
+    def process(job: Job[Any]) -> None:
+        broken.append(True)
+
+    monkeypatch.setattr(worker_module, "_FORCED_STOP_S", 2.0)
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    queue.add("n")
+    worker = Worker(queue.name, process, server.url)
+    with pytest.raises(RuntimeError, match="planted"):
+        worker.run()
+    assert settled(queue) == ({"completed": 1} if how == "once" else {"waiting": 1})
 
 
 def test_timer_that_dies_ends_the_worker(queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from bullmq_anyio import Job, Queue, Worker
 from bullmq_anyio.connection import Connection
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
+from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
     Drained,
     HandlerAbandoned,
@@ -803,3 +804,40 @@ async def test_a_cancelled_job_leaves_the_ones_beside_it_alone(queue: Queue[Any]
             gate.set()
             await _until(lambda: len(done) == 3)
     assert done == ["kept"] * 3
+
+
+@pytest.mark.parametrize("how", ["once", "for ever"])
+async def test_a_machine_that_raises_loses_no_job(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """`run` raises it. What the handlers returned is told again, and stored if the machine can; else given back."""
+    begun: list[str] = []
+    gate = anyio.Event()
+    broken: list[bool] = []
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken:
+            if how == "once":
+                broken.clear()
+            raise RuntimeError("planted")
+        return real(machine, events, at)
+
+    async def process(job: Job[Any]) -> None:
+        begun.append(job.id)
+        if len(begun) == 3:
+            broken.append(True)
+            gate.set()
+        await gate.wait()
+
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    await queue.add_bulk([NewJob("n") for _ in range(10)])
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3))
+    with anyio.fail_after(30):
+        with pytest.raises(RuntimeError, match="planted"):
+            await worker.run()
+    counts = await queue.get_job_counts("waiting", "active", "completed", "failed")
+    assert (counts["active"], counts["failed"]) == (0, 0)
+    # Handlers that had not returned yet are cancelled.
+    assert (counts["completed"] > 0) is (how == "once")
+    assert counts["waiting"] + counts["completed"] == 10
