@@ -340,15 +340,12 @@ class Worker(Generic[T]):
             self._met.set()
             if hears_signals:
                 timer = self._start_timer()
+            if self._tracing is not None and not self._ended():
+                self._apart(self._tracing.started)
             with self._lock:
                 if self._ended():
                     if self._error is not None:
                         raise self._error
-                    return
-            if self._tracing is not None:
-                self._apart(self._tracing.started)
-            with self._lock:
-                if self._ended():
                     return
                 actions = self._machine.start(clock(), paused=self._paused_first)
                 self._publish(actions)

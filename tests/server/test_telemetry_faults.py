@@ -2,17 +2,21 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import functools
 import itertools
 import logging
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import anyio
 import pytest
 
+import bullmq_anyio
+import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, WorkerOptions
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.schedule import RepeatOptions
@@ -226,3 +230,88 @@ async def test_what_a_provider_sets_reaches_no_other_job(
             await done.wait()
     # The job's own span is what its handler runs in.
     assert found == {str(number): (f"active {number}",) for number in range(1, 31)}
+
+
+class _Asking:
+    """Calls back into the worker when the span of its stalled checks begins."""
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self.asked = 0
+        self._ask = ask
+
+    def start_span(self, name: str, *_: object, **__: object) -> Faulty:
+        if "startStalledCheckTimer" in name:
+            self._ask()
+            self.asked += 1
+        return Faulty("nowhere")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Faulty("nowhere"), name)
+
+
+@pytest.mark.parametrize("what", ["snapshot", "pause", "resume", "close"])
+def test_a_provider_may_ask_a_worker_of_threads_whatever_it_likes(server: Server, name: str, what: str) -> None:
+    """No lock is held where the user's code runs."""
+    done = threading.Event()
+
+    def process(_: Any) -> None:
+        """There is nothing to do."""
+
+    def ask() -> None:
+        if what == "pause":
+            worker.pause(wait=False)
+            worker.resume()
+        else:
+            getattr(worker, what)()
+
+    provider: Any = _Asking(ask)
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        worker = bullmq_sync.Worker[Any](name, process, server.url, telemetry=provider)
+        worker.on(JobCompleted, lambda _: done.set())
+        queue.add("n")
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        if what != "close":
+            assert done.wait(_LIMIT_S)
+            worker.close()
+        thread.join(_LIMIT_S)
+        assert not thread.is_alive()
+        assert provider.asked == 1
+        assert queue.get_job_counts("active")["active"] == 0
+        queue.obliterate(force=True)
+
+
+@pytest.mark.parametrize("what", ["snapshot", "pause", "aclose"])
+@pytest.mark.anyio
+async def test_a_provider_may_ask_a_worker_of_tasks_whatever_it_likes(server: Server, name: str, what: str) -> None:
+    done = anyio.Event()
+
+    async def process(_: Any) -> None:
+        """There is nothing to do."""
+
+    def ask() -> None:
+        if what == "snapshot":
+            worker.snapshot()
+            worker.resume()
+            return
+        asked = worker.pause(wait=False) if what == "pause" else worker.aclose()
+        with contextlib.suppress(StopIteration):
+            # Neither waits within the worker.
+            asked.send(None)
+        asked.close()
+        worker.resume()
+
+    provider: Any = _Asking(ask)
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        worker = bullmq_anyio.Worker[Any](name, process, server.url, telemetry=provider)
+        worker.on(JobCompleted, lambda _: done.set())
+        await queue.add("n")
+        with anyio.fail_after(_LIMIT_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.run)
+                if what != "aclose":
+                    await done.wait()
+                    await worker.aclose()
+        assert provider.asked == 1
+        assert (await queue.get_job_counts("active"))["active"] == 0
+        await queue.obliterate(force=True)
