@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,16 @@ from tests.support.progress import QUIET_S, Progress
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
-_ROOMS = ("chaos", "stress", "interop", "server", "oracle", "property", "unit", "")
-"""Those with long files first."""
+_LONG = (
+    *("property/test_values_properties", "interop/test_schedulers", "oracle/test_schedule", "server/test_worker"),
+    *("oracle/test_directed", "interop/test_mixed_queue", "oracle/test_depth", "property/test_machine_stateful"),
+    *("oracle/test_batches", "server/test_callbacks_tasks", "property/test_hostile", "server/test_worker_tasks"),
+    *("oracle/test_machine", "server/test_events", "server/test_losses", "oracle/test_mutants", "oracle/test_vectors"),
+    *("interop/test_api", "server/test_threads_faults", "server/test_isolation", "property/test_simulation"),
+    *("server/test_sentinel", "oracle/test_random", "server/test_flows", "server/test_cluster", "server/test_examples"),
+)
+"""Files that take long, the longest first: begun at the end, they leave all but one process idle."""
+_SHORT = ("unit", "")
 _THREADS = ("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries")
 _COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")
 _IN_CI = bool(os.environ.get("CI"))
@@ -140,9 +148,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_of_threads(item)]
     if hasattr(config, "workerinput"):
-        # No process shall wait long for another at the end: short files are begun last.
-        sizes = Counter(item.path for item in items)
-        items.sort(key=lambda item: (_ROOMS.index(_room(item)), -sizes[item.path]))
+        places = _order(Counter(item.path for item in items))
+        items.sort(key=lambda item: places[item.path])
     if not _IN_CI or all(_room(item) in _WITHOUT_SERVER for item in items):
         return
     if not os.environ.get("BULLMQ_TEST_REDIS_URL"):
@@ -171,6 +178,25 @@ def _count_coverage(config: pytest.Config, *, counted: bool) -> None:
     controller = getattr(config.pluginmanager.getplugin("_cov"), "cov_controller", None)
     if controller is not None and controller.started != counted:
         (controller.resume if counted else controller.pause)()
+
+
+def _order(sizes: Mapping[Path, int]) -> dict[Path, tuple[float, ...]]:
+    """Return where each file comes in a run of several processes: no one shall wait long for another at the end.
+
+    After the long files those of all rooms in turn, the large ones first, since interop waits where others compute.
+    """
+    rooms: dict[str, list[Path]] = {}
+    for path in sorted(sizes, key=lambda path: (-sizes[path], path)):
+        rooms.setdefault(_room_of(path), []).append(path)
+    places: dict[Path, tuple[float, ...]] = {}
+    for room, paths in rooms.items():
+        for number, path in enumerate(paths):
+            name = f"{room}/{path.stem}"
+            if name in _LONG:
+                places[path] = (0, _LONG.index(name))
+            else:
+                places[path] = (2 if room in _SHORT else 1, number / len(paths))
+    return places
 
 
 @pytest.hookimpl(wrapper=True)

@@ -24,7 +24,7 @@ from tests.support.cron_parser import ask_node
 R = TypeVar("R")
 
 RUNS, HOUR = 600, 3600 if settings().max_examples >= 500 else 600
-"""Seconds, and those of the pattern on the newest server: an hour, ten minutes in the short profile."""
+"""Runs of a rule, and of the pattern: in the long profile as many as an hour has seconds."""
 
 
 def call(bench: Bench, each: calls.Call) -> Reply:
