@@ -10,7 +10,9 @@ DURATION ?= 60
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
 # What is said before the first run; afterwards it is what the last one took.
-TEST_MINUTES = 15
+TEST_MINUTES = 10
+LONG_MINUTES = 13
+BRIEF_MINUTES = 6
 
 IN = .venv/bin/python
 MUTANTS_IN = .venv-mutants/bin/python
@@ -49,12 +51,12 @@ test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same with more examples on
 
 $(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python
 
 # --brief: without what is marked any_python; what is marked any_server on the oldest server instead of the newest.
 $(NEWER:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py $@ $(TEST_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
 
 .PHONY: run-tests run-covered
 run-tests:

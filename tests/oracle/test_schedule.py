@@ -23,7 +23,7 @@ from tests.support.cron_parser import ask_node
 
 R = TypeVar("R")
 
-RUNS, HOUR = 600, 3600 if settings().max_examples >= 500 else 600
+RUNS, HOUR = 300, 3600 if settings().max_examples >= 500 else 600
 """Runs of a rule, and of the pattern: in the long profile as many as an hour has seconds."""
 
 

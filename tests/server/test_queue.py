@@ -330,6 +330,7 @@ async def test_bad_queue_is_refused(colour: Colour, arguments: tuple[Any, ...], 
         ("a", {}, {"lifo": "yes"}, "lifo"),
     ],
 )
+@pytest.mark.any_server
 async def test_bad_job_is_refused(queue: Any, name_: str, data: Any, options: Any, field: str) -> None:
     with pytest.raises(UsageError) as caught:
         await queue.add(name_, data, JobOptions(**options))
