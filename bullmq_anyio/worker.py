@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
+import math
 import os
 import random
 import secrets
@@ -212,6 +213,9 @@ class Worker(Generic[T]):
         """Handlers that are over, of which the machine is told together: at the latest before anything else."""
         self._outcomes: deque[Call] = deque()
         self._deliveries = 0
+        self._errands: dict[Errand, str] = {}
+        """The user's code that waits beside the handlers, and what to call it."""
+        self._errands_until = math.inf
         self._asleep: list[Wake] = []
         self._rousing = False
         self._contacted = False
@@ -367,6 +371,10 @@ class Worker(Generic[T]):
         self._check_thread()
         with self._span("close", {"bullmq.worker.force.close": force}):
             self._closed = True
+            left = 0.0 if force else self._settings.shutdown_ms / 1000
+            self._errands_until = min(self._errands_until, time.monotonic() + left)
+            if self._rearm is not None:
+                self._rearm.set()
             if self._running and self._finished is not None:
                 if self._tasks is None:
                     await self._close_transports()
@@ -949,7 +957,7 @@ class Worker(Generic[T]):
             return None
         errand = Errand(partial(self._answer_later, number, job, error), partial(self._unanswered, number, job, error))
         if self._jobs is not None:
-            self._jobs.send(errand, f"bullmq end of job {job.id} of {self._keys.name}", self._context.copy())
+            self._send(errand, f"bullmq end of job {job.id} of {self._keys.name}", self._context.copy())
         return None
 
     def _unanswered(self, number: int, job: Job[T], error: BaseException, fault: BaseException | None) -> None:
@@ -1141,7 +1149,7 @@ class Worker(Generic[T]):
         """Await what an async callback returned in a task of its own."""
         if self._tasks is not None and self._jobs is not None:
             errand = Errand(partial(self._await_callback, answer, kind), partial(self._unheard, answer, kind))
-            self._jobs.send(errand, f"bullmq callback for {kind.__name__} of {self._keys.name}", context)
+            self._send(errand, f"bullmq callback for {kind.__name__} of {self._keys.name}", context)
         elif isinstance(answer, CoroutineType):
             # The tasks are gone.
             answer.close()
@@ -1254,7 +1262,56 @@ class Worker(Generic[T]):
                 await self._rearm.wait()
                 break
             self._warn_of_handlers()
+        while self._errands:
+            self._rearm = anyio.Event()
+            with anyio.move_on_after(max(0.0, self._errands_until - time.monotonic())):
+                await self._rearm.wait()
+            if time.monotonic() >= self._errands_until:
+                await self._end_errands()
+                break
         self._rearm = None
+
+    async def _end_errands(self) -> None:
+        """The shutdown time is over: cancel what still waits beside the handlers, and wait until it has left."""
+        while self._errands:
+            _log.warning(
+                "worker %s is closed, and cancels what has not ended: %s",
+                self._id,
+                ", ".join(sorted(set(self._errands.values()))),
+                extra=self._extra(),
+            )
+            for errand in tuple(self._errands):
+                if self._jobs is not None:
+                    self._jobs.cancel(errand)
+            self._rearm = anyio.Event()
+            with anyio.move_on_after(_FORCED_STOP_S):
+                while self._errands:
+                    await self._rearm.wait()
+                    self._rearm = anyio.Event()
+
+    def _send(self, errand: Errand, name: str, context: Context) -> None:
+        if self._jobs is None:
+            return
+        self._errands[errand] = name
+        main, unheard = errand.main, errand.unheard
+
+        async def accounted() -> None:
+            try:
+                await main()
+            finally:
+                self._forget_errand(errand)
+
+        def gone(fault: BaseException | None) -> None:
+            self._forget_errand(errand)
+            unheard(fault)
+
+        errand.main, errand.unheard = accounted, gone
+        self._jobs.send(errand, name, context)
+
+    def _forget_errand(self, errand: Errand) -> None:
+        self._errands.pop(errand, None)
+        if not self._errands and self._rearm is not None:
+            self._rearm.set()
 
     def _warn_of_handlers(self) -> None:
         _log.warning(

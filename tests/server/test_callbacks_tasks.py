@@ -505,6 +505,39 @@ async def test_the_worker_waits_for_callbacks_at_its_end(queue: Queue[Any], serv
     assert ended == ["first", "last"]
 
 
+@pytest.mark.parametrize("how", ["after the shutdown time", "by force"])
+@pytest.mark.parametrize("what", ["callback", "strategy"])
+async def test_what_never_ends_beside_the_handlers_is_cancelled(
+    queue: Queue[Any], server: Server, caplog: pytest.LogCaptureFixture, what: str, how: str
+) -> None:
+    """A close waits for callbacks and strategies no longer than for handlers, and names them."""
+    ended: list[str] = []
+    hanging = anyio.Event()
+
+    async def hang(*_: object) -> float:
+        hanging.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(what)
+
+    options = WorkerOptions(shutdown_timeout=60_000 if how == "by force" else 20)
+    worker = Worker(queue.name, _process, server.url, options=options, backoff_strategy=hang)
+    if what == "callback":
+        worker.on(JobCompleted, hang)
+        await queue.add("n")
+    else:
+        await queue.add("fails", options=JobOptions(attempts=3, backoff=Backoff(type="mine")))
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await hanging.wait()
+            await worker.aclose(force=how == "by force")
+    assert ended == [what]
+    assert "cancels what has not ended: bullmq" in caplog.text
+    assert (await queue.get_job_counts("active"))["active"] == 0
+
+
 async def test_a_cancelled_run_ends_its_callbacks(
     queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
