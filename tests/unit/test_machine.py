@@ -1638,6 +1638,18 @@ def test_a_snapshot_counts_what_became_of_jobs() -> None:
     assert (seen.taken, seen.completed, seen.retried, seen.failed, seen.left) == (4, 1, 1, 1, 1)
 
 
+def test_a_snapshot_counts_on() -> None:
+    bench = busy("1")
+    for each in ("2", "3"):
+        bench.returned(str(int(each) - 1))
+        bench.reply("moveToFinished", job_reply(each))
+    for each in ("4", "5"):
+        bench.raised(str(int(each) - 1), ValueError("boom"))
+        bench.reply("moveToFinished", job_reply(each))
+    seen = bench.machine.snapshot()
+    assert (seen.taken, seen.completed, seen.failed, seen.left) == (5, 2, 2, 0)
+
+
 def test_a_snapshot_tells_how_long_it_has_listened_and_been_cut_off() -> None:
     bench = idle()
     begun = bench.machine.snapshot().listening_for_ms

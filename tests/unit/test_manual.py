@@ -99,6 +99,14 @@ def test_a_rate_limit_is_respected() -> None:
     assert hand.next(("moveToActive", job_reply("1"))).job is not None
 
 
+def test_a_rate_limit_of_a_single_millisecond_is_respected() -> None:
+    hand = Hand()
+    assert hand.next(("moveToActive", [0, 0, 1, 0])) == Taken()
+    assert hand.next() == Taken()
+    hand.clock.advance(1)
+    assert hand.next(("moveToActive", job_reply("1"))).job is not None
+
+
 def test_completing_brings_the_next_job_on_demand() -> None:
     hand = Hand()
     job = hand.next(("moveToActive", job_reply("1"))).job
