@@ -7,14 +7,15 @@ from typing import Any
 from bullmq_protocol.command import Batch
 from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.testing.scripted import ScriptedTransport
-from bullmq_protocol.worker.strays import give_back_strays
+from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker.options import WorkerOptions
 
 K = QueueKeys.of("q")
 
 
 def _run(*exchanges: tuple[str, Any]) -> tuple[list[str], list[Any]]:
     transport = ScriptedTransport(exchanges)
-    operation: Any = give_back_strays(K, "me")
+    operation: Any = WorkerMachine(K, WorkerOptions().checked()[0], "me").give_back_strays()
     value: Any = None
     while True:
         try:
