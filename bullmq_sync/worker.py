@@ -1231,7 +1231,9 @@ class Worker(Generic[T]):
             except (ServerError, ScriptError):
                 # It is settled, or another's.
                 continue
-        run(self._machine.give_back_strays(), self._transport)
+        with self._lock:
+            strays = self._machine.give_back_strays()
+        run(strays, self._transport)
 
     def _leave(self, timer: threading.Thread | None) -> None:
         if self._is_parents:
