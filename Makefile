@@ -85,6 +85,7 @@ lint: env ## the quick half of check: format, lint, types, stale Lua, twins and 
 	$(IN) tools/error_table.py --check
 	$(IN) tools/twin.py --check
 	$(IN) tools/acl.py --check
+	$(IN) tools/public_names.py --check
 
 check: lint ## lint, pyright, and the core's coverage by the tests without a server
 	$(IN) -m pyright --pythonpath $(IN)

@@ -22,10 +22,10 @@ from bench.limit import Batch, Recorder
 from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SIDES
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import JobOptions, NewJob
-from bullmq_protocol.scripts import OWN
-from tests.interop.programs import Program
+from bullmq_protocol.scripts.source import OWN
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
+from tests.support.programs import Program
 from tests.support.servers import Server
 
 QUEUE = "bench"

@@ -19,7 +19,7 @@ import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, KeepJobs, NewJob
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.interop.python.lines import say, serve, serve_blocking
+from tests.support.lines import say, serve, serve_blocking
 
 Timed = dict[str, float]
 _MEMORY = WorkerOptions(concurrency=50, remove_on_complete=KeepJobs(count=0))

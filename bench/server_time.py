@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from bullmq_protocol.codec import pack
+from bullmq_protocol.common.codec import pack
 from tests.oracle.harness import Wire
 from tests.support import servers
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.interop.programs import Program
 from tests.support.node import bullmq_folder, installed
+from tests.support.programs import Program
 from tests.support.servers import Server
 
 NODE = ("node-5", "node-6")

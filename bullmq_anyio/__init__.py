@@ -10,10 +10,10 @@ if _missing := [name for name in ("anyio", "hiredis") if find_spec(name) is None
     )
 
 from bullmq_anyio.base import Items, Pages
-from bullmq_anyio.connection import Connection
 from bullmq_anyio.drive import clock, connect, perform, run
 from bullmq_anyio.events import EventStream, QueueEvents
 from bullmq_anyio.job import Job
+from bullmq_anyio.net.connection import Connection
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.producers import FlowProducer, QueueEventsProducer
 from bullmq_anyio.queue import Queue

@@ -6,18 +6,18 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from bullmq_anyio.cluster import ClusterConnection
-from bullmq_anyio.connection import Connection as NativeConnection
-from bullmq_anyio.sentinel import SentinelConnection
-from bullmq_protocol.address import ConnectionOptions
+from bullmq_anyio.net.cluster import ClusterConnection
+from bullmq_anyio.net.connection import Connection as NativeConnection
+from bullmq_anyio.net.sentinel import SentinelConnection
 from bullmq_protocol.command import Batch, Command, Now, Operation
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import PreparedJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.transport import AsyncTransport, Clock, how_to_wrap
-from bullmq_protocol.units import Instant
+from bullmq_protocol.model.job import PreparedJob
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
+from bullmq_protocol.net.transport import AsyncTransport, Clock, how_to_wrap
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 
 T = TypeVar("T")
 

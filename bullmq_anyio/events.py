@@ -17,17 +17,17 @@ from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
 from bullmq_anyio.guard import is_cancelling
-from bullmq_protocol.categories import is_one
-from bullmq_protocol.codec import check_type
+from bullmq_protocol.common.codec import check_type
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BullMQError, Closed, UsageError, WaitTimeout
-from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.events.stream import EventsMissed, ReadEvent
+from bullmq_protocol.events.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_protocol.model.categories import is_one
+from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.stream import EventsMissed, ReadEvent
-from bullmq_protocol.transport import AsyncTransport
-from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 
 E = TypeVar("E")
 
@@ -179,13 +179,14 @@ class QueueEvents:
         return self._last
 
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
-        """Call `callback` with each event of that kind (a class of `bullmq_protocol.stream`); return what takes it off.
+        """Call `callback` with each event of that kind (a class of `bullmq_protocol.events.stream`); return what takes
+        it off.
 
         Callbacks are called one after the other in the order of the events, async ones awaited: a slow one holds up the
         next event. An exception in a callback is logged and does no harm.
         """
         if kind not in get_args(ReadEvent):
-            raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.stream")
+            raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.events.stream")
         if not callable(callback):
             raise UsageError("callback", callback, "must be a function of the event")
         self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)

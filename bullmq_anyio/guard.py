@@ -3,7 +3,7 @@
 import logging
 from asyncio import current_task
 
-from bullmq_protocol.categories import is_one
+from bullmq_protocol.model.categories import is_one
 
 _log = logging.getLogger("bullmq_anyio")
 

@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.testing.conformance import (
     CLIENT_NAME,
     Abort,
@@ -28,7 +29,6 @@ from bullmq_protocol.testing.conformance import (
     Settle,
     Where,
 )
-from bullmq_protocol.transport import AsyncTransport
 
 _LIMIT_S = 60
 _AWAIT_S = 5

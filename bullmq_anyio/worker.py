@@ -39,16 +39,16 @@ from anyio.lowlevel import checkpoint
 from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
-from bullmq_anyio.link import Wake, wake_maker
+from bullmq_anyio.net.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.tasks import Apart, Errand, Handling, JobTasks, apart, job_tasks, start_unlisted
 from bullmq_anyio.zones import find_zone
-from bullmq_protocol.backoff import custom_type, strategy_delay
-from bullmq_protocol.categories import is_one, repr_of
-from bullmq_protocol.codec import check_type
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.common.codec import check_type
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
+from bullmq_protocol.common.units import Duration, Millis, to_ms
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -61,15 +61,16 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     UsageError,
 )
-from bullmq_protocol.failure import Failure, FailureKind, failure_of
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import DEFAULT_PREFIX, MAX_NAME_LENGTH, KeyLayout, QueueKeys, check_label
-from bullmq_protocol.merge import fitting, merged
-from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, check_collector
-from bullmq_protocol.options import DEFAULT_LIMITS, Limits, result_text
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.stack import StackTexts
-from bullmq_protocol.telemetry import (
+from bullmq_protocol.model.backoff import custom_type, strategy_delay
+from bullmq_protocol.model.categories import is_one, repr_of
+from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits, result_text
+from bullmq_protocol.net.merge import fitting, merged
+from bullmq_protocol.net.transport import AsyncTransport
+from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector, check_collector
+from bullmq_protocol.observability.stack import StackTexts
+from bullmq_protocol.observability.telemetry import (
     NO_SPAN,
     Attributes,
     TelemetryProvider,
@@ -77,8 +78,7 @@ from bullmq_protocol.telemetry import (
     guarded,
     omits_context,
 )
-from bullmq_protocol.transport import AsyncTransport
-from bullmq_protocol.units import Duration, Millis, to_ms
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
 from bullmq_protocol.worker.events import (
     CallFailed,
@@ -142,11 +142,11 @@ class Worker(Generic[T]):
     """A worker of one queue. Nothing is opened before `run`, so it can be made before an event loop runs.
 
     `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
-    it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit
-    fails its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
-    `metrics_collector` is told what happens (see `bullmq_protocol.metrics`), `PrometheusMetrics` for one; `telemetry`
-    makes spans (see `bullmq_protocol.telemetry`), `BullMQOtel` for one. `limits` bound what handlers return and store;
-    a result over its limit fails the job.
+    it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
+    its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
+    `metrics_collector` is told what happens (see `bullmq_protocol.observability.metrics`), `PrometheusMetrics` for one;
+    `telemetry` makes spans (see `bullmq_protocol.observability.telemetry`), `BullMQOtel` for one. `limits` bound what
+    handlers return and store; a result over its limit fails the job.
 
     `async with worker:` runs it in the background and closes it in good order at the end.
     """

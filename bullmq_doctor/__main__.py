@@ -12,8 +12,8 @@ from rich.text import Text
 
 from bullmq_doctor.examine import Finding, Severity, examine
 from bullmq_doctor.facts import Facts, Unreachable, look
+from bullmq_protocol.common.keys import DEFAULT_PREFIX
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import DEFAULT_PREFIX
 
 EXIT_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 3}
 UNREACHABLE = 4

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from bullmq_doctor.facts import Facts, QueueFacts, ServerFacts
-from bullmq_protocol.server_info import MINIMUM_VERSION
+from bullmq_protocol.net.server_info import MINIMUM_VERSION
 
 SKEW_MS = 1_000
 """Clocks further apart are reported."""

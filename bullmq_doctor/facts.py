@@ -14,10 +14,10 @@ from redis.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
-from bullmq_protocol.address import parse_url
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, QueueKeys
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.keys import DEFAULT_PREFIX, QueueKeys
-from bullmq_protocol.server_info import ServerInfo
+from bullmq_protocol.net.address import parse_url
+from bullmq_protocol.net.server_info import ServerInfo
 
 SAMPLE = 100
 """Jobs per list that are looked at one by one."""

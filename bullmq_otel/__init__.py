@@ -24,8 +24,8 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-from bullmq_protocol import telemetry
-from bullmq_protocol._version import VERSION
+from bullmq_protocol import VERSION
+from bullmq_protocol.observability import telemetry
 
 __all__ = ["BullMQOtel"]
 

@@ -13,7 +13,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-from bullmq_protocol.metrics import ConnectionStatus, FailureReason, ProcessedStatus
+from bullmq_protocol.observability.metrics import ConnectionStatus, FailureReason, ProcessedStatus
 
 __all__ = ["PrometheusMetrics"]
 

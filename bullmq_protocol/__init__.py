@@ -1,14 +1,14 @@
 """The BullMQ protocol, without I/O: keys, jobs, options, commands, operations and the worker as a state machine.
 
-The names below are what most programs need; everything else is public in its module. `bullmq_anyio` and `bullmq_sync`
-run it all on a connection.
+The names below, and the errors, are its stable surface; docs/stability.md says what else may be used. `bullmq_anyio`
+and `bullmq_sync` run it all on a connection.
 """
 
 from bullmq_protocol._version import VERSION
-from bullmq_protocol.address import ConnectionOptions, parse_url
 from bullmq_protocol.command import NOW, Batch, Command, Now, Operation, Repeat, Script
 from bullmq_protocol.commands.fetching import Limiter
-from bullmq_protocol.cron import CronError
+from bullmq_protocol.common.keys import KeyLayout, QueueKeys
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import (
     BullMQError,
     DelayedError,
@@ -26,11 +26,11 @@ from bullmq_protocol.errors import (
     WaitingError,
     WaitTimeout,
 )
-from bullmq_protocol.failure import Failure, RetryPolicy
-from bullmq_protocol.flow import FlowJob, FlowNode
-from bullmq_protocol.job import JobRecord, NewJob, PreparedJob, prepare
-from bullmq_protocol.keys import KeyLayout, QueueKeys
-from bullmq_protocol.options import (
+from bullmq_protocol.model.cron import CronError
+from bullmq_protocol.model.failure import Failure, RetryPolicy
+from bullmq_protocol.model.flow import FlowJob, FlowNode
+from bullmq_protocol.model.job import JobRecord, NewJob, PreparedJob, prepare
+from bullmq_protocol.model.options import (
     RETRY_3_EXPONENTIAL,
     Backoff,
     Deduplication,
@@ -40,10 +40,10 @@ from bullmq_protocol.options import (
     ParentRef,
     Telemetry,
 )
-from bullmq_protocol.schedule import RepeatOptions
-from bullmq_protocol.topology import ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
-from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.model.schedule import RepeatOptions
+from bullmq_protocol.net.address import ConnectionOptions, parse_url
+from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
+from bullmq_protocol.net.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from bullmq_protocol.common.reply import Reply
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError, ServerError
-from bullmq_protocol.reply import Reply
-from bullmq_protocol.units import Instant, Millis
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -49,7 +49,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class Merger(msgspec.Struct, frozen=True):
-    """How commands of one kind go together in one script call, as `bullmq_protocol.merge` does it.
+    """How commands of one kind go together in one script call, as `bullmq_protocol.net.merge` does it.
 
     At most `most` of them do, and several only with payloads of at most `most_bytes`. `build` makes the call, given the
     base prefix of their queue.

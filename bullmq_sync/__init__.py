@@ -10,16 +10,16 @@ if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None
     )
 
 from bullmq_sync.base import Cancellation, Items, Pages
-from bullmq_sync.connection import Connection
 from bullmq_sync.drive import clock, connect, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
+from bullmq_sync.net.connection import Connection
+from bullmq_sync.net.redis_py import RedisPyTransport
 from bullmq_sync.notices import Notices
 from bullmq_sync.producers import FlowProducer, QueueEventsProducer
 from bullmq_sync.queue import Queue
 from bullmq_sync.runner import run_workers
 from bullmq_sync.scripts import bullmq_scripts
-from bullmq_sync.transports.redis_py import RedisPyTransport
 from bullmq_sync.worker import Worker
 
 __all__ = [

@@ -15,15 +15,22 @@ from msgspec import UNSET
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
 from bullmq_protocol.commands.queues import write_meta
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_flag, check_whole
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import DEFAULT_LIMITS, Limits
-from bullmq_protocol.paging import Page, Plan
-from bullmq_protocol.scripts import ScriptSource
-from bullmq_protocol.telemetry import NO_SPAN, Attributes, SpanKind, TelemetryProvider, TelemetrySpan, Tracing
-from bullmq_protocol.transport import Transport
-from bullmq_protocol.units import check_flag, check_whole
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
+from bullmq_protocol.net.transport import Transport
+from bullmq_protocol.observability.telemetry import (
+    NO_SPAN,
+    Attributes,
+    SpanKind,
+    TelemetryProvider,
+    TelemetrySpan,
+    Tracing,
+)
+from bullmq_protocol.operations.paging import Page, Plan
+from bullmq_protocol.scripts.source import ScriptSource
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
 from bullmq_sync.forks import in_child
 

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Now, Operation
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import PreparedJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.transport import Clock, InterruptibleTransport, Transport
-from bullmq_protocol.units import Instant
-from bullmq_sync.connection import Connection as NativeConnection
-from bullmq_sync.transports.redis_py import RedisPyTransport
-from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
-from bullmq_sync.transports.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
+from bullmq_protocol.model.job import PreparedJob
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
+from bullmq_protocol.net.transport import Clock, InterruptibleTransport, Transport
+from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_sync.net.connection import Connection as NativeConnection
+from bullmq_sync.net.redis_py import RedisPyTransport
+from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
+from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
 
 T = TypeVar("T")
 

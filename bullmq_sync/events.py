@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
-from bullmq_protocol.codec import check_type
+from bullmq_protocol.common.codec import check_type
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, UsageError, WaitTimeout
-from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.events.stream import EventsMissed, ReadEvent
+from bullmq_protocol.events.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.stream import EventsMissed, ReadEvent
-from bullmq_protocol.transport import Transport
-from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 from bullmq_sync.crew import SHORTAGE
 from bullmq_sync.drive import Connection, check_server, run, transport_of
 from bullmq_sync.forks import in_child
@@ -190,14 +190,15 @@ class QueueEvents:
         return self._last
 
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
-        """Call `callback` with each event of that kind (a class of `bullmq_protocol.stream`); return what takes it off.
+        """Call `callback` with each event of that kind (a class of `bullmq_protocol.events.stream`); return what takes
+        it off.
 
         Callbacks are called one after the other in the order of the events, on the reader's thread: a slow one holds up
         the next event. Each runs in a copy of the context in which this object was entered, or `run` called. An
         exception in a callback is logged and does no harm.
         """
         if kind not in get_args(ReadEvent):
-            raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.stream")
+            raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.events.stream")
         if not callable(callback):
             raise UsageError("callback", callback, "must be a function of the event")
         with self._lock:

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from bullmq_protocol.categories import is_one
+from bullmq_protocol.model.categories import is_one
 
 _log = logging.getLogger("bullmq_sync")
 

@@ -6,7 +6,6 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands import jobs as commands
 from bullmq_protocol.commands.cleaning import clear_logs, remove_child_dependency, remove_unprocessed_children
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait, move_to_delayed
@@ -28,9 +27,13 @@ from bullmq_protocol.commands.moving import (
     promote,
     reprocess_job,
 )
+from bullmq_protocol.common.codec import json_text
+from bullmq_protocol.common.keys import check_name
+from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import JobNotFound, ParentNotFound, RetriedInPart, ServerError, UsageError, shown
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import check_name
+from bullmq_protocol.events.waiters import check_reader
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import JobOptions, ParentRef, within_size
 from bullmq_protocol.operations.read_dependencies import (
     Cursor,
     DependenciesPage,
@@ -41,9 +44,6 @@ from bullmq_protocol.operations.read_dependencies import (
     get_dependencies_page,
 )
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
-from bullmq_protocol.options import JobOptions, ParentRef, within_size
-from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.waiters import check_reader
 from bullmq_sync.base import Items, JobBase
 from bullmq_sync.drive import clock
 from bullmq_sync.events import QueueEvents

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from bullmq_protocol.codec import listed
 from bullmq_protocol.commands.events import publish_event
+from bullmq_protocol.common.codec import listed
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.errors import BullMQError, UsageError, without_login
-from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits
+from bullmq_protocol.observability.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span, guarded
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
-from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span, guarded
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 from bullmq_sync.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job

@@ -10,7 +10,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET
 
-from bullmq_protocol.codec import check_type, json_text, listed
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job
@@ -18,23 +17,15 @@ from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
+from bullmq_protocol.common.codec import check_type, json_text, listed
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
-from bullmq_protocol.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
-from bullmq_protocol.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
-from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
-from bullmq_protocol.operations.move_all import MoveAll
-from bullmq_protocol.operations.obliterate import Obliterate
-from bullmq_protocol.operations.read_dependencies import DependencyRange, get_dependency_range
-from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
-from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
-from bullmq_protocol.operations.read_schedulers import get_job_schedulers
-from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
-from bullmq_protocol.paging import Page
-from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
-from bullmq_protocol.scripts import OWN, ScriptSource
-from bullmq_protocol.telemetry import (
+from bullmq_protocol.events.waiters import check_reader
+from bullmq_protocol.model.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
+from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
+from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
+from bullmq_protocol.observability.telemetry import (
     Attributes,
     TelemetryProvider,
     Tracing,
@@ -43,8 +34,17 @@ from bullmq_protocol.telemetry import (
     new_with_context,
     with_context,
 )
-from bullmq_protocol.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.waiters import check_reader
+from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
+from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
+from bullmq_protocol.operations.move_all import MoveAll
+from bullmq_protocol.operations.obliterate import Obliterate
+from bullmq_protocol.operations.paging import Page
+from bullmq_protocol.operations.read_dependencies import DependencyRange, get_dependency_range
+from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
+from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
+from bullmq_protocol.operations.read_schedulers import get_job_schedulers
+from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_sync.drive import Connection, check_parents, clock, run
 from bullmq_sync.events import QueueEvents
@@ -68,7 +68,7 @@ class Queue(QueueBase, Generic[T]):
     `data_type`, when given, is anything msgspec can decode: payloads are checked against it and read into it; else they
     are JSON values. For type checkers a union is named twice: `Queue[A | B](name, data_type=A | B)`. `scripts` are
     ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs carry their context (see
-    `bullmq_protocol.telemetry`), `BullMQOtel` for one.
+    `bullmq_protocol.observability.telemetry`), `BullMQOtel` for one.
 
     `max_len_events` is about how many events the queue keeps, for all its programs. 0 switches events off: readers get
     none, and those who wait for a job learn of its end only by asking every 15 s, or never if it is removed at its end.

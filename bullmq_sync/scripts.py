@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.scripts import ScriptSource, read_package_version, read_script_module, script_source
+from bullmq_protocol.scripts.source import ScriptSource, read_package_version, read_script_module, script_source
 
 
 def bullmq_scripts(folder: str | PathLike[str]) -> ScriptSource:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.net.transport import InterruptibleTransport, Transport
 from bullmq_protocol.testing.conformance import (
     CLIENT_NAME,
     Abort,
@@ -26,7 +27,6 @@ from bullmq_protocol.testing.conformance import (
     Settle,
     Where,
 )
-from bullmq_protocol.transport import InterruptibleTransport, Transport
 
 _LIMIT_S = 60
 _AWAIT_S = 5

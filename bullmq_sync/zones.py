@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from bullmq_protocol.cron import LOCAL
+from bullmq_protocol.model.cron import LOCAL
 
 # Files that the system keeps beside the zones, and a zone that stands for none.
 _NO_ZONES = frozenset(("", "factory", "localtime", "posixrules"))

@@ -1,4 +1,5 @@
-"""A transport of one's own, over coredis, for asyncio and trio: `python -m examples.coredis_transport redis://localhost`.
+"""A transport of one's own, over coredis, for asyncio and trio: `python -m examples.coredis_transport
+redis://localhost`.
 
 It carries a queue and a worker like the library's own connection; docs/transports.md goes through it. coredis runs each
 of its connections in a task, so the transport is given a task group to start them in.
@@ -20,7 +21,6 @@ from coredis.parser import Parser
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Batch, Command, ConnectionOptions, NewJob, Repeat, parse_url
-from bullmq_protocol.address import refusal_of_login
 from bullmq_protocol.command import Arg
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -32,7 +32,8 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.greeting import ASKING, Greeting
+from bullmq_protocol.net.address import refusal_of_login
+from bullmq_protocol.net.handshake import ASKING, Greeting
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 
 # coredis cuts the first word off these error replies.

@@ -19,10 +19,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from bullmq_protocol import Command, Instant, JobRecord, NewJob, QueueKeys, WorkerMachine, WorkerOptions, prepare
-from bullmq_protocol.codec import json_text
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.common.codec import json_text
 from bullmq_protocol.errors import ServerError
-from bullmq_protocol.failure import failure_of
+from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.worker.actions import Action, Call, Listen, Notify, RunJob, Stopped
 from bullmq_protocol.worker.events import CallFailed, CloseRequested, JobRaised, JobReturned, Replied, Tick
 from bullmq_protocol.worker.notices import Drained, JobCompleted, JobFailed

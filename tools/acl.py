@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "security.md"

@@ -1,11 +1,14 @@
-"""Write `docs/errors.md` from the rules in `bullmq_protocol/categories.py`: `python tools/error_table.py [--check]`."""
+"""Write `docs/errors.md` from the rules in `bullmq_protocol/model/categories.py`.
+
+Usage: python tools/error_table.py [--check]
+"""
 
 import errno
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bullmq_protocol.categories import (
+from bullmq_protocol.model.categories import (
     NAMESAKES,
     RULE_GROUPS,
     TRANSIENT_ERRNO,
@@ -18,7 +21,7 @@ from bullmq_protocol.categories import (
 TARGET = Path(__file__).parents[1] / "docs" / "errors.md"
 
 HEAD = """\
-<!-- Written by tools/error_table.py from bullmq_protocol/categories.py; edit that. -->
+<!-- Written by tools/error_table.py from bullmq_protocol/model/categories.py; edit that. -->
 
 # Transient and permanent errors
 

@@ -8,12 +8,12 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bullmq_protocol._lua import ADD_MANY, FINISH_MANY
-from bullmq_protocol.codec import pack_known
 from bullmq_protocol.command import Arg, Command, Merger, Repeat
+from bullmq_protocol.common.codec import pack_known
+from bullmq_protocol.common.reply import Reply, as_list
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
-from bullmq_protocol.merge import as_share
-from bullmq_protocol.reply import Reply, as_list
+from bullmq_protocol.net.merge import as_share
+from bullmq_protocol.scripts._lua import ADD_MANY, FINISH_MANY
 
 MOST_JOBS: Final = 50
 """The most jobs of one call. With small payloads a call of so many holds the server for about a millisecond.

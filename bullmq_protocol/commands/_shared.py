@@ -7,10 +7,10 @@ from typing import Final, cast
 
 import msgspec
 
+from bullmq_protocol.common.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UnexpectedReply, script_error
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
-from bullmq_protocol.units import Millis
+from bullmq_protocol.model.job import JobRecord
 
 
 class Fetched(msgspec.Struct, frozen=True):

@@ -7,14 +7,14 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
 
-from bullmq_protocol._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
 from bullmq_protocol.command import Command, Merge, Repeat
 from bullmq_protocol.commands._merging import ADDS
 from bullmq_protocol.commands._shared import AddedId
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_bool, as_optional_text
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import PreparedJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_bool, as_optional_text
+from bullmq_protocol.model.job import PreparedJob
+from bullmq_protocol.scripts._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
 
 _ADDED: Final = AddedId(None)
 

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bullmq_protocol._lua import FETCH_MANY
-from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands._merging import MOST_BYTES as MOST_BYTES
 from bullmq_protocol.commands._merging import MOST_JOBS as MOST_JOBS
 from bullmq_protocol.commands._merging import MOST_OUTCOME_BYTES as MOST_OUTCOME_BYTES
 from bullmq_protocol.commands._merging import bounded, merged_adds, merged_finishes
 from bullmq_protocol.commands._shared import Fetched, Limiter, as_fetched_at
+from bullmq_protocol.common.codec import pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_list
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import ServerError, UnexpectedReply
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_list
-from bullmq_protocol.units import Millis
+from bullmq_protocol.scripts._lua import FETCH_MANY
 
 
 def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bullmq_protocol._lua import CLEAN_JOBS_IN_SET, DRAIN, REMOVE_CHILD_DEPENDENCY, REMOVE_UNPROCESSED_CHILDREN
-from bullmq_protocol.codec import number_text
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
+from bullmq_protocol.common.codec import number_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_int, as_none, as_texts
+from bullmq_protocol.common.units import check_flag, check_whole
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_int, as_none, as_texts
-from bullmq_protocol.units import check_flag, check_whole
+from bullmq_protocol.scripts._lua import CLEAN_JOBS_IN_SET, DRAIN, REMOVE_CHILD_DEPENDENCY, REMOVE_UNPROCESSED_CHILDREN
 
 CLEANABLE = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bullmq_protocol.codec import check_text, number_text
 from bullmq_protocol.command import Batch, Command, Repeat
+from bullmq_protocol.common.codec import check_text, number_text
+from bullmq_protocol.common.keys import QueueKeys, check_name
+from bullmq_protocol.common.reply import Reply, as_list, as_text
+from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import UnexpectedReply, UsageError
-from bullmq_protocol.keys import QueueKeys, check_name
-from bullmq_protocol.options import within_size
-from bullmq_protocol.reply import Reply, as_list, as_text
-from bullmq_protocol.stream import RawEntry, is_entry_id
-from bullmq_protocol.units import Millis, check_whole
+from bullmq_protocol.events.stream import RawEntry, is_entry_id
+from bullmq_protocol.model.options import within_size
 
 NO_ENTRY = "0-0"
 """Stands before every entry."""

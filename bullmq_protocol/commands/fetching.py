@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from bullmq_protocol._lua import MOVE_TO_ACTIVE
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, number_text, pack
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import NOTHING, Fetched, Limiter, as_fetched
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, number_text, pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_int, as_list, as_none, as_optional_float
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UnexpectedReply
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_int, as_list, as_none, as_optional_float
-from bullmq_protocol.units import Millis
+from bullmq_protocol.scripts._lua import MOVE_TO_ACTIVE
 
 __all__ = [
     "NOTHING",

@@ -7,13 +7,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from bullmq_protocol._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_DELAYED, MOVE_TO_FINISHED, RETRY_JOB
-from bullmq_protocol.codec import number_text, pack, pack_text
 from bullmq_protocol.command import Command, Merge, Repeat
 from bullmq_protocol.commands._merging import OUTCOMES
 from bullmq_protocol.commands._shared import Fetched, FinishedReply, JobCode, Limiter
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.codec import number_text, pack, pack_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.scripts._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_DELAYED, MOVE_TO_FINISHED, RETRY_JOB
 
 
 class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,20 +7,10 @@ from typing import Any
 
 import msgspec
 
-from bullmq_protocol._lua import (
-    GET_COUNTS_PER_PRIORITY,
-    GET_DEPENDENCY_COUNTS,
-    GET_METRICS,
-    GET_RANGES,
-    IS_JOB_IN_LIST,
-    PAGINATE,
-)
-from bullmq_protocol.codec import parse_json
 from bullmq_protocol.command import Batch, Command, Repeat
-from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import MAX_PRIORITY
-from bullmq_protocol.reply import (
+from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import (
     Reply,
     as_fields,
     as_int,
@@ -30,7 +20,17 @@ from bullmq_protocol.reply import (
     as_text_fields,
     as_texts,
 )
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.common.units import check_whole
+from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
+from bullmq_protocol.model.options import MAX_PRIORITY
+from bullmq_protocol.scripts._lua import (
+    GET_COUNTS_PER_PRIORITY,
+    GET_DEPENDENCY_COUNTS,
+    GET_METRICS,
+    GET_RANGES,
+    IS_JOB_IN_LIST,
+    PAGINATE,
+)
 
 LIST_STATES = ("active", "wait", "waiting", "paused")
 DEPENDENCY_KINDS = ("processed", "unprocessed", "ignored", "failed")

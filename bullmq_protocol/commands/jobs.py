@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from bullmq_protocol._lua import (
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands._shared import JobCode
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_fields, as_int, as_list, as_optional_text, as_text
+from bullmq_protocol.common.units import check_whole
+from bullmq_protocol.errors import JobNotFound, UnexpectedReply
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.scripts._lua import (
     ADD_LOG,
     GET_STATE,
     GET_STATE_V2,
@@ -14,13 +21,6 @@ from bullmq_protocol._lua import (
     UPDATE_DATA,
     UPDATE_PROGRESS,
 )
-from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._shared import JobCode
-from bullmq_protocol.errors import JobNotFound, UnexpectedReply
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_optional_text, as_text
-from bullmq_protocol.units import check_whole
 
 
 class JobRead(msgspec.Struct, frozen=True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bullmq_protocol._lua import EXTEND_LOCK, EXTEND_LOCKS, MOVE_STALLED_JOBS_TO_WAIT, RELEASE_LOCK
-from bullmq_protocol.codec import pack_known
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_bool, as_texts
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.codec import pack_known
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_bool, as_texts
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.scripts._lua import EXTEND_LOCK, EXTEND_LOCKS, MOVE_STALLED_JOBS_TO_WAIT, RELEASE_LOCK
 
 
 def extend_lock(keys: QueueKeys, job_id: str, *, token: str, lock_ms: Millis) -> Command[bool]:

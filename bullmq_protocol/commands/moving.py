@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bullmq_protocol._lua import (
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.commands._shared import JobCode, JobFlag
+from bullmq_protocol.common.codec import number_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_bool
+from bullmq_protocol.common.units import Millis, check_flag, check_whole
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.options import MAX_PRIORITY
+from bullmq_protocol.scripts._lua import (
     CHANGE_DELAY,
     CHANGE_PRIORITY,
     MOVE_JOBS_TO_WAIT,
@@ -12,14 +20,6 @@ from bullmq_protocol._lua import (
     PROMOTE,
     REPROCESS_JOB,
 )
-from bullmq_protocol.codec import number_text
-from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._shared import JobCode, JobFlag
-from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import MAX_PRIORITY
-from bullmq_protocol.reply import as_bool
-from bullmq_protocol.units import Millis, check_flag, check_whole
 
 WHATEVER_DUE = "1.7976931348623157e+308"
 """The highest score, as BullMQ's clients write it: every delayed job."""

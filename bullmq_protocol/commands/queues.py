@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from bullmq_protocol._lua import GET_COUNTS, GET_RATE_LIMIT_TTL, IS_MAXED, OBLITERATE, PAUSE
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
-from bullmq_protocol.units import Millis
+from bullmq_protocol.scripts._lua import GET_COUNTS, GET_RATE_LIMIT_TTL, IS_MAXED, OBLITERATE, PAUSE
 
 DEFAULT_STATES = (
     "active",

@@ -10,7 +10,15 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from bullmq_protocol._lua import (
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.common.codec import pack, parse_json
+from bullmq_protocol.common.keys import QueueKeys, check_name
+from bullmq_protocol.common.reply import Reply, as_fields, as_int, as_list, as_optional_float, as_optional_text, as_text
+from bullmq_protocol.common.units import Millis, to_ms
+from bullmq_protocol.errors import UnexpectedReply, UsageError, script_error
+from bullmq_protocol.model.options import JobOptions, stored_options_from
+from bullmq_protocol.model.schedule import RepeatOptions, given_moment
+from bullmq_protocol.scripts._lua import (
     ADD_JOB_SCHEDULER,
     ADD_REPEATABLE_JOB,
     GET_JOB_SCHEDULER,
@@ -19,14 +27,6 @@ from bullmq_protocol._lua import (
     UPDATE_JOB_SCHEDULER,
     UPDATE_REPEATABLE_JOB_MILLIS,
 )
-from bullmq_protocol.codec import pack, parse_json
-from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.errors import UnexpectedReply, UsageError, script_error
-from bullmq_protocol.keys import QueueKeys, check_name
-from bullmq_protocol.options import JobOptions, stored_options_from
-from bullmq_protocol.reply import Reply, as_fields, as_int, as_list, as_optional_float, as_optional_text, as_text
-from bullmq_protocol.schedule import RepeatOptions, given_moment
-from bullmq_protocol.units import Millis, to_ms
 
 OLDEST_PARTS = 5
 """A key with at least so many parts between colons is that of the oldest generation of repeatable jobs."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import Limiter
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_int, as_list
+from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import UnexpectedReply
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_int, as_list
-from bullmq_protocol.units import Millis, check_whole
 
 
 def set_global_concurrency(keys: QueueKeys, concurrency: int) -> Command[int]:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
 from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
+from bullmq_protocol.common.reply import as_optional_text
 from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
-from bullmq_protocol.flow import PreparedFlow, PreparedNode
-from bullmq_protocol.reply import as_optional_text
+from bullmq_protocol.model.flow import PreparedFlow, PreparedNode
 
 
 class AddedNode(NamedTuple):

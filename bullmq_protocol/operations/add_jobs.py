@@ -8,10 +8,10 @@ from typing import Any
 
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import JobRecord, PreparedJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.merge import cut, merged
+from bullmq_protocol.model.job import JobRecord, PreparedJob
+from bullmq_protocol.net.merge import cut, merged
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:

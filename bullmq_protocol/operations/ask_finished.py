@@ -8,11 +8,11 @@ from typing import Final
 from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.events import NO_ENTRY, last_event_id, read_events_back
 from bullmq_protocol.commands.jobs import is_finished
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_fields
 from bullmq_protocol.errors import BullMQError, JobNotFound, UnexpectedReply
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_fields
-from bullmq_protocol.stream import RawEntry
-from bullmq_protocol.waiters import MISSING, Answer, Finished
+from bullmq_protocol.events.stream import RawEntry
+from bullmq_protocol.events.waiters import MISSING, Answer, Finished
 
 PAGES_BACK: Final = (100, 900, 3000, 6000)
 """So many entries are read back at a time, 10,000 in all: what a queue keeps by default."""

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.cleaning import CLEANABLE, clean_jobs_in_set
 from bullmq_protocol.commands.queues import get_counts
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import Millis, check_whole
+from bullmq_protocol.operations.paging import Page
 
 PAGE_SIZE = 10_000
 _BY_RANGE = ("completed", "failed", "waiting-children")

@@ -9,9 +9,9 @@ import msgspec
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.moving import move_jobs_to_wait
 from bullmq_protocol.commands.queues import count_until
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.operations.paging import Page
 
 
 class MoveAll(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.queues import get_counts, obliterate_page, pause
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
+from bullmq_protocol.operations.paging import Page
 
 _DESTROYED = ("active", "delayed", "completed", "paused", "prioritized", "failed")
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol.codec import parse_json
 from bullmq_protocol.command import Batch, Command, Operation
 from bullmq_protocol.commands.getters import (
     DEPENDENCY_KINDS,
@@ -24,11 +23,12 @@ from bullmq_protocol.commands.getters import (
     scan_processed,
     scan_unprocessed,
 )
+from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.operations.paging import Page
 
 DependencyKind: TypeAlias = Literal["processed", "unprocessed", "ignored", "failed"]
 _KindPage: TypeAlias = ValuesPage | KeysPage | FailuresPage

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.events import NO_ENTRY, last_event_id, read_events, wait_for_events
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -19,9 +21,7 @@ from bullmq_protocol.errors import (
     TransportError,
     UnexpectedReply,
 )
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.stream import EventsMissed, RawEntry, ReadEvent, check_entry_id, entry_place, read_entry
-from bullmq_protocol.units import Millis, check_whole
+from bullmq_protocol.events.stream import EventsMissed, RawEntry, ReadEvent, check_entry_id, entry_place, read_entry
 
 PAGE: Final = 1000
 FIRST_DELAY_MS: Final[Millis] = 100

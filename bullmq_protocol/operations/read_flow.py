@@ -18,10 +18,10 @@ from bullmq_protocol.commands.getters import (
     scan_unprocessed,
 )
 from bullmq_protocol.commands.jobs import get_job
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.model.job import JobRecord
 
 AT_ONCE = 25
 """So many parents are asked for their children in one round trip."""

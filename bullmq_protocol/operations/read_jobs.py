@@ -12,11 +12,11 @@ from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.getters import get_ranges
 from bullmq_protocol.commands.jobs import get_job
 from bullmq_protocol.commands.queues import expand_states
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.operations.paging import Page
 
 IDS_AT_ONCE = 10_000
 JOBS_AT_ONCE = 100

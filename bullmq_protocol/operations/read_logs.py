@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.getters import JobLogs, job_logs, read_job_logs
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.paging import Page
-from bullmq_protocol.units import check_whole
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
+from bullmq_protocol.operations.paging import Page
 
 
 class LogPages(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ from typing import Final, cast
 
 from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.schedulers import JobScheduler, get_scheduler_slots, read_job_scheduler
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import check_whole
 
 RECORDS_AT_ONCE: Final = 100
 

@@ -6,8 +6,8 @@ import msgspec
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.queues import get_job_counts
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.metrics import MetricsCollector
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.observability.metrics import MetricsCollector
 
 
 class QueueLengths(msgspec.Struct, frozen=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bullmq_protocol.codec import json_text, pack
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.schedulers import Schedule, add_job_scheduler
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.schedule import PreparedScheduler
+from bullmq_protocol.common.codec import json_text, pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.schedule import PreparedScheduler
 
 
 def upsert_scheduler(keys: QueueKeys, prepared: PreparedScheduler) -> Operation[JobRecord]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.units import Instant, Millis
 
 
 class SimulatedClock:

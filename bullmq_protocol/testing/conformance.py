@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from bullmq_protocol.command import Arg, Batch, Command, Repeat, Script
+from bullmq_protocol.common.reply import as_none, as_text
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -29,7 +30,6 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.reply import as_none, as_text
 
 E = TypeVar("E", bound=Exception)
 

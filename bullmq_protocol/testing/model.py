@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_list
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import Reply, as_list
-from bullmq_protocol.units import Millis
 
 PRIORITY_STEP = 1 << 32
 SLOTS = 4096

@@ -17,13 +17,13 @@ from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.commands.queues import pause, resume
-from bullmq_protocol.failure import Failure, FailureKind
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
-from bullmq_protocol.reply import as_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_text
+from bullmq_protocol.common.units import Instant, Millis
+from bullmq_protocol.model.failure import Failure, FailureKind
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.testing.model import ServerModel
-from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
 from bullmq_protocol.worker.events import (
     CallFailed,

@@ -14,10 +14,11 @@ except ModuleNotFoundError as error:
     ) from error
 from msgspec import UNSET
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, json_text
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, json_text
+from bullmq_protocol.common.reply import Reply
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord, NewJob
-from bullmq_protocol.options import (
+from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.options import (
     MAX_PRIORITY,
     Backoff,
     Deduplication,
@@ -28,7 +29,6 @@ from bullmq_protocol.options import (
     check_job_id,
     stored,
 )
-from bullmq_protocol.reply import Reply
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
 

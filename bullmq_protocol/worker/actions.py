@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bullmq_protocol.command import Command
-from bullmq_protocol.job import JobRecord
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker.notices import Notice
 
 

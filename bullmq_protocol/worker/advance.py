@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import msgspec
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text, doubles, number_text, pack, parse_json
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.finishing import move_to_delayed
@@ -18,13 +17,21 @@ from bullmq_protocol.commands.schedulers import (
     update_job_scheduler,
     update_repeatable_job_millis,
 )
-from bullmq_protocol.cron import Zones
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text, doubles, number_text, pack, parse_json
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.job import AddCommand, JobRecord, PreparedJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
-from bullmq_protocol.schedule import next_due, next_iteration, next_slot, number_of, options_of_next, stored_moment
-from bullmq_protocol.units import Millis
+from bullmq_protocol.model.cron import Zones
+from bullmq_protocol.model.job import AddCommand, JobRecord, PreparedJob
+from bullmq_protocol.model.options import JobOptions
+from bullmq_protocol.model.schedule import (
+    next_due,
+    next_iteration,
+    next_slot,
+    number_of,
+    options_of_next,
+    stored_moment,
+)
 
 MAX_PUT_BACK_MS = 300_000
 

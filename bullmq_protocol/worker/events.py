@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from bullmq_protocol.common.reply import Reply
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, ServerTooOld, TransportError
-from bullmq_protocol.failure import Failure
-from bullmq_protocol.reply import Reply
+from bullmq_protocol.model.failure import Failure
 
 
 class Replied(msgspec.Struct, frozen=True, tag="replied"):

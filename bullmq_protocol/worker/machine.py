@@ -43,8 +43,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from bullmq_protocol.categories import is_transient_code
-from bullmq_protocol.codec import clean_text
 from bullmq_protocol.command import Command, Operation
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import (
@@ -59,6 +57,9 @@ from bullmq_protocol.commands.fetching import (
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.common.codec import clean_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import (
     BullMQError,
     ChildFailed,
@@ -69,11 +70,10 @@ from bullmq_protocol.errors import (
     ScriptError,
     WrongState,
 )
-from bullmq_protocol.failure import Failure, FailureKind
-from bullmq_protocol.greeting import LOGIN_CODES
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.model.categories import is_transient_code
+from bullmq_protocol.model.failure import Failure, FailureKind
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.net.handshake import LOGIN_CODES
 from bullmq_protocol.worker.actions import Action, Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
 from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.events import (

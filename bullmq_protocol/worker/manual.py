@@ -11,11 +11,11 @@ import msgspec
 
 from bullmq_protocol.command import NOW, Command, Operation
 from bullmq_protocol.commands.fetching import Fetched, due_of, move_to_active, wait_for_marker
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError, TransportError
-from bullmq_protocol.failure import Failure
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import Instant, Millis
+from bullmq_protocol.model.failure import Failure
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker.advance import Unschedulable, advance, put_back, put_back_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.outcome import Finishing, Report, failure_report, success_report

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from bullmq_protocol.categories import Category
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.metrics import MetricsCollector
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.observability.metrics import MetricsCollector
 from bullmq_protocol.worker.notices import (
     Disconnected,
     JobCompleted,

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
-from bullmq_protocol.categories import Category
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.units import Millis
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.job import JobRecord
 
 
 class JobActive(msgspec.Struct, frozen=True, tag="active"):

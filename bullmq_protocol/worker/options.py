@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from bullmq_protocol.backoff import DEFAULT_MAX_BACKOFF_DELAY_MS
 from bullmq_protocol.commands.fetching import Limiter
-from bullmq_protocol.cron import Zones
+from bullmq_protocol.common.keys import check_label
+from bullmq_protocol.common.units import Duration, Millis, to_ms
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.failure import RetryPolicy
-from bullmq_protocol.keys import check_label
-from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.schedule import no_zones
-from bullmq_protocol.units import Duration, Millis, to_ms
+from bullmq_protocol.model.backoff import DEFAULT_MAX_BACKOFF_DELAY_MS
+from bullmq_protocol.model.cron import Zones
+from bullmq_protocol.model.failure import RetryPolicy
+from bullmq_protocol.model.options import KeepJobs
+from bullmq_protocol.model.schedule import no_zones
 
 SHORT_LOCK_MS = 1_000
 _AWAITABLE = ("Awaitable", "Coroutine", "Future", "Task")

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from bullmq_protocol.categories import Category
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.finishing import (
     FinishOptions,
@@ -21,12 +19,14 @@ from bullmq_protocol.commands.finishing import (
     move_to_finished,
     retry_job,
 )
-from bullmq_protocol.failure import Failure, FailureKind, Retry, decide, stacktrace_json
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import KeepJobs, Retention, retention_map
-from bullmq_protocol.schedule import number_of
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.failure import Failure, FailureKind, Retry, decide, stacktrace_json
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import KeepJobs, Retention, retention_map
+from bullmq_protocol.model.schedule import number_of
 from bullmq_protocol.worker.notices import JobFailed
 from bullmq_protocol.worker.options import WorkerSettings
 

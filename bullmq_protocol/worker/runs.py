@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from bullmq_protocol.command import Command
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker.advance import Advance, Schedule
 from bullmq_protocol.worker.outcome import Report
 

@@ -6,8 +6,8 @@ from enum import Enum
 
 import msgspec
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text
-from bullmq_protocol.units import Millis
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.worker.runs import Run
 
 

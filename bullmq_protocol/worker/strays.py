@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_texts
 from bullmq_protocol.errors import ScriptError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_texts
 
 _PAGE = 500
 

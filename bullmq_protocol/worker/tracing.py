@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from bullmq_protocol.codec import json_text
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.codec import json_text
+from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.failure import FailureKind
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.telemetry import (
+from bullmq_protocol.model.failure import FailureKind
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.observability.telemetry import (
     NO_SPAN,
     Attributes,
     TelemetryProvider,
@@ -26,7 +27,6 @@ from bullmq_protocol.telemetry import (
     context_of,
     omits_context,
 )
-from bullmq_protocol.units import Instant, Millis
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (

@@ -18,7 +18,7 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import BulkAddError, BullMQError, FlowAddError, ServerError, TransportError
-from bullmq_protocol.flow import FlowNode
+from bullmq_protocol.model.flow import FlowNode
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, ReportRefused
 from tests.chaos.ledger import Ledger
 from tests.chaos.load import (
@@ -36,7 +36,7 @@ from tests.chaos.load import (
     ROOM,
     SPARSE_S,
 )
-from tests.interop.python.lines import finish, got
+from tests.support.lines import finish, got
 
 
 class _Producer:

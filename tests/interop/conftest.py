@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.interop.programs import Program, client
 from tests.support import servers
+from tests.support.programs import Program, client
 from tests.support.servers import Server
 
 

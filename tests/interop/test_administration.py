@@ -3,7 +3,7 @@
 import pytest
 from redis import Redis
 
-from tests.interop.programs import COLOURS, AnswerError, Program, client, worker
+from tests.support.programs import COLOURS, AnswerError, Program, client, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python

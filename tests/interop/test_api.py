@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, Program, client, worker
+from tests.support.programs import COLOURS, Program, client, worker
 from tests.support.servers import Server
 
 BASE_MS = 1_700_000_000_000

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import settings
 
-from bullmq_protocol.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
+from bullmq_protocol.model.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
 from tests.support.cron_parser import ask_node
 
 Case = dict[str, Any]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.programs import COLOURS, Program, client, worker
+from tests.support.programs import COLOURS, Program, client, worker
 from tests.support.servers import Server
 
 _ODD_TEXT = 'größe \N{PARTY POPPER} \x00 \u2028 \\ " <&>'

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, AnswerError, Program, all_of, family, recorder, until, worker
+from tests.support.programs import COLOURS, AnswerError, Program, all_of, family, recorder, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, Program, family, worker
+from tests.support.programs import COLOURS, Program, family, worker
 from tests.support.servers import Server
 
 FLAGS = {

@@ -5,7 +5,7 @@ import time
 import pytest
 from redis import Redis
 
-from tests.interop.programs import COLOURS, Program, worker
+from tests.support.programs import COLOURS, Program, worker
 from tests.support.servers import Server
 
 LOCK_MS = STALLED_MS = 600

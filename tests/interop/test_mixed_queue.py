@@ -9,7 +9,7 @@ from redis import Redis
 
 from tests.interop import state
 from tests.interop.jobs import Job, attempts, mixed_jobs, succeeds, with_base
-from tests.interop.programs import COLOURS, Program, all_of, client, worker
+from tests.support.programs import COLOURS, Program, all_of, client, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.interop.programs import COLOURS, Program, all_of, worker
+from tests.support.programs import COLOURS, Program, all_of, worker
 from tests.support.servers import Server
 
 DELAYS_MS = (100, 200, 400)

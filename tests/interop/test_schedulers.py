@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.interop.programs import COLOURS, Program, client, until, worker
+from tests.support.programs import COLOURS, Program, client, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python

@@ -11,9 +11,9 @@ import pytest
 
 import bullmq_sync
 from bullmq_protocol import KeyLayout
-from tests.interop.programs import Program, until
 from tests.support import topology
 from tests.support.node import bullmq_folder
+from tests.support.programs import Program, until
 from tests.support.topology import SERVICE, ClusterSet, SentinelSet
 
 _PROGRAM = Path(__file__).parent / "node" / "several.js"

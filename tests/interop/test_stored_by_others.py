@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import redis
 
-from tests.interop.programs import COLOURS, Program, until, worker
+from tests.support.programs import COLOURS, Program, until, worker
 from tests.support.servers import Server
 
 _MAX = "1.7976931348623157e+308"

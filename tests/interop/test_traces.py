@@ -14,8 +14,8 @@ from redis import Redis
 from bullmq_otel import BullMQOtel
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UsageError, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.interop.programs import AnswerError, Program, traced
 from tests.support.colours import NAMES, Colour, opened
+from tests.support.programs import AnswerError, Program, traced
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.any_python, pytest.mark.anyio]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.programs import COLOURS, Program, client, recorder, until, worker
+from tests.support.programs import COLOURS, Program, client, recorder, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python

@@ -19,15 +19,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol._lua import OUR_SCRIPTS
 from bullmq_protocol.command import Command as Built
 from bullmq_protocol.command import Merge
 from bullmq_protocol.commands import batches
 from bullmq_protocol.commands._merging import ADDS, OUTCOMES
 from bullmq_protocol.commands._shared import Limiter
 from bullmq_protocol.commands.finishing import PackedFinish
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS
 from tests.oracle import calls, scripts, states
 from tests.oracle.calls import Call, Command, P, Q, T, pack
 from tests.oracle.harness import Bench, differences, error_class, replies_equal

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from bullmq_protocol.codec import number_text
+from bullmq_protocol.common.codec import number_text
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.keys import QueueKeys
 from tests.oracle.calls import Call
 from tests.support import vectors
 from tests.support.building import SHORT, build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from bullmq_protocol._lua import OUR_SCRIPTS
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS
 from lua import build
 from tests.oracle import batches
 from tests.oracle.harness import COVERAGE, Bench

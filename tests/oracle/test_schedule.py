@@ -11,10 +11,10 @@ from hypothesis import settings
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.fetching import move_to_active
-from bullmq_protocol.job import NewJob
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.model.job import NewJob
+from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.worker.advance import Schedule, advance, schedule_of
 from tests.oracle import calls
 from tests.oracle.calls import Q, T

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullmq_protocol.command import Batch
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ConnectionLost
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.events.stream import EventsMissed, WaitingEvent, entry_place
 from bullmq_protocol.operations.read_events import EventReader
-from bullmq_protocol.stream import EventsMissed, WaitingEvent, entry_place
 
 KEYS = QueueKeys.of("q")
 

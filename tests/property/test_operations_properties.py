@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullmq_protocol.command import Batch, Command, Now
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError, ServerError
-from bullmq_protocol.keys import QueueKeys
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate

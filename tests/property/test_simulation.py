@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.failure import Failure
+from bullmq_protocol.model.failure import Failure
 from bullmq_protocol.testing.simulate import Life, Violation, replay, simulate
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.runs import PendingKind, Phase

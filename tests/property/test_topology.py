@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullmq_protocol.command import Batch, Command, Repeat
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import BullMQError, ConnectionLost, ServerError, UsageError
-from bullmq_protocol.reply import as_none
-from bullmq_protocol.topology import (
+from bullmq_protocol.net.topology import (
     SLOTS,
     ClusterOptions,
     Pause,

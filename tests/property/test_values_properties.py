@@ -8,16 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullmq_protocol.backoff import backoff_delay, custom_type
-from bullmq_protocol.codec import json_text, number_text, pack, parse_json
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.common.codec import json_text, number_text, pack, parse_json
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_bool, as_fields, as_int, as_text, as_texts
 from bullmq_protocol.errors import UnexpectedReply, UsageError
-from bullmq_protocol.failure import Fail, Failure, Retry, RetryPolicy, decide, failure_of, stacktrace_json
-from bullmq_protocol.job import JobRecord, NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import Backoff, JobOptions, check_job_id, merge, stored, stored_options_from, validate
-from bullmq_protocol.reply import as_bool, as_fields, as_int, as_text, as_texts
-from bullmq_protocol.stream import decode_entry
+from bullmq_protocol.events.stream import decode_entry
+from bullmq_protocol.model.backoff import backoff_delay, custom_type
+from bullmq_protocol.model.failure import Fail, Failure, Retry, RetryPolicy, decide, failure_of, stacktrace_json
+from bullmq_protocol.model.job import JobRecord, NewJob, prepare
+from bullmq_protocol.model.options import (
+    Backoff,
+    JobOptions,
+    check_job_id,
+    merge,
+    stored,
+    stored_options_from,
+    validate,
+)
 from bullmq_protocol.testing import strategies as values
 
 KEYS = QueueKeys.of("q")

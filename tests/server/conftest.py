@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from bullmq_anyio import bullmq_scripts
-from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 from tests.support import servers, topology
 from tests.support.colours import NAMES, Colour, opened
 from tests.support.node import bullmq_folder

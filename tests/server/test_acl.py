@@ -25,9 +25,9 @@ from bullmq_protocol import (
 )
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import BullMQError, ServerError
+from bullmq_protocol.events.stream import AddedEvent
 from bullmq_protocol.operations.read_dependencies import Cursor
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
-from bullmq_protocol.stream import AddedEvent
 from tests.support.colours import Colour
 from tests.support.servers import Server
 

@@ -17,8 +17,8 @@ import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Repeat, Script
+from bullmq_protocol.common.reply import as_int, as_none
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -27,9 +27,9 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.reply import as_int, as_none
-from bullmq_sync.connection import Connection
-from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_sync.net.connection import Connection
+from bullmq_sync.net.redis_py import RedisPyTransport
 from tests.support import servers
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server

@@ -16,7 +16,7 @@ import bullmq_sync
 import bullmq_sync.worker
 from bullmq_protocol import NewJob, QueueKeys, WorkerOptions
 from bullmq_protocol.command import Command
-from bullmq_protocol.merge import merged
+from bullmq_protocol.net.merge import merged
 from bullmq_protocol.worker.notices import JobCompleted, LockLost, ReportRefused
 from tests.support.colours import Colour
 from tests.support.seen import Seen

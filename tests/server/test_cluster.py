@@ -16,10 +16,10 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_int, as_texts
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_int, as_texts
-from bullmq_sync.transports.redis_py_cluster import RedisPyClusterTransport
+from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport
 from tests.support import servers, topology
 from tests.support.colours import Colour, opened
 from tests.support.open_sockets import sockets

@@ -9,7 +9,7 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_anyio.testing import run_case
-from bullmq_protocol.keys import key_slot
+from bullmq_protocol.common.keys import key_slot
 from bullmq_protocol.testing.conformance import CASES, Case, Need
 from bullmq_sync.testing import run_case as run_blocking_case
 from tests.support import topology

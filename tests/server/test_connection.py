@@ -22,9 +22,9 @@ import pytest
 import redis
 from anyio.lowlevel import checkpoint
 
-from bullmq_anyio.connection import Connection
-from bullmq_protocol.address import ConnectionOptions, parse_url
+from bullmq_anyio.net.connection import Connection
 from bullmq_protocol.command import Batch, Command, Repeat, Script
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -32,8 +32,8 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.reply import as_none
-from bullmq_protocol.server_info import INFO_SECTIONS
+from bullmq_protocol.net.address import ConnectionOptions, parse_url
+from bullmq_protocol.net.server_info import INFO_SECTIONS
 from bullmq_protocol.testing.conformance import Fault
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy

@@ -19,11 +19,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-import bullmq_sync.link
+import bullmq_sync.net.link
 from bullmq_protocol import JobOptions, NewJob, ParentRef, prepare
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -33,9 +33,9 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.reply import as_none
+from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_sync import Connection, Queue, RedisPyTransport, connect
-from bullmq_sync.link import Link, pack
+from bullmq_sync.net.link import Link, pack
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
@@ -321,7 +321,7 @@ def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
 def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
     pool: ThreadPoolExecutor, server: Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    rouse = bullmq_sync.link._rouse
+    rouse = bullmq_sync.net.link._rouse
     interrupts: list[BaseException] = []
 
     def interrupted(call: Any) -> None:
@@ -329,7 +329,7 @@ def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
             raise interrupts.pop()
         rouse(call)
 
-    monkeypatch.setattr(bullmq_sync.link, "_rouse", interrupted)
+    monkeypatch.setattr(bullmq_sync.net.link, "_rouse", interrupted)
     with CutProxy(server.host, server.port) as proxy:
         transport = Connection(proxy.url)
         transport.perform(command("PING"))
@@ -359,7 +359,7 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
     name: str,
     times: int,
 ) -> None:
-    rouse = bullmq_sync.link._rouse
+    rouse = bullmq_sync.net.link._rouse
     interrupts: list[BaseException] = []
 
     def interrupted(call: Any) -> None:
@@ -367,7 +367,7 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
             raise interrupts.pop()
         rouse(call)
 
-    monkeypatch.setattr(bullmq_sync.link, "_rouse", interrupted)
+    monkeypatch.setattr(bullmq_sync.net.link, "_rouse", interrupted)
     transport.perform(command("PING"))
     link = transport._link
     assert link is not None

@@ -13,8 +13,8 @@ from bullmq_anyio import Job, Queue, Worker
 from bullmq_anyio.testing import run_case
 from bullmq_protocol import NewJob, parse_url
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import ServerError, UsageError
-from bullmq_protocol.reply import as_none
 from bullmq_protocol.testing.conformance import CASES, Case
 from bullmq_protocol.worker.notices import JobCompleted
 from examples.coredis_transport import CoredisTransport

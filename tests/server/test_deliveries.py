@@ -10,7 +10,7 @@ from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_sync import Job, Queue, Worker
-from bullmq_sync.connection import Connection
+from bullmq_sync.net.connection import Connection
 from tests.support.servers import Server
 
 

@@ -13,6 +13,7 @@ from bullmq_protocol import JobOptions, KeyLayout, NewJob, UsageError, WorkerOpt
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.events import last_event_id, publish_event
 from bullmq_protocol.commands.queues import get_queue_events
+from bullmq_protocol.common.reply import as_int, as_text
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -22,8 +23,7 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     WaitTimeout,
 )
-from bullmq_protocol.reply import as_int, as_text
-from bullmq_protocol.stream import (
+from bullmq_protocol.events.stream import (
     AddedEvent,
     CustomEvent,
     EventsMissed,

@@ -13,7 +13,7 @@ from bullmq_anyio.guard import is_cancelling
 from bullmq_protocol import NewJob
 from bullmq_protocol.command import Batch
 from bullmq_protocol.errors import JobNotFound
-from bullmq_protocol.stream import AddedEvent
+from bullmq_protocol.events.stream import AddedEvent
 from tests.support.servers import Server
 
 

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from bullmq_protocol import NewJob, QueueKeys, prepare
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
-from bullmq_protocol.reply import as_none
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.worker.events import CallFailed
 from examples.custom_worker import SimpleWorker, clock, send
 from examples.demo import Progress

@@ -8,6 +8,7 @@ import pytest
 
 from bullmq_protocol import Deduplication, JobOptions, KeyLayout, NewJob, ParentRef, Telemetry, UsageError
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.reply import as_int
 from bullmq_protocol.errors import (
     FlowAddError,
     NodeRefused,
@@ -17,8 +18,7 @@ from bullmq_protocol.errors import (
     UnrecoverableError,
     WaitingChildrenError,
 )
-from bullmq_protocol.flow import FlowJob, FlowNode
-from bullmq_protocol.reply import as_int
+from bullmq_protocol.model.flow import FlowJob, FlowNode
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support import servers

@@ -16,12 +16,12 @@ from redis.retry import Retry
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_anyio.link import SocketLink
+from bullmq_anyio.net.link import SocketLink
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import ConnectionLost
-from bullmq_protocol.reply import as_none
-from bullmq_protocol.server_info import INFO_SECTIONS
-from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_protocol.net.server_info import INFO_SECTIONS
+from bullmq_sync.net.redis_py import RedisPyTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_python]
 
@@ -148,7 +148,7 @@ async def test_one_of_which_nothing_went_was_not(
         if make is bullmq_anyio.connect:
             monkeypatch.setattr(SocketLink, "_send_now", anyio_never)
         else:
-            monkeypatch.setattr("bullmq_sync.link.PlainStream.__init__", _refusing(never))
+            monkeypatch.setattr("bullmq_sync.net.link.PlainStream.__init__", _refusing(never))
         error = await lost(make, f"redis://127.0.0.1:{listening.getsockname()[1]}")
         serving.join()
     assert error.maybe_applied is False

@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol import ConnectionOptions
 from bullmq_protocol.errors import BullMQError
 from tests.support.colours import Colour

@@ -9,8 +9,8 @@ import pytest
 from bullmq_protocol import JobOptions, UsageError
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.jobs import FinishedState
+from bullmq_protocol.common.reply import as_int, as_texts
 from bullmq_protocol.errors import JobNotFound, LockMismatch, LockMissing
-from bullmq_protocol.reply import as_int, as_texts
 from tests.support.colours import Colour
 from tests.support.servers import Server
 

@@ -10,6 +10,7 @@ import pytest
 from bullmq_protocol import FlowNode, JobOptions, NewJob, UsageError
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.getters import Dependencies, FailuresPage, JobLogs, KeysPage, ValuesPage
+from bullmq_protocol.common.reply import as_int, as_text
 from bullmq_protocol.errors import (
     ChildFailed,
     JobNotFound,
@@ -21,7 +22,6 @@ from bullmq_protocol.errors import (
     WrongState,
 )
 from bullmq_protocol.operations.read_dependencies import Cursor, DependenciesPage, Dependency
-from bullmq_protocol.reply import as_int, as_text
 from tests.support.colours import Colour
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server

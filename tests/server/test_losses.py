@@ -15,8 +15,8 @@ import redis
 
 from bullmq_protocol import ConnectionOptions, Deduplication, JobOptions, KeyLayout, NewJob, WorkerOptions
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.keys import key_slot
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError
-from bullmq_protocol.keys import key_slot
 from bullmq_protocol.testing.conformance import Fault
 from bullmq_protocol.worker.notices import (
     ClosedNotice,

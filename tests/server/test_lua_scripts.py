@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import redis
 
-from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol.scripts._lua import SCRIPTS
 from lua import build
 from tests.support.servers import Server
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from bullmq_prometheus import PrometheusMetrics
 from bullmq_protocol import JobOptions, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UnrecoverableError
-from bullmq_protocol.metrics import NoMetrics
+from bullmq_protocol.observability.metrics import NoMetrics
 from bullmq_protocol.operations.sample_lengths import QueueLengths
 from bullmq_protocol.testing.conformance import Fault
 from bullmq_protocol.worker.metering import METERED

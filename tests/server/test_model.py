@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import redis
 
-from bullmq_protocol._lua import SCRIPTS
 from bullmq_protocol.command import Command
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.scripts._lua import SCRIPTS
 from bullmq_protocol.testing.model import ServerModel
 from tests.support.model_sequences import START, Sequence, comparable
 from tests.support.servers import Server

@@ -23,8 +23,8 @@ from bullmq_protocol import (
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.fetching import move_to_active
 from bullmq_protocol.commands.queues import QueueHasActiveJobs
+from bullmq_protocol.common.reply import as_fields, as_int, as_texts
 from bullmq_protocol.errors import AuthenticationFailed, BulkAddError, Closed, ConnectionLost, ParentNotFound
-from bullmq_protocol.reply import as_fields, as_int, as_texts
 from tests.support import servers
 from tests.support.colours import Colour
 from tests.support.servers import Server

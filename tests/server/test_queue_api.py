@@ -14,11 +14,11 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.commands.getters import JobLogs
 from bullmq_protocol.commands.queues import QueueHasActiveJobs, QueueSummary
+from bullmq_protocol.common.reply import as_int, as_none, as_text
 from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.read_dependencies import RangedChild
 from bullmq_protocol.operations.read_jobs import JobPages
-from bullmq_protocol.reply import as_int, as_none, as_text
 from tests.support.colours import Colour
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server

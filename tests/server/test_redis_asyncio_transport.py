@@ -12,10 +12,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from bullmq_anyio import Queue
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol.command import Command
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
-from bullmq_protocol.reply import as_none
 from tests.support import servers
 from tests.support.servers import Server
 

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry as SyncRetry
 
 from bullmq_anyio import Queue, Worker
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol import ConnectionOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import ServerError
 from bullmq_protocol.worker.notices import (

@@ -11,9 +11,9 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Backoff, JobOptions, NewJob, UsageError
-from bullmq_protocol._lua import SCRIPTS
 from bullmq_protocol.commands.queues import QueueSummary
-from bullmq_protocol.scripts import OWN
+from bullmq_protocol.scripts._lua import SCRIPTS
+from bullmq_protocol.scripts.source import OWN
 from tests.server.conftest import originals
 from tests.support.colours import Colour
 from tests.support.node import bullmq_folder

@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from bullmq_anyio import Connection
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol import (
     ClusterOptions,
     ConnectionOptions,
@@ -35,7 +35,7 @@ from bullmq_protocol import (
     WorkerOptions,
 )
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ConnectionLost, UsageError
-from bullmq_protocol.scripts import OWN
+from bullmq_protocol.scripts.source import OWN
 from bullmq_protocol.worker.notices import (
     JobActive,
     JobCompleted,
@@ -45,7 +45,7 @@ from bullmq_protocol.worker.notices import (
     ReconnectFailed,
     ReportRefused,
 )
-from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_sync.net.redis_py import RedisPyTransport
 from tests.support import servers
 from tests.support.colours import Colour
 from tests.support.seen import Seen

@@ -18,15 +18,15 @@ from redis.sentinel import Sentinel
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_anyio.sentinel import SentinelConnection
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
+from bullmq_anyio.net.sentinel import SentinelConnection
 from bullmq_protocol import JobOptions
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.common.reply import as_int, as_text
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, TransportError, UsageError
-from bullmq_protocol.reply import as_int, as_text
-from bullmq_protocol.topology import SentinelOptions
-from bullmq_sync.transports.redis_py_sentinel import RedisPySentinelTransport
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_protocol.net.topology import SentinelOptions
+from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport
 from tests.support import servers, topology
 from tests.support.colours import Colour, opened
 from tests.support.open_sockets import sockets

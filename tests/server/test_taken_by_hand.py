@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.reply import as_int
+from bullmq_protocol.common.reply import as_int
 from bullmq_protocol.worker.notices import WorkerProblem
 from tests.support.colours import Colour
 from tests.support.seen import Seen

@@ -19,7 +19,7 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, WorkerOptions
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.schedule import RepeatOptions
+from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from tests.support.colours import Colour
 from tests.support.servers import Server

@@ -18,9 +18,9 @@ import redis
 from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.errors import ConnectionLost, JobNotFound
-from bullmq_protocol.metrics import MetricsCollector
-from bullmq_protocol.options import Backoff
-from bullmq_protocol.stream import AddedEvent, CompletedEvent
+from bullmq_protocol.events.stream import AddedEvent, CompletedEvent
+from bullmq_protocol.model.options import Backoff
+from bullmq_protocol.observability.metrics import MetricsCollector
 from bullmq_protocol.worker.events import JobReturned
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
@@ -31,9 +31,10 @@ from bullmq_protocol.worker.notices import (
     Paused,
     WorkerProblem,
 )
-from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, link, run_workers
+from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, run_workers
 from bullmq_sync import events as events_module
 from bullmq_sync import worker as worker_module
+from bullmq_sync.net import link
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 

@@ -11,8 +11,8 @@ import anyio.to_thread
 import pytest
 
 from bullmq_protocol import ClusterOptions, KeyLayout, SentinelOptions
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.errors import BullMQError, ConnectionLost, TransportError
+from bullmq_protocol.net.address import ConnectionOptions
 from tests.support import topology
 from tests.support.colours import Colour, opened
 from tests.support.servers import Server

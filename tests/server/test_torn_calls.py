@@ -11,7 +11,7 @@ from bullmq_protocol import NewJob
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import fetch_many, finish_many
 from bullmq_protocol.commands.finishing import FinishOptions, move_to_finished
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_sync import Connection, Queue
 from tests.support.servers import Server
 

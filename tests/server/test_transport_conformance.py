@@ -11,10 +11,10 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from bullmq_anyio.connection import Connection
+from bullmq_anyio.net.connection import Connection
+from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_anyio.testing import run_case
-from bullmq_anyio.transports.redis_asyncio import RedisAsyncioTransport
-from bullmq_protocol.address import parse_url
+from bullmq_protocol.net.address import parse_url
 from bullmq_protocol.testing.conformance import CASES, Case, blocking_call_runs_out, no_reply_in_time
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server

@@ -10,12 +10,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bullmq_protocol.address import parse_url
+from bullmq_protocol.net.address import parse_url
+from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.testing.conformance import CASES, Case, Need
-from bullmq_protocol.transport import Transport
-from bullmq_sync.connection import Connection
+from bullmq_sync.net.connection import Connection
+from bullmq_sync.net.redis_py import RedisPyTransport
 from bullmq_sync.testing import run_case
-from bullmq_sync.transports.redis_py import RedisPyTransport
 from tests.server.test_transport_conformance import limit_of
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullmq_protocol._lua import SCRIPTS
+from bullmq_protocol.scripts._lua import SCRIPTS
 from lua import build
 from tests.oracle.harness import COVERAGE, DUMP, Wire, error_class
 from tests.support import servers, vectors

@@ -36,8 +36,8 @@ from bullmq_protocol import (
     WorkerOptions,
 )
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.common.reply import as_int, as_none, as_texts
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, LockMissing, ServerTooOld
-from bullmq_protocol.reply import as_int, as_none, as_texts
 from bullmq_protocol.testing.conformance import Fault
 from bullmq_protocol.worker.notices import (
     Closing,

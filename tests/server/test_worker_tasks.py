@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 import bullmq_anyio.worker
 import bullmq_sync
 from bullmq_anyio import Job, Queue, Worker
-from bullmq_anyio.connection import Connection
+from bullmq_anyio.net.connection import Connection
 from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
 from bullmq_protocol.worker.machine import WorkerMachine

@@ -18,7 +18,7 @@ import bullmq_sync
 from bullmq_protocol import KeyLayout
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import ConnectionLost, TransportError, TransportTimeout
-from bullmq_sync.transports.redis_py import RedisPyTransport
+from bullmq_sync.net.redis_py import RedisPyTransport
 from tests.support import servers
 from tests.support.colours import Colour
 from tests.support.servers import Server

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands import (
     adding,
@@ -20,9 +19,10 @@ from bullmq_protocol.commands import (
     schedulers,
 )
 from bullmq_protocol.commands._shared import Limiter
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import stored_options_from
+from bullmq_protocol.common.codec import pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import stored_options_from
 
 SHORT = {
     "deduplication": "de",

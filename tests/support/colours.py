@@ -17,8 +17,8 @@ from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol.flow import FlowJob, tree
-from bullmq_protocol.scripts import OWN, ScriptSource
+from bullmq_protocol.model.flow import FlowJob, tree
+from bullmq_protocol.scripts.source import OWN, ScriptSource
 
 NAMES = ("asyncio", "trio", "threads")
 _TWINS: dict[type, type] = {

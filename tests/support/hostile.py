@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import hiredis
 import msgspec
 
-from bullmq_protocol.codec import parse_json
 from bullmq_protocol.command import Batch
 from bullmq_protocol.commands.batches import add_many, fetch_many, finish_many
+from bullmq_protocol.common.codec import parse_json
 from bullmq_protocol.errors import BullMQError, ServerError, script_error
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.server_info import read_server_info
-from bullmq_protocol.stream import RawEntry, read_entry
-from bullmq_protocol.topology import explained, read_master, read_redirect, read_sentinel, read_slots
+from bullmq_protocol.events.stream import RawEntry, read_entry
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.net.server_info import read_server_info
+from bullmq_protocol.net.topology import explained, read_master, read_redirect, read_sentinel, read_slots
 from tests.support import vectors
 from tests.support.building import build
 from tests.support.hostile_jobs import Hashes, Life, read_fields, read_hash, work_by_hand

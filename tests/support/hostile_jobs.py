@@ -31,12 +31,12 @@ from bullmq_anyio.zones import find_zone
 from bullmq_protocol import BullMQError, DelayedError, UnrecoverableError, WorkerOptions
 from bullmq_protocol.command import Command, Now, Operation
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import ConnectionLost, ServerError
-from bullmq_protocol.failure import Failure, FailureKind, RetryPolicy, failure_of
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import Instant
-from bullmq_protocol.wire import packer
+from bullmq_protocol.model.failure import Failure, FailureKind, RetryPolicy, failure_of
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.net.wire import packer
 from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
 from bullmq_protocol.worker.events import (
     CallFailed,

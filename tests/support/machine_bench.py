@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullmq_protocol.failure import failure_of
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import Instant
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant
+from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
 from bullmq_protocol.worker.events import (
     CallFailed,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import (
@@ -27,10 +26,11 @@ from bullmq_protocol.commands.finishing import (
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import pause, ping, resume
 from bullmq_protocol.commands.schedulers import update_job_scheduler
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
-from bullmq_protocol.reply import Reply, as_text
+from bullmq_protocol.common.codec import pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import Reply, as_text
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
 
 START = 1_700_000_000_000
 LONG_MS = 600_000

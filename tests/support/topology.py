@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import hiredis
 
-from bullmq_protocol.keys import key_slot
+from bullmq_protocol.common.keys import key_slot
 from tests.support import servers
 from tests.support.servers import Server, Source, free_port
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from tools import acl
 
 

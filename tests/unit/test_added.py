@@ -7,7 +7,7 @@ import pytest
 from bullmq_protocol import Deduplication, JobOptions, NewJob, QueueKeys
 from bullmq_protocol.command import Batch
 from bullmq_protocol.errors import ParentNotFound, ServerError
-from bullmq_protocol.job import JobRecord, PreparedJob, prepare
+from bullmq_protocol.model.job import JobRecord, PreparedJob, prepare
 from bullmq_protocol.operations.add_jobs import add_each, add_one
 
 KEYS = QueueKeys.of("q")

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol.address import ConnectionOptions, checked_login, parse_url, refusal_of_login
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError
+from bullmq_protocol.net.address import ConnectionOptions, checked_login, parse_url, refusal_of_login
 
 
 @pytest.mark.parametrize(

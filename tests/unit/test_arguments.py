@@ -12,9 +12,9 @@ import pytest
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.operations.read_dependencies import Cursor
 from bullmq_protocol.testing.scripted import AsyncScriptedTransport, ScriptedTransport
 

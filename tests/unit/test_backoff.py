@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol.backoff import PLUS_MINUS_20, UnknownBackoff, backoff_delay, custom_type, strategy_delay
-from bullmq_protocol.codec import MAX_SAFE_INTEGER
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.options import RETRY_3_EXPONENTIAL, Backoff
+from bullmq_protocol.model.backoff import PLUS_MINUS_20, UnknownBackoff, backoff_delay, custom_type, strategy_delay
+from bullmq_protocol.model.options import RETRY_3_EXPONENTIAL, Backoff
 
 HOUR = 3_600_000
 SECOND = Backoff("exponential", 1000)

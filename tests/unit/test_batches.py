@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_MANY
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._merging import ADDS
 from bullmq_protocol.commands.adding import add_job
@@ -22,11 +21,12 @@ from bullmq_protocol.commands.batches import (
 from bullmq_protocol.commands.fetching import Fetched, Limiter
 from bullmq_protocol.commands.finishing import FinishOptions, move_to_finished, retry_job
 from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import JobNotFound, ServerError, UnexpectedReply, UsageError
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.merge import as_shares, cut, fitting, merged
-from bullmq_protocol.options import JobOptions
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
+from bullmq_protocol.net.merge import as_shares, cut, fitting, merged
+from bullmq_protocol.scripts._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_MANY
 
 K = QueueKeys.of("q")
 unpack = msgspec.msgpack.decode

@@ -16,7 +16,16 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, check_text, double, json_text, listed, number_text, pack, parse_json
+from bullmq_protocol.common.codec import (
+    MAX_SAFE_INTEGER,
+    check_text,
+    double,
+    json_text,
+    listed,
+    number_text,
+    pack,
+    parse_json,
+)
 from bullmq_protocol.errors import PayloadMismatch, UsageError
 
 

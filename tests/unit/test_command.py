@@ -6,10 +6,10 @@ import pytest
 
 from bullmq_protocol.command import NOW, Batch, Command, Operation, Repeat
 from bullmq_protocol.commands.jobs import get_state, update_data
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.reply import as_int
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import JobNotFound, ServerError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.reply import as_int
-from bullmq_protocol.units import Instant
 
 K = QueueKeys.of("q")
 

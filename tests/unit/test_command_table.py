@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from bullmq_protocol import commands
-from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.commands import queues
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import SCRIPT_ERRORS, BullMQError, script_error
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from lua import build as lua_build
 from tests.support import vectors
 from tests.support.building import build

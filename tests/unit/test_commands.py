@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol._lua import SCRIPTS
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands import (
     adding,
@@ -23,6 +22,7 @@ from bullmq_protocol.commands import (
     settings,
 )
 from bullmq_protocol.commands.fetching import NOTHING, Fetched, Limiter
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import (
     ChildFailed,
     JobBelongsToScheduler,
@@ -35,9 +35,9 @@ from bullmq_protocol.errors import (
     UnexpectedReply,
     WrongState,
 )
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions, ParentRef
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions, ParentRef
+from bullmq_protocol.scripts._lua import SCRIPTS
 
 K = QueueKeys.of("q")
 NOW = 1_700_000_000_000

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bullmq_protocol.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
+from bullmq_protocol.model.cron import CronError, NoNextRun, fixed_zone, next_run, parse_cron
 
 SPEC = (Path(__file__).parents[2] / "specs" / "04-schedulers-flows-events.md").read_text(encoding="utf-8")
 RUNS = re.compile(r"^\| (\d+) \| (.*?) \| (tz=.*?) \| (\S+) \| (.*) \|$", re.MULTILINE)

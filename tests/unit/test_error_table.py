@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bullmq_protocol.categories import RULE_GROUPS
+from bullmq_protocol.model.categories import RULE_GROUPS
 from tools import error_table
 
 

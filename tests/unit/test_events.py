@@ -15,6 +15,7 @@ from bullmq_protocol.commands.events import (
     read_events_back,
     wait_for_events,
 )
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -28,10 +29,7 @@ from bullmq_protocol.errors import (
     UsageError,
     WaitTimeout,
 )
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_again, ask_finished
-from bullmq_protocol.operations.read_events import PAGE, EventReader
-from bullmq_protocol.stream import (
+from bullmq_protocol.events.stream import (
     AddedEvent,
     CompletedEvent,
     CustomEvent,
@@ -46,7 +44,9 @@ from bullmq_protocol.stream import (
     entry_place,
     read_entry,
 )
-from bullmq_protocol.waiters import MISSING, Answer, Finished, Waiters, check_reader, result_of
+from bullmq_protocol.events.waiters import MISSING, Answer, Finished, Waiters, check_reader, result_of
+from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_again, ask_finished
+from bullmq_protocol.operations.read_events import PAGE, EventReader
 
 KEYS = QueueKeys.of("q")
 

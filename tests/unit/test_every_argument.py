@@ -18,10 +18,10 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, WorkerOptions
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError, Closed, UsageError, looks_like_login, without_login
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.stream import AddedEvent
+from bullmq_protocol.events.stream import AddedEvent
+from bullmq_protocol.model.job import JobRecord
 
 SECRET = "s3cr3t-Xyzzy"
 LOGIN = f"redis://user:{SECRET}"

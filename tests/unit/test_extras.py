@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.schedule import find_zone
+from bullmq_protocol.model.schedule import find_zone
 
 
 @pytest.mark.parametrize(

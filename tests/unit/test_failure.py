@@ -50,7 +50,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from yarl import URL
 
 from bullmq_protocol import errors
-from bullmq_protocol.categories import (
+from bullmq_protocol.model.categories import (
     NAMESAKES,
     RULE_GROUPS,
     Category,
@@ -60,7 +60,7 @@ from bullmq_protocol.categories import (
     repr_of,
     rule_key,
 )
-from bullmq_protocol.failure import (
+from bullmq_protocol.model.failure import (
     Fail,
     Failure,
     FailureKind,
@@ -70,8 +70,8 @@ from bullmq_protocol.failure import (
     failure_of,
     stacktrace_json,
 )
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.stack import StackTexts
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.observability.stack import StackTexts
 from tests.support.raising import raised
 from tests.support.silent import NoAttributes, NoClass, OfSilent
 

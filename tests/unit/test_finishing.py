@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import KeepJobs
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.outcome import Finishing, finish_options
 

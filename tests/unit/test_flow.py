@@ -8,9 +8,9 @@ import pytest
 
 from bullmq_protocol import Deduplication, JobOptions, KeyLayout, ParentRef, QueueKeys, UsageError
 from bullmq_protocol.command import Batch
+from bullmq_protocol.common.keys import key_slot
 from bullmq_protocol.errors import FlowAddError, NodeRefused, ParentNotFound, ServerError
-from bullmq_protocol.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
-from bullmq_protocol.keys import key_slot
+from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.read_flow import FoundFlow, read_flow
 from tests.support.refusals import shows

@@ -9,6 +9,7 @@ import pytest
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands import cleaning, getters, moving, settings
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import (
     ChildFailed,
     JobNotFound,
@@ -19,7 +20,6 @@ from bullmq_protocol.errors import (
     UsageError,
     WrongState,
 )
-from bullmq_protocol.keys import QueueKeys
 
 K = QueueKeys.of("q")
 NOW = 1_700_000_000_000

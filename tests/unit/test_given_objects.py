@@ -30,10 +30,10 @@ import valkey.asyncio
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol.codec import check_type
+from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.metrics import NO_METRICS, NoMetrics, check_collector
-from bullmq_protocol.telemetry import check_provider
+from bullmq_protocol.observability.metrics import NO_METRICS, NoMetrics, check_collector
+from bullmq_protocol.observability.telemetry import check_provider
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ def test_a_bare_client_is_told_what_wraps_it(package: Any, name: str) -> None:
         pass
 
     cases: list[tuple[Any, str]] = [
-        (redis.asyncio.Redis(), r"bullmq_anyio\.transports\.redis_asyncio\.RedisAsyncioTransport\(client\)"),
+        (redis.asyncio.Redis(), r"bullmq_anyio\.net\.redis_asyncio\.RedisAsyncioTransport\(client\)"),
         (Own(), r"redis_asyncio\.RedisAsyncioTransport\(client\)"),
         (client_of(redis.asyncio, "RedisCluster"), r"nothing wraps it: connect by redis\+cluster://"),
         (redis.asyncio.Sentinel([("h", 1)]), r"connect by redis\+sentinel://"),

@@ -14,7 +14,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2] / "bullmq_sync"
 _HELD = "The lock is held"
-_OWNERS = {"worker.py": "Worker", "crew.py": "Crew", "events.py": "QueueEvents", "connection.py": "Connection"}
+_OWNERS = {"worker.py": "Worker", "crew.py": "Crew", "events.py": "QueueEvents", "net/connection.py": "Connection"}
 _BEGINS = re.compile(r"^\s*# guarded by _lock\b")
 _ENDS = re.compile(r"^\s*# (replaced as a whole|set once|changed under|the reader's own)")
 _ATTRIBUTE = re.compile(r"^        self\.(\w+)(: [^=]+)? = ")

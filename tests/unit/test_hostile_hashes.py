@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol.backoff import backoff_delay, limit_delay
-from bullmq_protocol.codec import MAX_SAFE_INTEGER, clean_text, double, doubles, pack_known
 from bullmq_protocol.commands.fetching import due_of
 from bullmq_protocol.commands.locks import extend_locks
-from bullmq_protocol.cron import CronError, parse_cron
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text, double, doubles, pack_known
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.failure import Fail, Failure, Retry, decide, failure_of, stacktrace_json
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.options import Backoff, JobOptions, KeepJobs, stored, validate
-from bullmq_protocol.schedule import next_iteration, number_of
+from bullmq_protocol.model.backoff import backoff_delay, limit_delay
+from bullmq_protocol.model.cron import CronError, parse_cron
+from bullmq_protocol.model.failure import Fail, Failure, Retry, decide, failure_of, stacktrace_json
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import Backoff, JobOptions, KeepJobs, stored, validate
+from bullmq_protocol.model.schedule import next_iteration, number_of
 from bullmq_protocol.worker import machine as machine_module
 from bullmq_protocol.worker.events import CloseRequested, JobRaised, JobReturned, Tick
 from bullmq_protocol.worker.machine import WorkerMachine

@@ -1,13 +1,17 @@
-"""The house rules: who may import whom, what the core never touches, no imports in functions, no sleeping."""
+"""The house rules: who may import whom, what the core never touches, no imports in functions, no sleeping.
+
+CONTRIBUTING has the same tables in words.
+"""
 
 import ast
 import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -16,9 +20,68 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _CORE = "bullmq_protocol"
 _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
-_FILES = [file for package in (_CORE, *_ADAPTERS) for file in sorted((_ROOT / package).rglob("*.py"))]
+# What stands on the core: the adapters, and what is installed or run beside them.
+_BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples")
+_FILES = [file for package in (_CORE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))]
 
-_FOUNDATION = ("_version", "errors", "units", "reply")
+# Each room of the core, lowest first, and what it may import besides its own modules: rooms, or single modules of them.
+_ROOMS = MappingProxyType(
+    {
+        "_version": (),
+        "errors": (),
+        "common": ("errors",),
+        "command": ("errors", "common"),
+        "model": ("errors", "common"),
+        "events": ("errors", "common"),
+        "scripts": ("errors", "command"),
+        "net": ("errors", "common", "command"),
+        "commands": ("errors", "common", "command", "model", "events", "scripts._lua", "net.merge"),
+        "observability": ("errors", "common", "model"),
+        "operations": ("errors", "common", "command", "model", "events", "net.merge", "commands", "observability"),
+        "worker": ("errors", "common", "command", "model", "commands", "net.handshake", "observability"),
+        "testing": ("errors", "common", "command", "model", "events", "commands", "net", "operations", "worker"),
+    }
+)
+# Modules of these rooms do not import each other, but for what they share.
+_SHARED = MappingProxyType(
+    {"commands": ("commands._shared", "commands._merging"), "operations": ("operations.paging",)},
+)
+_NOT = MappingProxyType({"commands": ("model.flow",)})
+# What only the first may import of its own room: the texts of the scripts; what connections pack.
+_ONLY = MappingProxyType({"scripts._lua": ("scripts.source",), "net.wire": ()})
+
+# What stands on the core may import of it, and of others besides the standard library and msgspec.
+_OF_THE_CORE = MappingProxyType(
+    {
+        "bullmq_anyio": tuple(room for room in _ROOMS if room not in ("_version", "testing")),
+        "bullmq_anyio.net": ("errors", "common", "command", "net"),
+        "bullmq_anyio.testing": ("command", "net", "testing"),
+        "bullmq_sync": tuple(room for room in _ROOMS if room not in ("_version", "testing")),
+        "bullmq_sync.net": ("errors", "common", "command", "net"),
+        "bullmq_sync.testing": ("command", "net", "testing"),
+        "bullmq_doctor": ("errors", "common", "net.address", "net.server_info"),
+        "bullmq_otel": ("observability.telemetry",),
+        "bullmq_prometheus": ("observability.metrics",),
+        "bench": tuple(room for room in _ROOMS if room != "_version"),
+        "examples": tuple(room for room in _ROOMS if room != "_version"),
+    }
+)
+_OF_OTHERS = MappingProxyType(
+    {
+        "bullmq_anyio": ("anyio", "hiredis"),
+        "bullmq_sync": ("hiredis",),
+        "bullmq_doctor": ("redis", "click", "rich"),
+        "bullmq_otel": ("opentelemetry",),
+        "bullmq_prometheus": ("prometheus_client",),
+        "bench": (*_ADAPTERS, "anyio", "trio", "hiredis", "redis", "tests.support", "tests.oracle.harness"),
+        "examples": (*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
+    }
+)
+# One side of the bench is BullMQ's own port.
+_ALONE = MappingProxyType({"bench/port.py": ("bullmq",)})
+# The rooms of the adapters: connections know nothing of queues and workers.
+_NET_KNOWS = MappingProxyType({"bullmq_anyio": (), "bullmq_sync": ("forks", "guard")})
+
 _BANNED = frozenset(
     (
         *("time", "random", "secrets", "uuid", "os", "pathlib", "io", "socket", "ssl", "select", "selectors"),
@@ -32,6 +95,9 @@ _NEVER = {
     "bullmq_anyio": ("asyncio", "trio", "threading", "bullmq_sync"),
     "bullmq_sync": ("anyio", "asyncio", "bullmq_anyio"),
 }
+
+
+_OF_THE_LOOP = ("add_reader", "add_writer", "remove_reader", "remove_writer", "call_soon", "call_later", "call_at")
 
 
 class Import(NamedTuple):
@@ -68,11 +134,9 @@ def _core_files() -> list[Path]:
 
 
 def _room(module: str) -> tuple[str, str]:
-    """Split `bullmq_protocol.commands.adding` into room and module; the modules at the top are in the room ""."""
-    parts = module.split(".")[1:]
-    if len(parts) >= 2 or parts[:1] in (["commands"], ["operations"], ["worker"], ["testing"]):
-        return parts[0], parts[1] if len(parts) > 1 else "__init__"
-    return "", parts[0] if parts else "__init__"
+    """Split `bullmq_protocol.commands.adding` into room and name; a module at the top is a room of its own."""
+    name = module.partition(".")[2] or "__init__"
+    return name.partition(".")[0], name
 
 
 def _targets(found: Import) -> Iterator[str]:
@@ -86,61 +150,85 @@ def _targets(found: Import) -> Iterator[str]:
         yield f"{found.module}.{name}" if is_module else found.module
 
 
+def _is_among(module: str, listed: Iterable[str]) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in listed)
+
+
 def _may_import(importer: str, target: str) -> bool:
-    room, module = _room(importer)
-    to_room, to_module = _room(target)
-    if module == "__init__":
-        return to_room == room or room == ""
-    if target == f"{_CORE}._lua":
-        return importer == f"{_CORE}.scripts" or room == "commands"
-    if to_module == "wire":
-        # It is for connections.
+    room, name = _room(importer)
+    to_room, to_name = _room(target)
+    if room == "__init__":
+        return to_room != "testing"
+    if name == f"{room}.__init__" or to_room == "__init__" or _is_among(to_name, _NOT.get(room, ())):
+        # A room's `__init__` says what is in it, and imports nothing.
         return False
-    if room == "":
-        foundation = to_module in _FOUNDATION or module not in _FOUNDATION
-        return to_room == "" and to_module not in ("__init__", "_lua") and foundation
-    if to_room == "":
-        return to_module != "__init__" and (to_module != "flow" or room != "commands")
-    if to_room == room == "commands":
-        return to_module.startswith("_")
-    if to_room == room == "operations":
-        return False
-    return {
-        "operations": to_room == "commands",
-        "worker": to_room in ("commands", "worker"),
-        "testing": True,
-    }.get(room, False)
+    if to_room == room:
+        return (to_name not in _ONLY or name in _ONLY[to_name]) and to_name in _SHARED.get(room, (to_name,))
+    return _is_among(to_name, _ROOMS.get(room, ()))
 
 
 @pytest.mark.parametrize(
     ("importer", "target", "allowed"),
     [
-        ("units", "errors", True),
-        ("units", "command", False),
-        ("command", "reply", True),
+        ("errors", "common.units", False),
+        ("common.units", "errors", True),
+        ("common.keys", "common.codec", True),
+        ("common.units", "command", False),
+        ("command", "common.reply", True),
         ("command", "commands.adding", False),
-        ("commands.adding", "_lua", True),
-        ("scripts", "_lua", True),
-        ("job", "_lua", False),
-        ("operations.drain", "_lua", False),
+        ("model.job", "model.options", True),
+        ("model.job", "command", False),
+        ("model.job", "events.stream", False),
+        ("events.waiters", "events.stream", True),
+        ("events.stream", "model.job", False),
+        ("commands.adding", "scripts._lua", True),
+        ("commands.adding", "scripts.source", False),
+        ("scripts.source", "scripts._lua", True),
+        ("scripts._lua", "command", True),
+        ("scripts._lua", "scripts.source", True),
+        ("operations.drain", "scripts._lua", False),
+        ("commands.adding", "model.job", True),
+        ("commands.adding", "model.flow", False),
+        ("commands.adding", "commands._shared", True),
         ("commands.adding", "commands.fetching", False),
         ("commands.adding", "worker.events", False),
+        ("commands.adding", "net.address", False),
         ("operations.drain", "commands.adding", True),
+        ("operations.drain", "operations.paging", True),
         ("operations.drain", "operations.clean", False),
         ("operations.drain", "worker.events", False),
+        ("observability.telemetry", "model.job", True),
+        ("observability.telemetry", "worker.notices", False),
         ("worker.machine", "worker.events", True),
+        ("worker.machine", "net.handshake", True),
+        ("worker.machine", "net.topology", False),
         ("worker.machine", "operations.drain", False),
         ("worker.machine", "testing.clock", False),
         ("testing.simulate", "worker.machine", True),
-        ("wire", "commands.batches", False),
-        ("wire", "merge", True),
+        ("net.wire", "net.merge", True),
+        ("net.wire", "commands.batches", False),
+        ("commands._merging", "net.merge", True),
         ("commands.adding", "commands._merging", True),
-        ("wire", "operations.drain", False),
-        ("commands.batches", "wire", False),
+        ("operations.drain", "net.merge", True),
+        ("operations.drain", "net.topology", False),
+        ("net.wire", "operations.drain", False),
+        ("net.topology", "commands.batches", False),
+        ("net.topology", "net.wire", False),
+        ("commands.batches", "net.wire", False),
+        ("model.__init__", "model.job", False),
+        ("somewhere.new", "errors", False),
     ],
 )
 def test_table_of_imports(importer: str, target: str, allowed: bool) -> None:
     assert _may_import(f"{_CORE}.{importer}", f"{_CORE}.{target}") is allowed
+
+
+def test_every_room_of_the_core_has_a_row_and_each_row_a_room() -> None:
+    assert {_room(_module(file))[0] for file in _core_files()} - {"__init__"} == set(_ROOMS)
+    lower: set[str] = set()
+    for room, allowed in _ROOMS.items():
+        assert {each.partition(".")[0] for each in allowed} <= lower, room
+        lower.add(room)
 
 
 @pytest.mark.parametrize("file", _core_files(), ids=_path)
@@ -222,7 +310,7 @@ def test_no_imports_inside_functions(file: Path) -> None:
 
 
 @pytest.mark.parametrize("adapter", _ADAPTERS)
-def test_adapter_keeps_to_its_colour_and_to_public_names(adapter: str) -> None:
+def test_adapter_keeps_to_its_colour_and_clients_to_their_modules(adapter: str) -> None:
     wrong: list[str] = []
     for file in _FILES:
         if not file.is_relative_to(_ROOT / adapter):
@@ -238,9 +326,54 @@ def test_adapter_keeps_to_its_colour_and_to_public_names(adapter: str) -> None:
                 wrong.append(f"{place} {found.module}")
             if root in ("redis", "coredis") and root not in file.stem:
                 wrong.append(f"{place} {found.module} outside its transport")
-            parts = (*found.module.split("."), *found.names)
-            if root == _CORE and any(part.startswith("_") and not part.startswith("__") for part in parts):
-                wrong.append(f"{place} private: {'.'.join(parts)}")
+            if file.parent.name == "net" and root == adapter:
+                known = found.module.removeprefix(f"{adapter}.")
+                if not _is_among(known, ("net", *_NET_KNOWS[adapter])):
+                    wrong.append(f"{place} {found.module} is above the connections")
+    assert wrong == []
+
+
+def test_the_event_loop_itself_is_called_by_the_link_alone() -> None:
+    # asyncio's transports and streams take longer; anyio has no way to let the loop watch a socket.
+    calling = {
+        _path(file)
+        for file in _FILES
+        if file.is_relative_to(_ROOT / "bullmq_anyio")
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.Attribute) and node.attr in _OF_THE_LOOP
+    }
+    assert calling == {"bullmq_anyio/net/link.py"}
+
+
+def _row(file: Path) -> str:
+    """Name the row of `_OF_THE_CORE`: that of the file's room or module where there is one, else of its package."""
+    package, inner = file.relative_to(_ROOT).parts[0], _module(file).split(".")[1]
+    return f"{package}.{inner}" if f"{package}.{inner}" in _OF_THE_CORE else package
+
+
+@pytest.mark.parametrize("package", [*_ADAPTERS, *_BESIDE])
+def test_what_stands_on_the_core_imports_by_its_row(package: str) -> None:
+    wrong: list[str] = []
+    for file in _FILES:
+        if not file.is_relative_to(_ROOT / package):
+            continue
+        others = (package, *_OF_OTHERS[package], *_ALONE.get(_path(file), ()), "msgspec")
+        # Clients stand in their transports' modules: see above.
+        clients = ("redis",) if package in _ADAPTERS else ()
+        for found in _imports(file):
+            place = f"{_path(file)}:{found.line}"
+            root = found.module.partition(".")[0]
+            names = (*found.module.split("."), *found.names)
+            if any(part.startswith("_") and not part.startswith("__") for part in names) and root.startswith("bullmq_"):
+                wrong.append(f"{place} private: {'.'.join(names)}")
+            if root == _CORE:
+                for target in _targets(found):
+                    name = _room(target)[1]
+                    if name != "__init__" and not _is_among(name, _OF_THE_CORE[_row(file)]):
+                        wrong.append(f"{place} {target} is not in the row of {_row(file)}")
+            elif root not in sys.stdlib_module_names and root != "__future__":
+                targets = set(_targets(found)) if root in ("tests", package) else {found.module}
+                wrong += [f"{place} {target}" for target in targets if not _is_among(target, (*others, *clients))]
     assert wrong == []
 
 

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord, NewJob, ParentInfo, PreparedJob, check_options, mould_of, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
+from bullmq_protocol.model.job import JobRecord, NewJob, ParentInfo, PreparedJob, check_options, mould_of, prepare
+from bullmq_protocol.model.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
 
 KEYS = QueueKeys.of("q")
 T = 1_700_000_000_000

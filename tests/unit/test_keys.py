@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bullmq_protocol.common.keys import KeyLayout, QueueKeys, check_name, is_client_name, key_slot
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import KeyLayout, QueueKeys, check_name, is_client_name, key_slot
 
 
 def test_plain_layout() -> None:

@@ -4,11 +4,11 @@ import anyio
 import pytest
 
 from bullmq_protocol.command import Batch, Command, Repeat
+from bullmq_protocol.common.reply import as_int, as_text
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import Closed, ConnectionLost, ServerError, UsageError
-from bullmq_protocol.reply import as_int, as_text
 from bullmq_protocol.testing.clock import SimulatedClock
 from bullmq_protocol.testing.scripted import AsyncScriptedTransport, OutOfScript, ScriptedTransport
-from bullmq_protocol.units import Instant
 
 PING = Command("PING", (), (), as_text, repeat=Repeat.SAFE)
 INCR = Command("INCR", ("n",), (), as_int)

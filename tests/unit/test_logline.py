@@ -8,9 +8,9 @@ import pytest
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol.categories import Category
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker import notices
 from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LONGEST_TEXT, LOWEST_LEVEL, WARNING, logline
 

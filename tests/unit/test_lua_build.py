@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from lua import build
 
 HEAD = "--- keys: wait, meta\n--- args: id\n"

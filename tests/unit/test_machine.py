@@ -11,6 +11,7 @@ import pytest
 from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     BullMQError,
@@ -26,9 +27,8 @@ from bullmq_protocol.errors import (
     WaitingChildrenError,
     WaitingError,
 )
-from bullmq_protocol.failure import RetryPolicy, failure_of
-from bullmq_protocol.options import KeepJobs
-from bullmq_protocol.units import Instant
+from bullmq_protocol.model.failure import RetryPolicy, failure_of
+from bullmq_protocol.model.options import KeepJobs
 from bullmq_protocol.worker.actions import Call, Notify
 from bullmq_protocol.worker.events import (
     CallFailed,

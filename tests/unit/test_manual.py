@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import pytest
 
 from bullmq_protocol.command import Now, Operation
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ConnectionLost, LockMissing, ServerError
-from bullmq_protocol.failure import failure_of
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.testing.clock import SimulatedClock
 from bullmq_protocol.testing.scripted import ScriptedTransport
 from bullmq_protocol.worker.manual import ManualWork, Taken

@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
         ),
         "bullmq_protocol/commands/reading.py": "def look(command):\n    return command.args[3]\n",
         "bullmq_anyio/net/link.py": "\n".join(["import one", *_SHARED, "left = 1", ""]),
-        "bullmq_sync/link.py": "\n".join(["import other", "", *_SHARED, "right = 1", ""]),
+        "bullmq_sync/net/link.py": "\n".join(["import other", "", *_SHARED, "right = 1", ""]),
         # Twins do not count.
         "bullmq_anyio/zones.py": "same = 1\n",
         "bullmq_sync/zones.py": "same = 1\n",
@@ -51,7 +51,7 @@ def test_what_both_adapters_have_is_found_wherever_it_lies(root: Path) -> None:
     assert set(pairs) == {"link", "worker", "events"}
     assert measures.identical_lines(pairs["link"]) == 6
     assert measures.shared_places(pairs["link"]) == 1
-    (root / "bullmq_sync/link.py").write_text("\n".join(_SHARED[:5]))
+    (root / "bullmq_sync/net/link.py").write_text("\n".join(_SHARED[:5]))
     assert sum(map(measures.shared_places, measures.hand_kept(root))) == 0
 
 

@@ -6,12 +6,12 @@ from typing import Any, get_args
 
 import pytest
 
-from bullmq_protocol.categories import Category
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UnrecoverableError
-from bullmq_protocol.failure import FailureKind, RetryPolicy, failure_of
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.metrics import NO_METRICS, MetricsCollector, NoMetrics
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.failure import FailureKind, RetryPolicy, failure_of
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector, NoMetrics
 from bullmq_protocol.operations.sample_lengths import QueueLengths
 from bullmq_protocol.worker import notices
 from bullmq_protocol.worker.metering import METERED, Meter, collect, lasted

@@ -15,10 +15,10 @@ from bullmq_protocol.commands.finishing import (
     retry_job,
 )
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.testing.model import STALLED_REASON, ServerModel
 from tests.support.model_sequences import START, Sequence
 

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import CollectorRegistry, Histogram
 
 from bullmq_prometheus import PrometheusMetrics
-from bullmq_protocol.categories import Category
-from bullmq_protocol.job import JobRecord
+from bullmq_protocol.model.categories import Category
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker.metering import Meter
 from bullmq_protocol.worker.notices import (
     Disconnected,

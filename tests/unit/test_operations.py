@@ -13,13 +13,15 @@ from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.batches import add_many as merged
 from bullmq_protocol.commands.getters import Dependencies, JobLogs
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BulkAddError, ParentNotFound, ServerError, UnexpectedReply, UsageError
-from bullmq_protocol.job import JobRecord, NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.model.job import JobRecord, NewJob, prepare
+from bullmq_protocol.model.options import JobOptions, ParentRef
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
+from bullmq_protocol.operations.paging import Plan
 from bullmq_protocol.operations.read_dependencies import (
     Cursor,
     DependenciesPage,
@@ -33,8 +35,6 @@ from bullmq_protocol.operations.read_dependencies import (
 )
 from bullmq_protocol.operations.read_jobs import IDS_AT_ONCE, JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
-from bullmq_protocol.options import JobOptions, ParentRef
-from bullmq_protocol.paging import Plan
 from bullmq_protocol.testing.scripted import Exchange, ScriptedTransport
 from bullmq_sync.drive import run
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.options import (
+from bullmq_protocol.model.options import (
     MAX_PRIORITY,
     RETRY_3_EXPONENTIAL,
     Backoff,

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from bullmq_protocol.commands._shared import Limiter
-from bullmq_protocol.failure import Category, Failure, FailureKind
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.model.failure import Category, Failure, FailureKind
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import KeepJobs
 from bullmq_protocol.worker.options import WorkerOptions, WorkerSettings
 from bullmq_protocol.worker.outcome import (
     Finishing,

@@ -11,10 +11,10 @@ from bullmq_protocol.command import Command
 from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues, settings
 from bullmq_protocol.commands.events import as_entries
 from bullmq_protocol.commands.queues import QueueSummary
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import check_flag, check_whole
 from bullmq_protocol.errors import UnexpectedReply, UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.units import check_flag, check_whole
+from bullmq_protocol.model.job import JobRecord
 
 K = QueueKeys.of("q")
 

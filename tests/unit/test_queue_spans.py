@@ -14,7 +14,7 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import JobOptions, NewJob, RepeatOptions, UsageError
-from bullmq_protocol.telemetry import Attributes, SpanKind
+from bullmq_protocol.observability.telemetry import Attributes, SpanKind
 from bullmq_protocol.testing.scripted import AsyncScriptedTransport, ScriptedTransport
 
 PACKAGES = {

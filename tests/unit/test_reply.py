@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol import reply
+from bullmq_protocol.common import reply
 from bullmq_protocol.errors import UnexpectedReply
 
 

@@ -10,13 +10,11 @@ import msgspec
 import pytest
 
 from bullmq_protocol.commands.schedulers import JobScheduler
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
-from bullmq_protocol.job import JobRecord, NewJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.operations.read_schedulers import get_job_schedulers
-from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
-from bullmq_protocol.schedule import (
+from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
+from bullmq_protocol.model.schedule import (
     Due,
     PreparedScheduler,
     RepeatOptions,
@@ -29,6 +27,8 @@ from bullmq_protocol.schedule import (
     rule_of,
     stored_moment,
 )
+from bullmq_protocol.operations.read_schedulers import get_job_schedulers
+from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
 from tests.support.refusals import shows
 
 K = QueueKeys.of("q")

@@ -11,10 +11,10 @@ import pytest
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.schedulers import JobScheduler, RepeatableKey, Schedule, ScheduledJob
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import SchedulerIdTaken, SchedulerSlotsTaken, UnexpectedReply, UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
-from bullmq_protocol.schedule import RepeatOptions
+from bullmq_protocol.model.options import JobOptions
+from bullmq_protocol.model.schedule import RepeatOptions
 
 K = QueueKeys.of("q")
 NOW = 1_700_000_000_000

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.jobs import get_job, update_data
 from bullmq_protocol.commands.queues import is_maxed
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.scripts import (
+from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts.source import (
     OWN,
     ScriptSource,
     ScriptText,

@@ -3,7 +3,7 @@
 import pytest
 
 from bullmq_protocol.errors import ServerTooOld
-from bullmq_protocol.server_info import ServerInfo, read_server_info
+from bullmq_protocol.net.server_info import ServerInfo, read_server_info
 
 
 def test_reads_the_fields() -> None:

@@ -12,10 +12,10 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, Limits, NewJob, RepeatOptions
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.job import JobRecord
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import MAX_PAYLOAD_BYTES, result_text, within_size
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import MAX_PAYLOAD_BYTES, result_text, within_size
 
 PACKAGES = {"anyio": bullmq_anyio, "sync": bullmq_sync}
 BIG = "\u00e9" * (MAX_PAYLOAD_BYTES // 2)  # fits in characters, not in bytes with its quotes

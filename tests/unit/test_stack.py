@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import bullmq_protocol.stack
-from bullmq_protocol.stack import StackTexts
+import bullmq_protocol.observability.stack
+from bullmq_protocol.observability.stack import StackTexts
 from tests.support.raising import raised
 
 
@@ -135,7 +135,7 @@ def test_texts_are_kept_apart() -> None:
 def through_the_library(call: Callable[[], object]) -> Callable[[], object]:
     """Return what calls it from frames of the library, which calls it from others."""
     code = "def serve(call): process(call)\ndef process(call): call()"
-    for module in ("bullmq_protocol.codec", "bullmq_sync.worker", "bullmq_anyio.worker"):
+    for module in ("bullmq_protocol.common.codec", "bullmq_sync.worker", "bullmq_anyio.worker"):
         space: dict[str, Any] = {"__name__": module}
         exec(compile(code, "library.py", "exec"), space)
         call = partial(space["serve"], call)
@@ -197,12 +197,12 @@ class _Stumbling:
 def test_ctrl_c_ends_the_text_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt = KeyboardInterrupt()
     for error, text in ((ValueError("boom"), "ValueError: boom"), (_Says(SystemExit()), "_Says")):
-        monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(SystemExit(3)))
+        monkeypatch.setattr(bullmq_protocol.observability.stack, "traceback", _Stumbling(SystemExit(3)))
         assert StackTexts().of(error) == text
-        monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(interrupt))
+        monkeypatch.setattr(bullmq_protocol.observability.stack, "traceback", _Stumbling(interrupt))
         with pytest.raises(KeyboardInterrupt):
             StackTexts().of(error)
-    monkeypatch.setattr(bullmq_protocol.stack, "traceback", _Stumbling(SystemExit(3)))
+    monkeypatch.setattr(bullmq_protocol.observability.stack, "traceback", _Stumbling(SystemExit(3)))
     with pytest.raises(KeyboardInterrupt):
         StackTexts().of(_Says(interrupt))
 
@@ -236,7 +236,7 @@ def test_places_are_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_number_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bullmq_protocol.stack, "_MOST_PLACES", 3)
+    monkeypatch.setattr(bullmq_protocol.observability.stack, "_MOST_PLACES", 3)
     texts = StackTexts()
     for call in CASES * 2:
         error = raised(call)

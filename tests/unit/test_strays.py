@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bullmq_protocol.command import Batch
-from bullmq_protocol.keys import QueueKeys
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.testing.scripted import ScriptedTransport
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.options import WorkerOptions

@@ -3,8 +3,15 @@
 import msgspec
 import pytest
 
-from bullmq_protocol import stream
-from bullmq_protocol.stream import CompletedEvent, CustomEvent, ProgressEvent, QueueEvent, decode_entry, event_time
+from bullmq_protocol.events import stream
+from bullmq_protocol.events.stream import (
+    CompletedEvent,
+    CustomEvent,
+    ProgressEvent,
+    QueueEvent,
+    decode_entry,
+    event_time,
+)
 
 ID = "1700000000000-3"
 

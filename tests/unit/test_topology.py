@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.address import ConnectionOptions
 from bullmq_protocol.command import Batch, Command, Repeat, Script
+from bullmq_protocol.common.keys import KeyLayout, QueueKeys, key_slot
+from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import (
     AuthenticationFailed,
     Closed,
@@ -14,9 +15,8 @@ from bullmq_protocol.errors import (
     UnexpectedReply,
     UsageError,
 )
-from bullmq_protocol.keys import KeyLayout, QueueKeys, key_slot
-from bullmq_protocol.reply import as_none
-from bullmq_protocol.topology import (
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_protocol.net.topology import (
     ClusterOptions,
     Learn,
     Locate,

@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.codec import pack
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.commands.schedulers import update_job_scheduler
-from bullmq_protocol.failure import Failure, FailureKind, failure_of
-from bullmq_protocol.flow import FlowNode, prepare_flow
-from bullmq_protocol.job import JobRecord, NewJob
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions, Telemetry
-from bullmq_protocol.schedule import RepeatOptions, prepare_scheduler
-from bullmq_protocol.telemetry import (
+from bullmq_protocol.common.codec import pack
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.units import Instant
+from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.model.flow import FlowNode, prepare_flow
+from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.options import JobOptions, Telemetry
+from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
+from bullmq_protocol.observability.telemetry import (
     NO_SPAN,
     Attributes,
     FlowTracing,
@@ -34,7 +35,6 @@ from bullmq_protocol.telemetry import (
     omits_context,
     with_context,
 )
-from bullmq_protocol.units import Instant
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork

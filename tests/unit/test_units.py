@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bullmq_protocol.common.units import check_flag, check_whole, to_ms
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.units import check_flag, check_whole, to_ms
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bullmq_protocol._lua import ADD_MANY
 from bullmq_protocol.command import Arg, Command
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.queues import ping
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError, UsageError
-from bullmq_protocol.job import NewJob, prepare
-from bullmq_protocol.keys import QueueKeys
-from bullmq_protocol.options import JobOptions
-from bullmq_protocol.wire import Wire, packer
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
+from bullmq_protocol.net.wire import Wire, packer
+from bullmq_protocol.scripts._lua import ADD_MANY
 
 ONE, OTHER = QueueKeys.of("one"), QueueKeys.of("other")
 

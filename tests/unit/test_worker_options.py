@@ -13,7 +13,7 @@ import pytest
 
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.options import KeepJobs
+from bullmq_protocol.model.options import KeepJobs
 from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, check_processor, check_workers, hand_on
 
 REFUSED: list[tuple[str, Any, str]] = [

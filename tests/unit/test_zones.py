@@ -11,7 +11,7 @@ import pytest
 
 import bullmq_anyio.zones
 import bullmq_sync.zones
-from bullmq_protocol.cron import next_run, parse_cron
+from bullmq_protocol.model.cron import next_run, parse_cron
 
 BOTH = pytest.mark.parametrize("zones", [bullmq_anyio.zones, bullmq_sync.zones])
 WINTER, SUMMER = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 7, 1, 12, tzinfo=UTC)

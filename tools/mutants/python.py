@@ -48,10 +48,10 @@ _NOT_ASKED = (
 
 # Each fork starts sentinels or a cluster of its own for their tests.
 _SETS = (
-    "bullmq_anyio/cluster.py",
-    "bullmq_anyio/sentinel.py",
-    "bullmq_sync/transports/redis_py_cluster.py",
-    "bullmq_sync/transports/redis_py_sentinel.py",
+    "bullmq_anyio/net/cluster.py",
+    "bullmq_anyio/net/sentinel.py",
+    "bullmq_sync/net/redis_py_cluster.py",
+    "bullmq_sync/net/redis_py_sentinel.py",
 )
 
 PARTS = (

@@ -12,10 +12,10 @@ from msgspec import UNSET
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol.commands.schedulers import JobScheduler
-from bullmq_protocol.job import NewJob
-from bullmq_protocol.options import JobOptions, given, stored_of, stored_options_from
-from bullmq_protocol.schedule import RepeatOptions
-from tests.interop.python.lines import Calls, got, say, serve, serve_blocking
+from bullmq_protocol.model.job import NewJob
+from bullmq_protocol.model.options import JobOptions, given, stored_of, stored_options_from
+from bullmq_protocol.model.schedule import RepeatOptions
+from tests.support.lines import Calls, got, say, serve, serve_blocking
 
 _STORED = {
     "keepLogs": "kl",

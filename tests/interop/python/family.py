@@ -11,10 +11,10 @@ import msgspec
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol.errors import JobNotFound
-from bullmq_protocol.flow import FlowJob, FlowNode
-from bullmq_protocol.stream import CompletedEvent, ProgressEvent
+from bullmq_protocol.events.stream import CompletedEvent, ProgressEvent
+from bullmq_protocol.model.flow import FlowJob, FlowNode
 from tests.interop.python.client import _options
-from tests.interop.python.lines import Calls, finish, got, say, serve, serve_blocking
+from tests.support.lines import Calls, finish, got, say, serve, serve_blocking
 
 _NAMES = {
     "job_id": "jobId",

@@ -14,7 +14,7 @@ from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import DelayedError, UnrecoverableError
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobStalled, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.interop.python.lines import finish, got, say, serve, serve_blocking
+from tests.support.lines import finish, got, say, serve, serve_blocking
 
 
 class _Processor:

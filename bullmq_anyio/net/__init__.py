@@ -1,0 +1,1 @@
+"""The native connection to one server, sentinels or a cluster. `redis_asyncio` alone imports redis."""

@@ -1,1 +1,0 @@
-"""Transports over clients that the user has; each module alone imports its client."""

@@ -1,0 +1,1 @@
+"""The events of a queue's stream, and those who wait for one of them."""

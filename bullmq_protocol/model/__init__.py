@@ -1,0 +1,1 @@
+"""Jobs, options, flows, schedules and failures as values, and the rules that hold for them."""

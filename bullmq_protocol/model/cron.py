@@ -1,0 +1,389 @@
+"""Cron patterns: what a pattern means, and the first moment after another at which it is due.
+
+The rules are those of cron-parser 4.9.0. Nothing here reads a clock or a file: the moment and the zone are arguments.
+
+Source: specs/04-schedulers-flows-events.md#sec-5
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from calendar import monthrange
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+
+from bullmq_protocol.common.codec import double, number_text
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.errors import BullMQError, UsageError
+
+Zones: TypeAlias = Callable[[str], tzinfo | None]
+"""Finds a zone by its IANA name, or `local` (that of the process); None: there is no such zone."""
+
+LOCAL: Final = "local"
+MAX_ROUNDS: Final = 10_000
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 86_400_000
+EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "@yearly": "0 0 1 1 *",
+        "@monthly": "0 0 1 * *",
+        "@weekly": "0 0 * * 0",
+        "@daily": "0 0 * * *",
+        "@hourly": "0 * * * *",
+    }
+)
+_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS: Final[Mapping[str, int]] = MappingProxyType({name: number for number, name in enumerate(_MONTH_NAMES, 1)})
+_WEEKDAYS: Final[Mapping[str, int]] = MappingProxyType({name: number for number, name in enumerate(_WEEKDAY_NAMES)})
+_NO_NAMES: Final[Mapping[str, int]] = MappingProxyType({})
+_MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+# White space of JavaScript, which is not quite that of Python.
+_BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_PARTS: Final = re.compile(f"[^{_BLANKS}]+")
+_NAME: Final = re.compile("[A-Za-z]{3}")
+_INTEGER: Final = re.compile("-?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BASED: Final = re.compile("0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
+_FIXED: Final = re.compile(r"utc(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?)?", re.IGNORECASE)
+
+
+class CronError(UsageError):
+    """A pattern that cannot be read. `reason` is what cron-parser says, `part` the part of the pattern."""
+
+    def __init__(self, pattern: str, part: str | None, reason: str) -> None:
+        super().__init__("pattern", pattern, reason if part is None else f"{part}: {reason}")
+        self.part = part
+        self.reason = reason
+
+
+class NoNextRun(BullMQError):
+    """The pattern is never due again, as far as it was looked for, or not before the end."""
+
+
+class _Wrong(Exception):
+    """Says what is wrong with one part."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    name: str
+    least: int
+    most: int
+    allowed: re.Pattern[str]
+    default: str = "*"
+    names: Mapping[str, int] = _NO_NAMES
+    takes_last: bool = False
+
+    @property
+    def span(self) -> str:
+        return f"expected range {self.least}-{self.most}"
+
+
+_PLAIN: Final = re.compile("[0-9,*/-]+")
+_PARTS_IN_ORDER: Final = (
+    _Part("second", 0, 59, _PLAIN, "0"),
+    _Part("minute", 0, 59, _PLAIN),
+    _Part("hour", 0, 23, _PLAIN),
+    _Part("day of month", 1, 31, re.compile("[0-9,*/?L-]+"), takes_last=True),
+    _Part("month", 1, 12, _PLAIN, names=_MONTHS),
+    _Part("day of week", 0, 7, re.compile("[0-9,*/?L#-]+"), names=_WEEKDAYS, takes_last=True),
+)
+
+
+class Cron(msgspec.Struct, frozen=True, kw_only=True):
+    """A pattern that was read: the values of each part, in order and with duplicates (they count).
+
+    `last_days` and `last_weekdays` are the texts with an `L`; `nth` is the occurrence within the month (`#`).
+
+    Source: specs/04-schedulers-flows-events.md#sec-5-4
+    """
+
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    last_days: tuple[str, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    last_weekdays: tuple[str, ...]
+    nth: float | None = None
+
+
+def parse_cron(pattern: str, *, nth: float | None = None) -> Cron:
+    """Read a pattern of up to six parts: second, minute, hour, day of month, month, day of week; the last ones count.
+
+    `nth` is BullMQ's option `nthDayOfWeek`. Raises `CronError`, which names the part and the rule.
+
+    Source: specs/04-schedulers-flows-events.md#sec-5-2
+    """
+    texts = _PARTS.findall(_WORDS.get(pattern, pattern))
+    if len(texts) > len(_PARTS_IN_ORDER):
+        raise CronError(pattern, None, "Invalid cron expression")
+    texts = [part.default for part in _PARTS_IN_ORDER[: len(_PARTS_IN_ORDER) - len(texts)]] + texts
+    numbers: list[tuple[int, ...]] = []
+    lasts: list[tuple[str, ...]] = []
+    for part, text in zip(_PARTS_IN_ORDER, texts, strict=True):
+        try:
+            if part.names is _WEEKDAYS and "#" in text:
+                text, nth = _occurrence(text)
+            found = _values(part, text)
+        except _Wrong as wrong:
+            raise CronError(pattern, part.name, str(wrong)) from None
+        numbers.append(tuple(sorted(value for value in found if isinstance(value, int))))
+        lasts.append(tuple(sorted(value for value in found if isinstance(value, str))))
+    seconds, minutes, hours, days, months, weekdays = numbers
+    last_days = lasts[3]
+    if len(months) == 1:
+        most = _MONTH_DAYS[months[0] - 1]
+        if days and days[0] > most:
+            raise CronError(pattern, "day of month", "Invalid explicit day of month definition")
+        days = tuple(day for day in days if day <= most)
+        last_days = tuple(text for text in last_days if text == "L")
+    return Cron(
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        last_days=last_days,
+        months=months,
+        weekdays=weekdays,
+        last_weekdays=lasts[5],
+        nth=nth,
+    )
+
+
+def next_run(cron: Cron, after: Millis, zone: tzinfo, *, end: float | None = None) -> Millis:
+    """Return the first moment after `after` at which the pattern is due in `zone`, not later than `end`.
+
+    Raises `NoNextRun`. Far dates are looked for day by day, at most 10,000 steps: some 50 ms.
+
+    Source: specs/04-schedulers-flows-events.md#sec-5-6
+    """
+    try:
+        return _Search(cron, zone).run(after, end)
+    except (OverflowError, OSError, ValueError):
+        raise NoNextRun("Invalid expression, the calendar ends") from None
+
+
+def fixed_zone(name: str) -> tzinfo | None:
+    """Return the zone that a name like `utc`, `UTC+3` or `UTC-03:30` stands for, None for other names."""
+    match = _FIXED.fullmatch(name)
+    if match is None:
+        return None
+    minutes = int(match[2] or 0) * 60 + int(match[3] or 0)
+    try:
+        return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
+    except ValueError:
+        return None
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _occurrence(text: str) -> tuple[str, float]:
+    for character in ",/-":
+        if character in text:
+            raise _Wrong(
+                f"Constraint error, invalid dayOfWeek `#` and `{character}` special characters are incompatible"
+            )
+    weekday, *occurrences = text.split("#")
+    nth = _number(occurrences[-1])
+    if len(occurrences) > 1 or not 1 <= nth <= 5:
+        raise _Wrong("Constraint error, invalid dayOfWeek occurrence number (#)")
+    return weekday, nth
+
+
+def _values(part: _Part, text: str) -> list[int | str]:
+    if part.names:
+
+        def number_of(match: re.Match[str]) -> str:
+            name = match[0].lower()
+            if name not in part.names:
+                raise _Wrong(f'Validation error, cannot resolve alias "{name}"')
+            return str(part.names[name])
+
+        text = _NAME.sub(number_of, text)
+    if not part.allowed.fullmatch(text):
+        raise _Wrong(f"Invalid characters, got value: {text}")
+    every = f"{part.least}-{part.most}"
+    text = text.replace("*", every) if "*" in text else text.replace("?", every)
+    items = text.split(",")
+    if "" in items:
+        raise _Wrong("Invalid list value format")
+    return [value for item in items for value in _item(part, item)]
+
+
+def _item(part: _Part, item: str) -> list[int | str]:
+    span, *steps = item.split("/")
+    if len(steps) > 1:
+        raise _Wrong(f"Invalid repeat: {item}")
+    step = _number(steps[0]) if steps else 1
+    if steps and (span == "" or _INTEGER.fullmatch(span)):
+        span = f"{span}-{part.most}"
+    pieces = span.split("-")
+    if len(pieces) > 1:
+        if pieces[0] != "":
+            return _range(part, span, _number(pieces[0]), _number(pieces[1]), step)
+        if pieces[1] == "":
+            raise _Wrong(f"Invalid range: {span}")
+    elif part.takes_last and "L" in span:
+        return [span]
+    value = _number(span)
+    if not part.least <= value <= part.most:
+        shown = span if math.isnan(value) and len(pieces) == 1 else number_text(value)
+        raise _Wrong(f"Constraint error, got value {shown} {part.span}")
+    return [int(value) % 7 if part.names is _WEEKDAYS else int(value)]
+
+
+def _range(part: _Part, span: str, first: float, last: float, step: float) -> list[int | str]:
+    if math.isnan(first) or math.isnan(last) or first < part.least or last > part.most:
+        raise _Wrong(f"Constraint error, got range {number_text(first)}-{number_text(last)} {part.span}")
+    if first > last:
+        raise _Wrong(f"Invalid range: {span}")
+    if not step > 0:
+        raise _Wrong(f"Constraint error, cannot repeat at every {number_text(step)} time.")
+    values: list[int | str] = [*range(int(first), int(last) + 1, int(min(step, 100)))]
+    if part.names is _WEEKDAYS and last in (0, 7) and 0 not in values:
+        values.append(0)
+    return values
+
+
+def _number(text: str) -> float:
+    """Read a number as JavaScript does; NaN for what is none."""
+    if text == "":
+        return 0.0
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    return float(double(int(text, 0))) if _BASED.fullmatch(text) else math.nan
+
+
+# --- searching ------------------------------------------------------------------------------------------------------
+
+
+class _Search:
+    """One search. All moments are milliseconds; "wall" is what the clock on the wall shows, as if it were UTC."""
+
+    def __init__(self, cron: Cron, zone: tzinfo) -> None:
+        self._cron = cron
+        self._zone = zone
+        # Hours that the clock jumped to, or shows again.
+        self._gap = -1
+        self._repeated = -1
+
+    def run(self, start: Millis, end: float | None) -> Millis:
+        cron = self._cron
+        at = start
+        for _ in range(1, MAX_ROUNDS):
+            if end is not None and end < at:
+                raise NoNextRun("Out of the timespan range")
+            day, time = divmod(at + self._offset(at), DAY_MS)
+            today = date.fromordinal(EPOCH_DAY + day)
+            hour = time // HOUR_MS
+            if not self._is_day(today):
+                at = self._next_day(at)
+            elif today.month not in cron.months:
+                at = self._next_month(at)
+            elif not self._is_hour(hour):
+                at = self._next_hour(at, hour)
+            elif time // MINUTE_MS % 60 not in cron.minutes:
+                at = self._advance(at, MINUTE_MS)
+            elif time // SECOND_MS % 60 not in cron.seconds or at == start:
+                at = self._advance(at, SECOND_MS)
+            else:
+                return at
+        raise NoNextRun("Invalid expression, loop limit exceeded")
+
+    def _is_hour(self, hour: int) -> bool:
+        if hour in self._cron.hours:
+            return hour != self._repeated
+        # The hour after a jump stands in for the one that was jumped over.
+        return hour == self._gap and hour - 1 in self._cron.hours
+
+    def _next_hour(self, at: Millis, hour: int) -> Millis:
+        if hour in self._cron.hours:
+            self._repeated = -1
+        elif hour == self._gap:
+            return self._advance(at, HOUR_MS, track=False)
+        else:
+            self._gap = -1
+        return self._advance(at, HOUR_MS)
+
+    def _is_day(self, today: date) -> bool:
+        cron = self._cron
+        most = monthrange(today.year, today.month)[1]
+        weekday = today.isoweekday() % 7
+        by_day = today.day in cron.days or (today.day == most and bool(cron.last_days))
+        by_weekday = weekday in cron.weekdays or self._is_last_weekday(today, weekday, most)
+        all_days = len(cron.days) + len(cron.last_days) >= _MONTH_DAYS[today.month - 1]
+        all_weekdays = len(cron.weekdays) + len(cron.last_weekdays) == 8
+        if not (by_day or (by_weekday and not all_weekdays)) or (all_days and not all_weekdays and not by_weekday):
+            return False
+        nth = cron.nth
+        return nth is None or not nth > 0 or (nth < 6 and (today.day - 1) // 7 + 1 == nth)
+
+    def _is_last_weekday(self, today: date, weekday: int, most: int) -> bool:
+        for text in self._cron.last_weekdays:
+            if not text[0].isdigit():
+                raise NoNextRun(f"Invalid last weekday of the month expression: {text}")
+            if int(text[0]) % 7 == weekday and today.day + 7 > most:
+                return True
+        return False
+
+    def _advance(self, at: Millis, unit: Millis, *, track: bool = True) -> Millis:
+        """Go on to the start of the next hour, minute or second, and see whether the clock was changed."""
+        before = (at + self._offset(at)) % DAY_MS // HOUR_MS
+        later = at + unit
+        offset = self._offset(later)
+        wall = later + offset
+        cut = self._moment(wall - wall % unit, offset)
+        found = cut if cut > at else cut + unit
+        if track and len(self._cron.hours) != 24:
+            time = (found + self._offset(found)) % DAY_MS
+            hours = time // HOUR_MS - before
+            if hours == 2:
+                self._gap = time // HOUR_MS
+            elif hours == 0 and time % HOUR_MS < SECOND_MS:
+                self._repeated = time // HOUR_MS
+        return found
+
+    def _next_day(self, at: Millis) -> Millis:
+        offset = self._offset(at)
+        wall = at + offset + DAY_MS
+        return self._start_of_day(wall - wall % DAY_MS, wall, offset)
+
+    def _next_month(self, at: Millis) -> Millis:
+        offset = self._offset(at)
+        day, time = divmod(at + offset, DAY_MS)
+        today = date.fromordinal(EPOCH_DAY + day)
+        year, month = (today.year + 1, 1) if today.month == 12 else (today.year, today.month + 1)
+        first = (date(year, month, 1).toordinal() - EPOCH_DAY) * DAY_MS
+        same_day = first + (min(today.day, monthrange(year, month)[1]) - 1) * DAY_MS + time
+        return self._start_of_day(first, same_day, offset)
+
+    def _start_of_day(self, midnight: Millis, same_time: Millis, offset: Millis) -> Millis:
+        """Return local midnight; of two, the one with the offset of the same time on the next day (or month)."""
+        return self._moment(midnight, self._offset(self._moment(same_time, offset)))
+
+    def _moment(self, wall: Millis, like: Millis) -> Millis:
+        """Return when the wall clock shows this; of two moments the one with the offset `like`, else the first.
+
+        What it never shows is moved on by the length of the jump.
+        """
+        if self._offset(wall - like) == like:
+            return wall - like
+        offsets = {self._offset(wall - DAY_MS), self._offset(wall), self._offset(wall + DAY_MS)}
+        moments = [wall - offset for offset in offsets if self._offset(wall - offset) == offset]
+        return min(moments, default=wall - self._offset(wall - DAY_MS))
+
+    def _offset(self, at: Millis) -> Millis:
+        offset = datetime.fromtimestamp(at // SECOND_MS, self._zone).utcoffset()
+        return 0 if offset is None else (offset.days * 86_400 + offset.seconds) * SECOND_MS

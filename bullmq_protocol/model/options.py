@@ -1,0 +1,739 @@
+"""Options of a job: what a caller gives, what is stored under which name, and the checks between the two.
+
+Source: specs/01-data-model-and-adding.md#sec-3-2
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text
+from bullmq_protocol.common.keys import MAX_NAME_LENGTH
+from bullmq_protocol.common.units import Duration, Millis, to_ms
+from bullmq_protocol.errors import UsageError
+
+MAX_PRIORITY: Final = 2_097_152
+MAX_PAYLOAD_BYTES: Final = 10 * 2**20
+LONG_BACKOFF_MS: Final = 3_600_000
+
+Number: TypeAlias = int | float
+S = TypeVar("S", bound=Struct)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits on what this library adds, never on what it reads. None lifts a limit.
+
+    `max_payload_bytes` counts the UTF-8 bytes of the data's JSON plus the packed options, and those of updated data, of
+    a progress and of a row of a log; `max_name_length` counts the characters of a job's name and of its id;
+    `max_result_bytes` counts the UTF-8 bytes of a return value's JSON.
+    """
+
+    max_payload_bytes: int | None = MAX_PAYLOAD_BYTES
+    max_name_length: int | None = MAX_NAME_LENGTH
+    max_result_bytes: int | None = MAX_PAYLOAD_BYTES
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return a text that is stored as it is, or raise `UsageError` for one over the limit of a payload in bytes."""
+    return _within(field, text, limits.max_payload_bytes)
+
+
+def result_text(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes."""
+    return (
+        "null"
+        if value is None
+        else _within("returnvalue", json_text(value, field="returnvalue"), limits.max_result_bytes)
+    )
+
+
+def _within(field: str, text: str, most: int | None) -> str:
+    if most is not None and len(text) * 4 > most:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > most:
+            raise UsageError(field, f"{text[:20]}...", f"exceeds the limit {most} bytes, has {size}")
+    return text
+
+
+class Backoff(Struct, frozen=True, repr_omit_defaults=True):
+    """How long to wait before a retry: `fixed`, `exponential`, or a type that the worker's own strategy knows.
+
+    `delay` in milliseconds (or a `timedelta`), `jitter` from 0 to 1. `max_delay` (milliseconds above 0, or a
+    `timedelta`) caps what the two come to; it is this library's own: workers on Node wait without that cap. `extra`
+    holds further members, as read.
+
+    Source: specs/05-worker-runtime.md#sec-9-2
+    """
+
+    type: str
+    delay: Duration | float | UnsetType = UNSET
+    jitter: Number | UnsetType = UNSET
+    extra: Mapping[str, Any] = {}
+    max_delay: Duration | float | UnsetType = UNSET
+
+
+class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
+    """Which finished jobs to keep: the newest `count` (-1: all), none older than `age` **seconds** (or a `timedelta`).
+
+    Source: specs/05-worker-runtime.md#sec-11
+    """
+
+    count: int | UnsetType = UNSET
+    age: Number | timedelta | UnsetType = UNSET
+    extra: Mapping[str, Any] = {}
+
+
+Retention: TypeAlias = bool | int | KeepJobs
+"""True: keep nothing; False: keep all; a number: keep that many; or `KeepJobs`."""
+
+
+class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
+    """A job's parent: its id, and its queue as the qualified name `<prefix>:<name>` (`QueueKeys.qualified`)."""
+
+    id: str
+    queue: str
+    extra: Mapping[str, Any] = {}
+
+
+class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
+    """Let one job stand for all that are added with this id.
+
+    Without `ttl`: until that job finishes; with it: for so many milliseconds (or a `timedelta`). `extend`: each add
+    restarts the time; `replace`: a delayed job is replaced by the new one.
+
+    Source: specs/01-data-model-and-adding.md#sec-6-4
+    """
+
+    id: str
+    ttl: Duration | UnsetType = UNSET
+    extend: bool | UnsetType = UNSET
+    replace: bool | UnsetType = UNSET
+    extra: Mapping[str, Any] = {}
+
+
+class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
+    """Trace context that travels with the job, and whether to leave it out.
+
+    Source: specs/04-schedulers-flows-events.md#sec-12-3
+    """
+
+    metadata: str | UnsetType = UNSET
+    omit_context: bool | UnsetType = UNSET
+
+
+class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """All options of a job. What is not given stays absent, so that the stored text equals BullMQ's.
+
+    attempts:          total tries, at least 1 (stored as 0 when not given: one try)
+    backoff:           wait before a retry; a number of milliseconds means `fixed`
+    delay:             milliseconds (or a `timedelta`) before the job may run
+    priority:          1 (most urgent) to 2,097,152; 0: none, runs before all that have one
+    lifo:              run next, before the jobs that wait
+    timestamp:         moment of creation, milliseconds since the epoch; default now
+    job_id:            an id of the caller's; an existing job with it is left as it is
+    parent:            the job that waits for this one
+    remove_on_complete, remove_on_fail: retention of finished jobs
+    keep_logs:         number of log rows to keep
+    stack_trace_limit: number of stack traces to keep
+    size_limit:        largest size of the data's JSON in bytes
+    repeat:            repeat rule as another client left it
+    repeat_job_key:    scheduler that made the job (stored in the hash, not in the options)
+    prev_millis:       slot of the scheduler's iteration
+    deduplication, telemetry: see their classes
+    fail_parent_on_failure, continue_parent_on_failure, ignore_dependency_on_failure, remove_dependency_on_failure:
+                       what this job's failure means to its parent; at most one of them
+    extra:             options that this library does not know, under their stored names; kept as they are
+
+    Source: specs/01-data-model-and-adding.md#sec-3-3
+    """
+
+    attempts: Number | UnsetType = UNSET
+    backoff: Backoff | Duration | float | UnsetType = UNSET
+    delay: Duration | float | UnsetType = UNSET
+    priority: Number | UnsetType = UNSET
+    lifo: bool | UnsetType = UNSET
+    timestamp: Number | UnsetType = UNSET
+    job_id: str | UnsetType = UNSET
+    parent: ParentRef | UnsetType = UNSET
+    remove_on_complete: Retention | UnsetType = UNSET
+    remove_on_fail: Retention | UnsetType = UNSET
+    keep_logs: Number | UnsetType = UNSET
+    stack_trace_limit: Number | UnsetType = UNSET
+    size_limit: Number | UnsetType = UNSET
+    repeat: Mapping[str, Any] | UnsetType = UNSET
+    prev_millis: Number | UnsetType = UNSET
+    repeat_job_key: str | UnsetType = UNSET
+    deduplication: Deduplication | UnsetType = UNSET
+    fail_parent_on_failure: bool | UnsetType = UNSET
+    continue_parent_on_failure: bool | UnsetType = UNSET
+    ignore_dependency_on_failure: bool | UnsetType = UNSET
+    remove_dependency_on_failure: bool | UnsetType = UNSET
+    telemetry: Telemetry | UnsetType = UNSET
+    extra: Mapping[str, Any] = {}
+
+
+RETRY_3_EXPONENTIAL: Final = JobOptions(attempts=3, backoff=Backoff("exponential", 1000))
+"""Three tries with 1 and 2 seconds between them: a ready-made value for a queue's default job options."""
+
+_NO_OPTIONS: Final = JobOptions()
+
+
+def given(options: JobOptions) -> dict[str, Any]:
+    """Return the options that are set, by field name."""
+    if options == _NO_OPTIONS:
+        return {}
+    found = {field: value for field, value in msgspec.structs.asdict(options).items() if value is not UNSET}
+    if not found["extra"]:
+        del found["extra"]
+    return found
+
+
+def merge(defaults: JobOptions, call: JobOptions) -> JobOptions:
+    """Lay the options of one call over a queue's defaults. The job id always comes from the call.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-4
+    """
+    return JobOptions(**merged(defaults, call))
+
+
+def merged(defaults: JobOptions, call: JobOptions) -> dict[str, Any]:
+    """Merge as `merge` does; return the set options by field name, the defaults' first: the order of storing."""
+    base = given(defaults)
+    if not base:
+        return given(call)
+    base.pop("job_id", None)
+    over = given(call)
+    if "extra" in base and "extra" in over:
+        over["extra"] = {**base["extra"], **over["extra"]}
+    return {**base, **over}
+
+
+# --- storing --------------------------------------------------------------------------------------------------------
+
+
+def stored(options: JobOptions) -> dict[str, Any]:
+    """Return the option map to pack: short names, `attempts` first, values as JavaScript would have them.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-2
+    """
+    return stored_of(given(options))
+
+
+def stored_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option map to pack for options given by field name, in their order."""
+    result: dict[str, Any] = {}
+    extra: Mapping[str, Any] = found.get("extra", {})
+    for name in sorted((name for name in extra if _INTEGER.fullmatch(name)), key=int):
+        result[name] = extra[name]
+    result["attempts"] = found["attempts"] if "attempts" in found else extra.get("attempts", 0)
+    for field, value in found.items():
+        write = _WRITERS[field]
+        if write is None:
+            continue
+        name, convert = write
+        if convert is None:
+            result[name] = value
+        elif field == "telemetry":
+            if value.metadata is not UNSET:
+                result["tm"] = value.metadata
+            if value.omit_context is not UNSET:
+                result["omc"] = value.omit_context
+        else:
+            result[name] = convert(value)
+    for name, value in extra.items():
+        if value is not None:
+            result.setdefault(name, value)
+    return result
+
+
+def duration_number(value: Duration | float) -> Number:
+    """Return a duration as a number of milliseconds, not checked."""
+    return to_ms("duration", value) if isinstance(value, timedelta) else value
+
+
+def retention_map(value: Retention) -> Any:
+    """Return a retention as it is stored in a job's options."""
+    if not isinstance(value, KeepJobs):
+        return value
+    age = value.age
+    return _members(value, count=value.count, age=age.total_seconds() if isinstance(age, timedelta) else age)
+
+
+def _members(value: Backoff | KeepJobs | ParentRef | Deduplication, **members: Any) -> dict[str, Any]:
+    return {**{name: member for name, member in members.items() if member is not UNSET}, **value.extra}
+
+
+def _write_duration(value: Any) -> Any:
+    return duration_number(value) if value is not UNSET else UNSET
+
+
+def _write_backoff(value: Backoff | Duration | float) -> dict[str, Any]:
+    if not isinstance(value, Backoff):
+        return {"type": "fixed", "delay": duration_number(value)}
+    return _members(
+        value,
+        type=value.type,
+        delay=_write_duration(value.delay),
+        jitter=value.jitter,
+        maxDelay=_write_duration(value.max_delay),
+    )
+
+
+def _write_parent(value: ParentRef) -> dict[str, Any]:
+    return _members(value, id=value.id, queue=value.queue)
+
+
+def _write_deduplication(value: Deduplication) -> dict[str, Any]:
+    return _members(value, id=value.id, ttl=_write_duration(value.ttl), extend=value.extend, replace=value.replace)
+
+
+def _write_repeat(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(member.timestamp() * 1000) if isinstance(member, datetime) else member
+        for name, member in value.items()
+    }
+
+
+_WRITERS: Final[Mapping[str, tuple[str, Callable[[Any], Any] | None] | None]] = MappingProxyType(
+    {
+        "attempts": None,
+        "backoff": ("backoff", _write_backoff),
+        "delay": ("delay", duration_number),
+        "priority": ("priority", None),
+        "lifo": ("lifo", None),
+        "timestamp": ("timestamp", None),
+        "job_id": ("jobId", None),
+        "parent": ("parent", _write_parent),
+        "remove_on_complete": ("removeOnComplete", retention_map),
+        "remove_on_fail": ("removeOnFail", retention_map),
+        "keep_logs": ("kl", None),
+        "stack_trace_limit": ("stackTraceLimit", None),
+        "size_limit": ("sizeLimit", None),
+        "repeat": ("repeat", _write_repeat),
+        "prev_millis": ("prevMillis", None),
+        "repeat_job_key": None,
+        "deduplication": ("de", _write_deduplication),
+        "fail_parent_on_failure": ("fpof", None),
+        "continue_parent_on_failure": ("cpof", None),
+        "ignore_dependency_on_failure": ("idof", None),
+        "remove_dependency_on_failure": ("rdof", None),
+        "telemetry": ("tm", _write_duration),
+        "extra": None,
+    }
+)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class _Misfit(Exception):
+    """A stored value that is not of its option's type: it is kept in `extra` under its stored name."""
+
+
+def stored_options_from(mapping: Mapping[str, Any]) -> JobOptions:
+    """Read stored options. Nulls count as absent; unknown names, and values of a strange type, are kept in `extra`.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-2
+    """
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    telemetry: dict[str, Any] = {}
+    for name, value in mapping.items():
+        reader = _READERS.get(name)
+        if value is None:
+            continue
+        if reader is None:
+            extra[name] = value
+            continue
+        field, read = reader
+        try:
+            result = read(value)
+        except _Misfit:
+            extra[name] = value
+            continue
+        if name == "tm" or name == "omc":
+            telemetry[field] = result
+        else:
+            known[field] = result
+    if telemetry:
+        known["telemetry"] = Telemetry(**telemetry)
+    return JobOptions(**known, extra=extra)
+
+
+def _read_number(value: Any) -> Number:
+    if type(value) is not int and type(value) is not float:
+        raise _Misfit
+    number = double(value)
+    if not math.isfinite(number):
+        raise _Misfit
+    # Beyond the integers that a double holds exactly it stays a double, which is what the scripts make of it.
+    is_whole = abs(number) <= MAX_SAFE_INTEGER and number == math.floor(number)
+    return int(number) if is_whole else number
+
+
+def _read_bool(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise _Misfit
+
+
+def _read_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    raise _Misfit
+
+
+def _read_mapping(value: Any) -> Mapping[str, Any]:
+    if type(value) is dict:
+        return cast("dict[str, Any]", value)
+    raise _Misfit
+
+
+def _read_struct(kind: type[S], required: int, readers: Mapping[str, Callable[[Any], Any]], value: Any) -> S:
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, member in _read_mapping(value).items():
+        read = readers.get(name)
+        try:
+            if read is None:
+                raise _Misfit
+            known["max_delay" if name == "maxDelay" else name] = read(member)
+        except _Misfit:
+            extra[name] = member
+    if any(name not in known for name in kind.__struct_fields__[:required]):
+        raise _Misfit
+    return kind(**known, extra=extra)
+
+
+def _read_backoff(value: Any) -> Backoff:
+    if type(value) is dict:
+        return _read_struct(Backoff, 1, _BACKOFF_READERS, value)
+    return Backoff("fixed", _read_number(value))
+
+
+def _read_retention(value: Any) -> Retention:
+    if type(value) is bool:
+        return value
+    if type(value) is dict:
+        return _read_struct(KeepJobs, 0, _KEEP_READERS, value)
+    return cast("int", _read_number(value))
+
+
+def _read_parent(value: Any) -> ParentRef:
+    return _read_struct(ParentRef, 2, _PARENT_READERS, value)
+
+
+def _read_deduplication(value: Any) -> Deduplication:
+    return _read_struct(Deduplication, 1, _DEDUPLICATION_READERS, value)
+
+
+_BACKOFF_READERS: Final = MappingProxyType(
+    {"type": _read_text, "delay": _read_number, "jitter": _read_number, "maxDelay": _read_number}
+)
+_KEEP_READERS: Final = MappingProxyType({"count": _read_number, "age": _read_number})
+_PARENT_READERS: Final = MappingProxyType({"id": _read_text, "queue": _read_text})
+_DEDUPLICATION_READERS: Final = MappingProxyType(
+    {"id": _read_text, "ttl": _read_number, "extend": _read_bool, "replace": _read_bool}
+)
+_READERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = MappingProxyType(
+    {
+        "attempts": ("attempts", _read_number),
+        "backoff": ("backoff", _read_backoff),
+        "delay": ("delay", _read_number),
+        "priority": ("priority", _read_number),
+        "lifo": ("lifo", _read_bool),
+        "timestamp": ("timestamp", _read_number),
+        "jobId": ("job_id", _read_text),
+        "parent": ("parent", _read_parent),
+        "removeOnComplete": ("remove_on_complete", _read_retention),
+        "removeOnFail": ("remove_on_fail", _read_retention),
+        "kl": ("keep_logs", _read_number),
+        "stackTraceLimit": ("stack_trace_limit", _read_number),
+        "sizeLimit": ("size_limit", _read_number),
+        "repeat": ("repeat", _read_mapping),
+        "prevMillis": ("prev_millis", _read_number),
+        "de": ("deduplication", _read_deduplication),
+        "fpof": ("fail_parent_on_failure", _read_bool),
+        "cpof": ("continue_parent_on_failure", _read_bool),
+        "idof": ("ignore_dependency_on_failure", _read_bool),
+        "rdof": ("remove_dependency_on_failure", _read_bool),
+        "tm": ("metadata", _read_text),
+        "omc": ("omit_context", _read_bool),
+    }
+)
+
+
+# --- checking -------------------------------------------------------------------------------------------------------
+
+_INTEGER: Final = re.compile(r"0|[1-9][0-9]*")
+_SIGNED_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_RESERVED_IDS: Final = frozenset(
+    (
+        "id",
+        "meta",
+        "wait",
+        "paused",
+        "active",
+        "prioritized",
+        "delayed",
+        "waiting-children",
+        "completed",
+        "failed",
+        "stalled",
+        "stalled-check",
+        "limiter",
+        "pc",
+        "marker",
+        "events",
+        "repeat",
+        "priority",
+        "delay",
+    )
+)
+# In the order in which BullMQ names them in its error.
+_PARENT_FLAGS: Final = (
+    "remove_dependency_on_failure",
+    "fail_parent_on_failure",
+    "continue_parent_on_failure",
+    "ignore_dependency_on_failure",
+)
+_TAKEN_NAMES: Final = frozenset(
+    {
+        *_READERS,
+        *(name for name in _WRITERS if name != "extra"),
+        "jobId",
+        "removeOnComplete",
+        "removeOnFail",
+        "keepLogs",
+        "stackTraceLimit",
+        "sizeLimit",
+        "prevMillis",
+        "repeatJobKey",
+        "failParentOnFailure",
+        "continueParentOnFailure",
+        "ignoreDependencyOnFailure",
+        "removeDependencyOnFailure",
+        "debounce",
+    }
+)
+
+
+def validate(options: JobOptions, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+    """Check options that a caller gives for a new job; return warnings.
+
+    Raises `UsageError`, naming field, value and rule.
+
+    Source: specs/01-data-model-and-adding.md#sec-3-8
+    """
+    return validate_of(given(options), limits=limits)
+
+
+def validate_of(found: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+    """Check options given by field name, as `validate` does."""
+    for field, value in found.items():
+        _CHECKS[field](field, value, limits)
+    if found.get("delay") and found.get("repeat") and not found["repeat"].get("count"):
+        raise UsageError("delay", found["delay"], "cannot be used together with repeat")
+    flags = [flag for flag in _PARENT_FLAGS if found.get(flag)]
+    if len(flags) > 1:
+        raise UsageError(flags[0], True, f"cannot be used together: {', '.join(flags)}")
+    backoff = found.get("backoff")
+    if backoff is None:
+        return []
+    wait = backoff.delay if isinstance(backoff, Backoff) else backoff
+    if wait is not UNSET and duration_number(wait) > LONG_BACKOFF_MS:
+        return [f"backoff.delay: {duration_number(wait)} ms is more than one hour; is it meant in milliseconds?"]
+    return []
+
+
+def check_job_id(field: str, value: object, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check an id of the caller's: no integer (the counter's), no key of the queue, colons only as BullMQ allows them.
+
+    Source: specs/01-data-model-and-adding.md#sec-2-6
+    """
+    text = check_text(field, value)
+    _check_length(field, text, limits)
+    if text == "0" or text.startswith("0:"):
+        raise UsageError(field, text, "must not be '0' or start with '0:'")
+    if text == "NaN" or (_SIGNED_INTEGER.fullmatch(text) and _is_integer_to_javascript(text)):
+        raise UsageError(field, text, "must not be an integer: those are the ids that the queue's counter gives")
+    if ":" in text and text.count(":") != 2:
+        raise UsageError(field, text, "must not contain ':' (or else exactly two, as ids of repeated jobs do)")
+    if text in _RESERVED_IDS or text.startswith(("de:", "metrics:")):
+        raise UsageError(field, text, "is the name of one of the queue's own keys")
+
+
+def _is_integer_to_javascript(text: str) -> bool:
+    # Longer texts of digits do not survive a double, so the counter can never give them.
+    return len(text) < 23 and number_text(float(text)) == text
+
+
+def _check_length(field: str, text: str, limits: Limits) -> None:
+    if not text:
+        raise UsageError(field, text, "must not be empty")
+    if limits.max_name_length is not None and len(text) > limits.max_name_length:
+        raise UsageError(field, text, f"must have at most {limits.max_name_length} characters, has {len(text)}")
+
+
+def _whole(field: str, value: object, least: int, most: int = MAX_SAFE_INTEGER) -> int:
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        raise UsageError(field, value, "must be a whole number")
+    if not least <= value <= most:
+        limit = f"of at least {least}" if most == MAX_SAFE_INTEGER else f"from {least} to {most}"
+        raise UsageError(field, value, f"must be a whole number {limit}")
+    return int(value)
+
+
+def _check_attempts(field: str, value: object, limits: Limits) -> None:
+    _whole(field, value, 1)
+
+
+def _check_backoff(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, Backoff):
+        _check_wait(field, value)
+        return
+    if not check_text("backoff.type", value.type):
+        raise UsageError("backoff.type", value.type, "must not be empty")
+    if value.delay is not UNSET:
+        _check_wait("backoff.delay", value.delay)
+    elif value.type in ("fixed", "exponential"):
+        raise UsageError("backoff.delay", value.delay, f"must be given for the type {value.type!r}")
+    jitter = value.jitter
+    if jitter is not UNSET and (type(jitter) not in (int, float) or not 0 <= jitter <= 1):
+        raise UsageError("backoff.jitter", jitter, "must be a number from 0 to 1")
+    if value.max_delay is not UNSET:
+        _check_wait("backoff.max_delay", value.max_delay)
+
+
+def _check_wait(field: str, value: object) -> None:
+    if isinstance(value, timedelta):
+        value = to_ms(field, value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_SAFE_INTEGER:
+        raise UsageError(field, value, "must be a number of milliseconds above 0, a timedelta above 0, or a Backoff")
+
+
+def _milliseconds(field: str, value: object, least: int) -> Millis:
+    return _whole(field, to_ms(field, cast("Duration", value)), least)
+
+
+def _check_delay(field: str, value: object, limits: Limits) -> None:
+    _milliseconds(field, value, 0)
+
+
+def _check_priority(field: str, value: object, limits: Limits) -> None:
+    _whole(field, value, 0, MAX_PRIORITY)
+
+
+def _check_bool(field: str, value: object, limits: Limits) -> None:
+    if type(value) is not bool:
+        raise UsageError(field, value, "must be True or False")
+
+
+def _check_positive(field: str, value: object, limits: Limits) -> None:
+    _whole(field, value, 1)
+
+
+def _check_natural(field: str, value: object, limits: Limits) -> None:
+    _whole(field, value, 0)
+
+
+def _check_retention(field: str, value: object, limits: Limits) -> None:
+    if isinstance(value, bool):
+        return
+    if not isinstance(value, KeepJobs):
+        if type(value) is not int:
+            raise UsageError(field, value, "must be a bool, a number of jobs, or KeepJobs")
+        _whole(field, value, -1)
+        return
+    if value.count is not UNSET:
+        _whole(f"{field}.count", value.count, -1)
+    age = value.age.total_seconds() if isinstance(value.age, timedelta) else value.age
+    if age is not UNSET and (type(age) not in (int, float) or not 0 <= age <= MAX_SAFE_INTEGER):
+        raise UsageError(f"{field}.age", age, "must be a number of seconds (or a timedelta) of at least 0")
+
+
+def _check_parent(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, ParentRef):
+        raise UsageError(field, value, "must be a ParentRef")
+    if not check_text("parent.id", value.id):
+        raise UsageError("parent.id", value.id, "must not be empty")
+    if ":" not in check_text("parent.queue", value.queue):
+        raise UsageError("parent.queue", value.queue, "must be the qualified name <prefix>:<queue>")
+
+
+def _check_repeat(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, Mapping):
+        raise UsageError(field, value, "must be a mapping")
+
+
+def _check_repeat_job_key(field: str, value: object, limits: Limits) -> None:
+    check_text(field, value)
+
+
+def _check_deduplication(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, Deduplication):
+        raise UsageError(field, value, "must be a Deduplication")
+    if not check_text("deduplication.id", value.id):
+        raise UsageError("deduplication.id", value.id, "must not be empty")
+    if value.ttl is not UNSET:
+        _milliseconds("deduplication.ttl", value.ttl, 1)
+    for name, flag in (("extend", value.extend), ("replace", value.replace)):
+        if flag is not UNSET:
+            _check_bool(f"deduplication.{name}", flag, limits)
+
+
+def _check_telemetry(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, Telemetry):
+        raise UsageError(field, value, "must be a Telemetry")
+    if value.metadata is not UNSET:
+        check_text("telemetry.metadata", value.metadata)
+    if value.omit_context is not UNSET:
+        _check_bool("telemetry.omit_context", value.omit_context, limits)
+
+
+def _check_extra(field: str, value: object, limits: Limits) -> None:
+    if not isinstance(value, Mapping):
+        raise UsageError(field, value, "must be a mapping")
+    for name in cast("Mapping[object, object]", value):
+        if check_text(field, name) in _TAKEN_NAMES:
+            raise UsageError(field, name, "holds unknown options only; this one has a field of its own")
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, object, Limits], None]]] = MappingProxyType(
+    {
+        "attempts": _check_attempts,
+        "backoff": _check_backoff,
+        "delay": _check_delay,
+        "priority": _check_priority,
+        "lifo": _check_bool,
+        "timestamp": _check_positive,
+        "job_id": check_job_id,
+        "parent": _check_parent,
+        "remove_on_complete": _check_retention,
+        "remove_on_fail": _check_retention,
+        "keep_logs": _check_natural,
+        "stack_trace_limit": _check_natural,
+        "size_limit": _check_positive,
+        "repeat": _check_repeat,
+        "prev_millis": _check_natural,
+        "repeat_job_key": _check_repeat_job_key,
+        "deduplication": _check_deduplication,
+        "fail_parent_on_failure": _check_bool,
+        "continue_parent_on_failure": _check_bool,
+        "ignore_dependency_on_failure": _check_bool,
+        "remove_dependency_on_failure": _check_bool,
+        "telemetry": _check_telemetry,
+        "extra": _check_extra,
+    }
+)

@@ -1,0 +1,137 @@
+"""What the connections of every adapter have in common: the bytes of commands, and commands that go together.
+
+The packing itself, of arguments to RESP, is handed in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.common.reply import Reply
+from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.net.merge import as_shares, cut, merged
+
+Pack = Callable[[Sequence[Arg]], bytes]
+"""Returns the bytes of one command; raises `UsageError`."""
+
+
+def packer(pack_command: Callable[[tuple[Arg, ...]], bytes]) -> Pack:
+    """Return what packs commands, given what does so for text that is valid."""
+
+    def pack(args: Sequence[Arg]) -> bytes:
+        # Numbers as text: hiredis 3.4 crashes where a signal's handler raises while it makes text of one.
+        args = tuple([str(arg) if type(arg) is int else arg for arg in args])
+        try:
+            return pack_command(args)
+        except UnicodeEncodeError:
+            pass
+        # What `reply.as_text` read from bytes that are not UTF-8 goes back as those bytes.
+        try:
+            return pack_command(
+                tuple(arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg for arg in args)
+            )
+        except UnicodeEncodeError as error:
+            rule = "holds a lone surrogate, which has no form on the wire"
+            raise UsageError("argument", error.object, rule) from None
+
+    return pack
+
+
+class WaitingCall(Protocol):
+    """What waits to be written: bytes, or a command that is packed only when it is sent, because it may go together
+    with others."""
+
+    payload: bytes
+
+    @property
+    def command(self) -> Command[Any] | None: ...
+
+
+C = TypeVar("C", bound=WaitingCall)
+
+
+class Wire(ABC, Generic[C]):
+    """Packs for one connection: a script goes with its source the first time, then by its SHA-1."""
+
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
+        self._sourced: set[str] = set()
+
+    def packed(self, command: Command[Any]) -> bytes:
+        """Return a command's bytes."""
+        script = command.script
+        if script is None or script.sha1 in self._sourced:
+            return self._pack(command.wire())
+        payload = self._pack(command.wire(full_source=True))
+        self._sourced.add(script.sha1)
+        return payload
+
+    def packed_all(self, commands: Iterable[Command[Any]], *, afresh: bool = False) -> bytes:
+        """Return the bytes of several commands; `afresh`: as if no script had been sent before them."""
+        known: set[str] = set() if afresh else self._sourced
+        new: set[str] = set()
+        packed: list[bytes] = []
+        for command in commands:
+            script = command.script
+            if script is None or script.sha1 in known or script.sha1 in new:
+                packed.append(self._pack(command.wire()))
+            else:
+                packed.append(self._pack(command.wire(full_source=True)))
+                new.add(script.sha1)
+        known |= new
+        return b"".join(packed)
+
+    def merged(self, calls: Sequence[C]) -> list[C]:
+        """Return what is to be written for these calls: the commands among them are packed, those of one kind and queue
+        together, and come last."""
+        groups: dict[tuple[str, str], list[C]] = {}
+        result: list[C] = []
+        for call in calls:
+            if call.command is None:
+                result.append(call)
+                continue
+            merge = call.command.merge
+            assert merge is not None  # else its bytes would be here
+            groups.setdefault((merge.into.name, merge.queue), []).append(call)
+        for group in groups.values():
+            at = 0
+            for part in cut([cast("Command[Any]", call.command) for call in group]):
+                members = group[at : at + len(part)]
+                at += len(part)
+                if len(part) > 1:
+                    command = merged(part)
+                    try:
+                        payload = self.packed(command)
+                    except UsageError:
+                        pass  # The one that has no form on the wire is found below.
+                    else:
+                        result.append(self._together(members, payload, command))
+                        continue
+                for call, alone in zip(members, part, strict=True):
+                    try:
+                        call.payload = self.packed(alone)
+                        result.append(call)
+                    except UsageError as error:
+                        self._refuse(call, error)
+        return result
+
+    def shares(self, merged: Command[Any], reply: Reply | ServerError, count: int) -> list[Reply | ServerError]:
+        """Return what each of the `count` members of a merged call gets of its reply, or of its refusal."""
+        if isinstance(reply, ServerError):
+            if reply.code == "NOSCRIPT" and merged.script is not None:
+                # Each sends its own command again; the next ones that go together send the source.
+                self._sourced.discard(merged.script.sha1)
+            # One each: the traceback belongs to who raises it.
+            return [ServerError(str(reply)) for _ in range(count)]
+        return as_shares(reply, count)
+
+    @abstractmethod
+    def _together(self, members: list[C], payload: bytes, command: Command[Any]) -> C:
+        """Return one call that stands for the members; `command` is what it makes."""
+
+    @abstractmethod
+    def _refuse(self, call: C, error: UsageError) -> None:
+        """Fail a call that has no form on the wire."""

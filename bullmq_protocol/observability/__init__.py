@@ -1,0 +1,1 @@
+"""Metrics, traces and stack texts; no library for them is imported here."""

@@ -1,0 +1,1 @@
+"""The Lua scripts, and where a queue or worker takes them from."""

@@ -1,0 +1,597 @@
+"""One socket: bytes out, replies in, for any number of threads at once. It has no thread of its own.
+
+Writing: a caller puts its call into the out-buffer; who finds nobody writing sends everything that is there, in one
+write. Adds gather while `_MOST_MERGES_UNDER_WAY` writes with adds wait for their replies; whoever reads one sends what
+has gathered. Jobs that go together to one queue go in one script call, whose reply is shared out; who is alone sends
+what it always did. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes those whose
+reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
+
+Rules: (1) `_lock` guards the book-keeping and is never held while waiting for the network; (2) a `Call` whose bytes
+were handed to the operating system stays in `_pending` until its replies came or the link died; (3) while somebody
+waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and who has the last role closes the
+socket, whose number could be used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import socket
+import ssl
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from time import monotonic
+from typing import Any, Protocol, cast
+
+import hiredis
+
+from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.errors import (
+    BullMQError,
+    Closed,
+    ConnectionLost,
+    ServerError,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
+from bullmq_protocol.net.wire import Wire, packer
+
+_READ_SIZE = 1 << 16
+_ENOUGH_GATHERED = 32
+"""So many adds are worth a write of their own."""
+_MOST_MERGES_UNDER_WAY = 2
+"""The server works on one write with adds while the next gathers."""
+_LINGER_S = 0.0001
+"""So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
+_MOST_PASSED_OVER = 64
+"""Where replies take longer, the reader sleeps at once, but for one time in so many."""
+_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""Who looks may be on the very processor on which the server is to run next. Windows has no such call."""
+_NOTHING = object()
+_SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
+# hiredis declares it for tuples of one item, without a result.
+pack = packer(
+    cast(
+        "Callable[[tuple[Arg, ...]], bytes]",
+        hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
+    )
+)
+
+
+class Stream(Protocol):
+    """A connected socket, plain or TLS. One thread receives at a time, and one sends."""
+
+    @property
+    def raw(self) -> socket.socket: ...
+
+    def receive(self) -> bytes | None:
+        """Wait for bytes and return them; b"" at the end, None if they were none of the server's words.
+
+        Raises `BlockingIOError` at the time limit, and `OSError`.
+        """
+        ...
+
+    def send(self, data: memoryview, /) -> int:
+        """Hand over some of the bytes and return how many. Raises as `receive`."""
+        ...
+
+
+class PlainStream:
+    """A socket as it is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.raw = sock
+        self.send: Callable[[memoryview], int] = sock.send
+
+    def receive(self) -> bytes | None:
+        return self.raw.recv(_READ_SIZE)
+
+
+class TlsStream:
+    """TLS in memory: OpenSSL must not read and write for one connection at the same time, the socket may."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self.raw = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._lock = threading.Lock()
+
+    def shake_hands(self) -> None:
+        """Begin; raises `OSError`, of which `ssl.SSLError` is one."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self.raw.recv(_READ_SIZE)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection in the handshake of TLS") from None
+                self._incoming.write(data)
+            except ssl.SSLError:
+                # What is wrong with its certificate is for the server too.
+                self._flush()
+                raise
+        self._flush()
+
+    def receive(self) -> bytes | None:
+        data = self.raw.recv(_READ_SIZE)
+        if not data:
+            return data
+        found: list[bytes] = []
+        with self._lock:
+            self._incoming.write(data)
+            while True:
+                try:
+                    piece = self._tls.read(_READ_SIZE)
+                except ssl.SSLWantReadError:
+                    break
+                except ssl.SSLZeroReturnError:
+                    piece = b""
+                if not piece:
+                    return b"".join(found)
+                found.append(piece)
+            self._flush()
+        return b"".join(found) or None
+
+    def send(self, data: memoryview) -> int:
+        with self._lock:
+            self._tls.write(data)
+            self._flush()
+        return len(data)
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self.raw.sendall(self._outgoing.read())
+
+
+class Call:
+    """What one caller wrote, and what it waits for."""
+
+    __slots__ = (
+        "command",
+        "deadline",
+        "done",
+        "dropped",
+        "ends_merged",
+        "failure",
+        "limit_s",
+        "members",
+        "missing",
+        "payload",
+        "replies",
+        "sent",
+        "turn",
+    )
+
+    def __init__(self, payload: bytes, missing: int, limit_s: float, command: Command[Any] | None = None) -> None:
+        self.payload = payload
+        self.command = command
+        """A command that is packed only when it is sent, because it may go together with others."""
+        self.members: tuple[Call, ...] = ()
+        """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
+        self.missing = missing
+        self.limit_s = limit_s
+        self.deadline = monotonic() + limit_s
+        self.replies: list[Any] = []
+        self.sent = False
+        self.done = False
+        self.dropped = False
+        self.ends_merged = False
+        """Whether it is the last of a write with commands that go together."""
+        self.turn: Any = None
+        """A lock that its thread waits for: released when it is done, or has a role."""
+        self.failure: BullMQError | None = None
+
+
+class Link(Wire[Call]):
+    """Who writes, who reads, and whose reply it is.
+
+    `exclusive`: who is interrupted in its wait kills the link, which ends a blocking command.
+    """
+
+    def __init__(self, stream: Stream, limit_s: float, *, exclusive: bool = False) -> None:
+        super().__init__(pack)
+        self._stream = stream
+        self._sock = stream.raw
+        self._write_limit_s = limit_s
+        self._exclusive = exclusive
+        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+        self._poll = select.poll()
+        self._poll.register(self._sock, select.POLLIN)
+        self._ear = select.poll()
+        self._ear.register(self._sock, select.POLLIN)
+        self._passes_over = 0
+        self._misses = 0
+        self._lock = threading.Lock()
+        self._out: list[Call] = []
+        self._gathered_calls = 0
+        self._merges_under_way = 0
+        self._pending: deque[Call] = deque()
+        self._writing: Call | None = None
+        self._reading: Call | None = None
+        self._sending: list[Call] = []
+        self._receive_limit_s = math.inf
+        self._death: tuple[type[TransportError], str] | None = None
+        self.interrupted = False
+        _limit(self._sock, socket.SO_RCVTIMEO, math.inf)
+        _limit(self._sock, socket.SO_SNDTIMEO, limit_s)
+
+    @property
+    def dead(self) -> bool:
+        return self._death is not None
+
+    def die(self, kind: type[TransportError], message: str) -> None:
+        """Close the socket and fail every call with `kind`; only the first death counts."""
+        with self._lock:
+            self._die(kind, message)
+
+    def has_ended(self) -> bool:
+        """Look, without waiting, whether the server has closed an idle link or said something unasked."""
+        with self._lock:
+            if not self._pending and not self._out and self._reading is None and self._writing is None:
+                self._look()
+            return self.dead
+
+    def interrupt(self) -> None:
+        """End the calls that are under way, if there are any."""
+        with self._lock:
+            if self._pending or self._out:
+                self.interrupted = True
+                self._die(ConnectionLost, "interrupted")
+
+    def abandon(self) -> None:
+        """Close the socket without a word to the server: it belongs to the process that this one was forked from."""
+        self._death = (Closed, "the connection belongs to another process")
+        self._sock.close()
+
+    def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
+        """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
+
+        A command is one with `merge`: several of one kind and queue that wait for the same write go in one script call.
+
+        Raises `TransportError`. What else is raised, by a signal's handler, withdraws what was not sent yet and drops
+        the replies of what was; in a thread that has a role it kills the link.
+        """
+        call = Call(payload, count, limit_s) if isinstance(payload, bytes) else Call(b"", count, limit_s, payload)
+        try:
+            self._carry(call)
+        except BaseException as error:
+            # A signal's handler may raise again at any call. There is none outside of a `try`: nobody is left behind.
+            try:
+                self._withdraw(call, error)
+            except BaseException:
+                try:
+                    self._withdraw(call, error)
+                except BaseException:
+                    self._withdraw(call, error)
+                    raise
+                raise
+            raise
+        if call.failure is not None:
+            raise call.failure
+        return call.replies
+
+    def _carry(self, call: Call) -> None:
+        with self._lock:
+            if self._death is None and not self._pending and not self._out:
+                self._look()
+            if self._death is not None:
+                kind, message = self._death
+                call.failure = kind(message, maybe_applied=False)
+                return
+            self._out.append(call)
+            if call.command is not None:
+                self._gathered_calls += 1
+            data = self._gathered(call)
+            if not data:
+                self._find_role(call)
+        while True:
+            while data:
+                data = self._write(call, data)
+            turn = call.turn
+            if turn is not None:
+                turn.acquire()
+                call.turn = None
+            if self._reading is call:
+                self._read(call)
+            if call.done:
+                return
+            with self._lock:
+                data = self._gathered(call)
+                if not data:
+                    self._find_role(call)
+
+    def _find_role(self, call: Call) -> None:
+        """Let a caller read, or else wait. The lock is held."""
+        if call.done:
+            return
+        if self._reading is None:
+            self._reading = call
+        elif self._reading is not call:
+            call.turn = threading.Lock()
+            call.turn.acquire()
+
+    def _withdraw(self, call: Call, error: BaseException) -> None:
+        with self._lock:
+            waits, call.turn = call.turn is not None, None
+            if call.done:
+                pass
+            elif call in self._out and self._writing is not call:
+                self._out.remove(call)
+                self._gathered_calls -= call.command is not None
+            else:
+                call.dropped = True
+                if self._exclusive:
+                    self._die(ConnectionLost, "the call was interrupted")
+            if self._death is not None or self._writing is call or (self._reading is call and not waits):
+                # Bytes may be lost.
+                self._die(ConnectionLost, f"the connection was dropped ({error!r})")
+                self._writing = None if self._writing is call else self._writing
+            if self._reading is call or self._reading is None:
+                self._pass_on()
+            else:
+                # It may have been given the role and not been woken: nobody who has it waits.
+                _rouse(self._reading)
+            heir = self._heir()
+            if heir is not None and self._writing is None:
+                _rouse(heir)
+            self._close_if_unused()
+
+    def _die(self, kind: type[TransportError], message: str) -> None:
+        # May be done again: a signal's handler that raised may have cut the first time short.
+        if self._death is None:
+            self._death = (kind, message)
+        kind, message = self._death
+        waiting = (*self._pending, *self._sending, *self._out)
+        calls = [each for owner in waiting for each in (*owner.members, owner) if not each.done]
+        for call in calls:
+            # A server that refuses a connection says why before it closes it.
+            why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
+            call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
+            call.done = True
+        with contextlib.suppress(OSError):
+            # Wakes the threads out of the socket.
+            self._sock.shutdown(socket.SHUT_RDWR)
+        for owner in waiting:
+            # Who is done already too: its waking may have been interrupted.
+            for call in (*owner.members, owner):
+                _rouse(call)
+        self._pending.clear()
+        self._out.clear()
+        self._gathered_calls = self._merges_under_way = 0
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._death is not None and self._writing is None and self._reading is None:
+            self._sock.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _gathered(self, call: Call) -> bytes:
+        """Take the role of writing and return what is to be sent; nothing, without the role, if that is for others or
+        for later. The lock is held."""
+        out = self._out
+        count = self._gathered_calls
+        if not out or (self._writing is not None and self._writing is not call):
+            return b""
+        if count == len(out) and count < _ENOUGH_GATHERED and self._merges_under_way >= _MOST_MERGES_UNDER_WAY:
+            return b""
+        self._writing = call
+        self._sending = out
+        self._out = []
+        if count:
+            self._gathered_calls = 0
+            self._merges_under_way += 1
+            out = self.merged(out)
+            if not out:
+                self._merges_under_way -= 1
+                self._writing = None
+                return b""
+            out[-1].ends_merged = True
+        self._pending += out
+        mark_sent(out, True)
+        return out[0].payload if len(out) == 1 else b"".join([each.payload for each in out])
+
+    def _together(self, members: list[Call], payload: bytes, command: Command[Any]) -> Call:
+        made = Call(payload, 1, members[0].limit_s, command)
+        made.members = tuple(members)
+        return made
+
+    def _refuse(self, call: Call, error: UsageError) -> None:
+        call.failure = error
+        call.done = True
+        _rouse(call)
+
+    def _write(self, call: Call, data: bytes) -> bytes:
+        """Send it; give the role back and return nothing, or what has come meanwhile."""
+        trouble = self._send(data)
+        with self._lock:
+            self._sending = []
+            if trouble is not None:
+                self._die(*trouble)
+            heir = self._heir() if call.done else None
+            more = b"" if heir is not None else self._gathered(call)
+            if not more:
+                self._writing = None
+                self._close_if_unused()
+                self._find_role(call)
+                if heir is not None:
+                    _rouse(heir)
+        return more
+
+    def _send(self, data: bytes) -> tuple[type[TransportError], str] | None:
+        rest = memoryview(data)
+        begun = monotonic() if len(rest) > _READ_SIZE else math.inf
+        try:
+            while rest and self._death is None:
+                rest = rest[self._stream.send(rest) :]
+                if rest and monotonic() - begun >= self._write_limit_s:
+                    return _SLOW
+        except BlockingIOError:
+            return _SLOW
+        except OSError as error:
+            if len(rest) == len(data) and isinstance(self._stream, PlainStream):
+                with self._lock:
+                    mark_sent(self._sending, False)
+            return ConnectionLost, f"writing failed: {error}"
+        return None
+
+    def _heir(self) -> Call | None:
+        """Return a waiting call that can write what has gathered, in place of one that is done. The lock is held."""
+        return next((each for each in self._out if each.turn is not None and self._reading is not each), None)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, call: Call) -> None:
+        """Read until the call is done, then hand the role on."""
+        if call.limit_s != self._receive_limit_s:
+            self._receive_limit_s = call.limit_s
+            _limit(self._sock, socket.SO_RCVTIMEO, call.limit_s)
+        while not call.done:
+            data = self._receive(call)
+            while data:
+                data = self._write(call, data)
+        with self._lock:
+            if self._reading is call:
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Hand the role of reading on. The newest waiter reads longest before it changes again. The lock is held."""
+        self._reading = None
+        if self._death is not None:
+            self._close_if_unused()
+            return
+        for call in chain(reversed(self._pending), reversed(self._out)):
+            for each in call.members or (call,):
+                if each.turn is not None and not each.done:
+                    self._reading = each
+                    _rouse(each)
+                    return
+
+    def _receive(self, call: Call) -> bytes:
+        """Wait for bytes and resolve the replies in them, or die at the deadline; return what there is to write."""
+        trouble: OSError | None = None
+        data: bytes | None = None
+        if self._passes_over:
+            self._passes_over -= 1
+        elif len(self._pending) == 1 and not self._exclusive:
+            self._linger()
+        try:
+            data = self._stream.receive()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            trouble = error
+        with self._lock:
+            if self._death is not None:
+                return b""
+            if trouble is not None:
+                self._die(ConnectionLost, f"reading failed: {trouble}")
+                return b""
+            self._take(data)
+            # Threads that had to wait for long find the reply there.
+            if self._is_late() and not self._poll.poll(0):
+                self._die(TransportTimeout, "no reply within the time limit")
+            return self._gathered(call)
+
+    def _linger(self) -> None:
+        """Look for bytes for a moment, as long as nobody else calls."""
+        end = monotonic() + _LINGER_S
+        while monotonic() < end:
+            if self._ear.poll(0):
+                self._misses = 0
+                return
+            if len(self._pending) > 1 or self._out:
+                return
+            _let_others_run()
+        self._misses = min(2 * self._misses or 1, _MOST_PASSED_OVER)
+        self._passes_over = self._misses
+
+    def _is_late(self) -> bool:
+        head = next((each for each in self._pending if not each.dropped), None)
+        return head is not None and monotonic() >= head.deadline
+
+    def _look(self) -> None:
+        """Notice that the server has closed the connection, or said something unasked. The lock is held."""
+        while self._death is None and self._poll.poll(0):
+            try:
+                data = self._stream.receive()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._die(ConnectionLost, f"reading failed: {error}")
+                return
+            self._take(data)
+
+    def _take(self, data: bytes | None) -> None:
+        """Resolve the replies in what was received. The lock is held."""
+        if data is None:
+            return
+        if not data:
+            self._die(ConnectionLost, "the server closed the connection")
+            return
+        reader = self._reader
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not _NOTHING:
+                self._resolve(reply)
+        except (hiredis.ProtocolError, TypeError, MemoryError) as error:
+            # hiredis raises TypeError for a map with a list as a key.
+            self._die(ConnectionLost, f"the server sent no RESP: {error}")
+
+    def _resolve(self, reply: Any) -> None:
+        """Give one reply to the call whose turn it is."""
+        pending = self._pending
+        if not pending:
+            # A server that refuses a connection may say so before anything is asked.
+            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
+            self._die(ConnectionLost, why)
+            return
+        call = pending[0]
+        call.replies.append(reply)
+        if len(call.replies) < call.missing:
+            return
+        if call.ends_merged:
+            self._merges_under_way -= 1
+        if call.members:
+            self._share(call)
+        call.done = True
+        _rouse(call)
+        # Last, so that an interrupt in between leaves nobody behind.
+        pending.popleft()
+
+    def _share(self, merged: Call) -> None:
+        """Give each member its part of the reply, or of the refusal."""
+        members, command = merged.members, merged.command
+        assert command is not None  # it has members
+        for call, share in zip(members, self.shares(command, merged.replies[0], len(members)), strict=True):
+            call.replies.append(share)
+            call.done = True
+            _rouse(call)
+
+
+def _rouse(call: Call) -> None:
+    turn = call.turn
+    if turn is not None and turn.locked():
+        turn.release()
+
+
+def mark_sent(calls: list[Call], sent: bool) -> None:
+    """Note whether bytes of these calls were handed to the operating system."""
+    for call in calls:
+        call.sent = sent
+        for each in call.members:
+            each.sent = sent
+
+
+def _limit(sock: socket.socket, option: int, limit_s: float) -> None:
+    """Let the system end a wait: one call less than to wait for the socket first."""
+    seconds = 0.0 if limit_s == math.inf else max(limit_s, 0.001)
+    sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000)))

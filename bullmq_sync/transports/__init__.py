@@ -1,1 +1,0 @@
-"""Blocking transports. `redis_py` is the only module that imports redis."""
