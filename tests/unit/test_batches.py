@@ -49,10 +49,12 @@ def test_adds_go_side_by_side() -> None:
     names = (K.wait, K.paused, K.meta, K.id, K.completed, K.delayed, K.active, K.events, K.marker, K.prioritized, K.pc)
     assert command.keys == names
     assert ADD_MANY.keys == len(names)
-    assert [each.merge and (each.merge.into, each.merge.queue, each.merge.size) for each in adds] == [
-        (ADDS, K.base, 7)
-    ] * 3
+    merges = [each.merge for each in adds if each.merge is not None]
+    assert [(each.into, each.queue, each.size) for each in merges] == [(ADDS, K.base, 7)] * 3
     assert merged(adds) == command
+    # Not the payload, which is long and may be secret.
+    assert repr(merges[0]) == "Merge('adds', queue='bull:q:', size=7)"
+    assert repr(ADDS) == "Merger('adds')"
     assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args)
     assert command.repeat is Repeat.UNSAFE
 
