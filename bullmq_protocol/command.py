@@ -67,7 +67,8 @@ class Merger(msgspec.Struct, frozen=True):
 class Merge(msgspec.Struct, frozen=True, gc=False):
     """What lets a command go together with others of its kind and queue, which does what they would do one by one.
 
-    `queue` is the base prefix, `size` the length of the payload, `parts` what it brings into the common call.
+    `queue` is the base prefix, `size` the length of the payload, `parts` what the common call needs beside the
+    arguments.
     """
 
     into: Merger

@@ -72,6 +72,7 @@ def merged_adds(base: str, adds: Sequence[Command[Any]]) -> Command[list[Reply |
     guarded = True
     for add in bounded("adds", adds):
         args += _parts("adds", add, ADDS, "must be addStandardJob, addDelayedJob or addPrioritizedJob")
+        args += add.args
         if add.repeat is not Repeat.GUARDED:
             guarded = False
     return Command(
@@ -89,12 +90,11 @@ def merged_finishes(base: str, finishes: Sequence[Command[Any]]) -> Command[list
     outcomes: dict[tuple[Arg, Arg], int] = {}
     known: dict[Arg, int] = {}
     for finish in bounded("finishes", finishes):
-        job_id, token, now, failed, fetch, rest, value, fields = _parts(
-            "finishes", finish, OUTCOMES, "must be moveToFinished"
-        )
+        token, rest = _parts("finishes", finish, OUTCOMES, "must be moveToFinished")
+        job_id, now, _, value, outcome, fetch, _, _, fields = finish.args
         number = known.setdefault(rest, len(known) + 1)
         which = outcomes.setdefault((value, fields), len(outcomes) + 1)
-        heads += (str(job_id), str(token), str(now), int(failed), int(fetch), number, which)
+        heads += (str(job_id), str(token), str(now), int(outcome == "failed"), int(fetch == "1"), number, which)
     return Command(
         "finishMany",
         tuple([base + name for name in _FINISH_KEYS]),
@@ -124,11 +124,10 @@ class Replies(msgspec.Struct, frozen=True):
 
 
 ADDS: Final = Merger("adds", MOST_JOBS, MOST_BYTES, merged_adds)
-"""Adds of jobs without children: their parts are kind, packed head, data JSON, packed options."""
+"""Adds of jobs without children: their part is the kind."""
 
 OUTCOMES: Final = Merger("outcomes", MOST_JOBS, MOST_OUTCOME_BYTES, merged_finishes)
-"""Ends of active jobs: their parts are id, token, now, failed, fetch, packed options without the token, result, packed
-fields or empty."""
+"""Ends of active jobs: their parts are the token, and the packed options without it."""
 
 
 def _parts(field: str, command: Command[Any], into: Merger, rule: str) -> tuple[Arg, ...]:

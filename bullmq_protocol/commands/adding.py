@@ -183,7 +183,7 @@ def _was_added(
 
 
 def _merge(kind: str, keys: QueueKeys, job: PreparedJob) -> Merge:
-    return Merge(ADDS, keys.base, len(job.data_text), (kind, job.head, job.data_text, job.packed_options))
+    return Merge(ADDS, keys.base, len(job.data_text), (kind,))
 
 
 def _repeat(job: PreparedJob) -> Repeat:

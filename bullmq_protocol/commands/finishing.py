@@ -142,7 +142,7 @@ def move_to_finished(
             OUTCOMES,
             keys.base,
             len(value) + len(packed_fields),
-            (job_id, options.token, now, not completed, fetch_next, options.rest, value, packed_fields),
+            (options.token, options.rest),
         ),
     )
 

@@ -554,7 +554,7 @@ def _built(call: Call) -> Built[Any]:
 def _add_built(call: Call) -> Built[Any]:
     built = _built(call)
     kind = str(tuple(calls.ADD_KEYS).index(call.name))
-    return replace(built, merge=Merge(ADDS, Q, 0, (kind, *built.args)))
+    return replace(built, merge=Merge(ADDS, Q, 0, (kind,)))
 
 
 def _finish(call: Call) -> Built[Any]:
@@ -563,9 +563,7 @@ def _finish(call: Call) -> Built[Any]:
     rest = packed[len(PackedFinish(token, b"").packed()) :]
     assert PackedFinish(token, rest).packed() == packed
     built = _built(call)
-    id, now, _, value, outcome, fetch, _, _, fields = built.args
-    parts = (id, token, now, int(outcome == "failed"), int(fetch == "1"), rest, value, fields)
-    return replace(built, merge=Merge(OUTCOMES, Q, 0, parts))
+    return replace(built, merge=Merge(OUTCOMES, Q, 0, (token, rest)))
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
@@ -362,7 +363,8 @@ async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queu
         await seen.until(lambda: len(seen.all) == 8)
     counts = await queue.get_job_counts("active", "waiting")
     assert (counts["active"], counts["waiting"]) == (0, 0)
-    assert len(victims) == 1
+    # From Python 3.12 on a task begins as it is made.
+    assert len(victims) == (sys.version_info < (3, 12))
 
 
 # --- what it leaves behind ------------------------------------------------------------------------------------------

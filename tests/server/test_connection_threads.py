@@ -131,7 +131,7 @@ def writes_under_way(transport: Connection) -> int:
     link = transport._link
     assert link is not None
     with link._lock:
-        return 0 if link._writing is not None else link._adds_under_way
+        return 0 if link._writing is not None else link._merges_under_way
 
 
 def add_at_once(

@@ -24,6 +24,7 @@ SERVICE = "jobs"
 SLOTS = 16_384
 _LIMIT_S = 90.0
 """Sentinels that were not given the processor for two seconds do nothing for thirty (their TILT mode)."""
+_FORM_S = 30.0
 _ASK_AGAIN_S = 3.0
 _NODE_TIMEOUT_MS = 1000
 _DOWN_AFTER_MS = 1500
@@ -329,12 +330,27 @@ class ClusterSet(_Set):
         self.nodes: list[Server] = []
         self.ids: dict[Server, str] = {}
         try:
-            self._begin(sources()[kind])
+            self._form(sources()[kind])
         except BaseException:
             self.stop()
             raise
 
-    def _begin(self, source: Source) -> None:
+    def _form(self, source: Source) -> None:
+        """Form it from new nodes, up to three times: on a busy machine the first may not have agreed for good."""
+        for last in (False, False, True):
+            with ExitStack() as nodes:
+                try:
+                    self._begin(source, nodes)
+                except TimeoutError as error:
+                    if last:
+                        views = [self._say(each, "CLUSTER", "NODES") for each in self.nodes]
+                        raise TimeoutError("\n".join((str(error), *views))) from None
+                    self.nodes, self.ids = [], {}
+                    continue
+                self._stack.push(nodes.pop_all())
+                return
+
+    def _begin(self, source: Source, nodes: ExitStack) -> None:
         config = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT_MS), *_REPLICATION]
         config += ["--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "9"]
         if self.password:
@@ -343,7 +359,7 @@ class ClusterSet(_Set):
             config += ["--tls-cluster", "yes", "--tls-replication", "yes"]
         for _ in range(6):
             server = Server(self.kind, source, tuple(config), self.ca_file or False)
-            self.nodes.append(self._stack.enter_context(server))
+            self.nodes.append(nodes.enter_context(server))
             self.ids[server] = self._say(server, "CLUSTER", "MYID")
         masters, replicas = self.nodes[:3], self.nodes[3:]
         for number, server in enumerate(self.nodes):
@@ -356,13 +372,14 @@ class ClusterSet(_Set):
                 if other is not server:
                     self._say(server, "CLUSTER", "MEET", other.host, other.port)
         for server in self.nodes:
-            until(lambda server=server: len(self.members(server)) == 6, "all nodes know each other")
+            until(lambda server=server: len(self.members(server)) == 6, "all nodes know each other", limit_s=_FORM_S)
         for master, server in zip(masters, replicas, strict=True):
             until(
                 lambda server=server, master=master: self._say(server, "CLUSTER", "REPLICATE", self.ids[master]),
                 "a node becomes a replica",
+                limit_s=_FORM_S,
             )
-        self.await_ready()
+        self.await_ready(limit_s=_FORM_S)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -468,10 +485,11 @@ class ClusterSet(_Set):
                 node.restart()
         self.await_ready()
 
-    def await_ready(self) -> None:
+    def await_ready(self, *, limit_s: float = _LIMIT_S) -> None:
         """Wait until every node says that the cluster is in order and every master has its replica."""
         for server in self.nodes:
-            until(functools.partial(self._is_ready, server), f"{server} says that the cluster is in order")
+            what = f"{server} says that the cluster is in order"
+            until(functools.partial(self._is_ready, server), what, limit_s=limit_s)
 
     def _is_ready(self, server: Server) -> bool:
         state = self._say(server, "CLUSTER", "INFO")
