@@ -42,7 +42,7 @@ os.environ.setdefault("PYTEST_TIMEOUT", "180")
 # How long an example takes is the machine's affair.
 _ANY_TIME: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=50, **_ANY_TIME)
-settings.register_profile("ci", max_examples=500, print_blob=True, **_ANY_TIME)
+settings.register_profile("ci", max_examples=200, print_blob=True, **_ANY_TIME)
 settings.register_profile("night", max_examples=20_000, print_blob=True, **_ANY_TIME)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
 

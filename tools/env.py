@@ -7,7 +7,8 @@ what that extra of pyproject.toml needs and nothing else: no pip, no installed p
 repository.
 
 It needs no `ensurepip`, which Debian keeps in a package of its own, and never installs into the system. The
-environment is made again when pyproject.toml, this file or the Python changes.
+environment is made again when pyproject.toml, this file or the Python changes. Where `.venv` is up to date
+and has the version that is asked for, FOLDER becomes a link to it.
 """
 
 import argparse
@@ -26,6 +27,7 @@ with contextlib.suppress(ImportError):
 
 ROOT = Path(__file__).parents[1]
 OLDEST = (3, 11)
+SHARED = ".venv"
 QUIET_S = 20.0
 """After how long without a word a step says that it still runs."""
 
@@ -47,14 +49,39 @@ def main(arguments: list[str]) -> int:
         print(f"env: Python 3.11 or newer is needed, {base} is {version}", file=sys.stderr)
         return 1
     python = folder / "bin" / "python"
+    if asked.version and (asked.group, asked.extra) == (parser.get_default("group"), None) and serves(version):
+        remove(folder)
+        folder.symlink_to(SHARED)
+        print(python)
+        return 0
+    if folder.is_symlink():
+        remove(folder)
     stamp = folder / "stamp"
     wanted = stamp_of(base, version)
     if not (stamp.exists() and stamp.read_text() == wanted and version_of(str(python)) == version):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         make(base, folder, python, asked.group, asked.extra)
         stamp.write_text(wanted)
     print(python)
     return 0
+
+
+def remove(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def serves(version: str) -> bool:
+    """Tell whether `.venv`, which the Python that runs this has made, is up to date and has that version."""
+    stamp = ROOT / SHARED / "stamp"
+    return (
+        version == version_of(sys.executable)
+        and stamp.exists()
+        and stamp.read_text() == stamp_of(sys.executable, version)
+        and version_of(str(stamp.parent / "bin" / "python")) == version
+    )
 
 
 def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -> None:

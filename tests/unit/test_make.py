@@ -191,3 +191,41 @@ def test_a_long_test_is_named_while_it_runs(processes: str, tmp_path: Path) -> N
         told += run.stdout.read()
     assert run.returncode == 0, told
     assert re.search(r"\[\d+ s: 0 tests done, 0 failed; longest running: test_long\.py::test_waits\]", told)
+
+
+# --- environments ---
+
+
+def pyenv_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for environments, in which none is really made."""
+
+    def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -> None:
+        python.parent.mkdir(parents=True)
+        python.symlink_to(base)
+
+    (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.setattr(env, "ROOT", tmp_path)
+    monkeypatch.setattr(env, "make", make)
+    return tmp_path
+
+
+def test_a_version_that_the_shared_environment_has_is_a_link_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, version = pyenv_of(tmp_path, monkeypatch), f"{sys.version_info[0]}.{sys.version_info[1]}"
+    monkeypatch.setattr(env, "find_python", lambda wanted: sys.executable)
+    # Without a shared one it has its own.
+    assert env.main([".venv-x", version]) == 0
+    assert not (root / ".venv-x").is_symlink()
+    assert env.main([".venv"]) == 0
+    assert env.main([".venv-x", version]) == 0
+    assert (root / ".venv-x").readlink() == Path(".venv")
+    assert capsys.readouterr().out.splitlines()[-1] == str(root / ".venv-x" / "bin" / "python")
+    # Another group of packages is not in it.
+    assert env.main([".venv-y", version, "--group", "mutants"]) == 0
+    assert not (root / ".venv-y").is_symlink()
+    # The shared one is stale: its own is made, and the shared one is left as it is.
+    (root / ".venv" / "stamp").write_text("of another day")
+    assert env.main([".venv-x", version]) == 0
+    assert not (root / ".venv-x").is_symlink()
+    assert (root / ".venv" / "bin" / "python").exists()
