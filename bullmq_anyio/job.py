@@ -55,11 +55,21 @@ NO_TOKEN = "0"
 
 
 class Job(JobBase, Generic[T]):
-    """A job and what can be done with it. Its values are those of the moment it was read; see `refresh`.
+    """A job, and what can be done with it. Its values are those of the moment it was read; see `refresh`.
 
-    Moments and durations are milliseconds. Methods raise `JobNotFound` where the job is gone, `TransportError` where
-    the connection is, `UsageError` for a bad argument, and those that need the job's lock also `LockMissing` and
-    `LockMismatch`.
+    Queues, flow producers and workers make jobs; a processor gets one. Moments are milliseconds since the epoch,
+    durations milliseconds. Every call raises `TransportError` when the connection fails, `ServerError` when the server
+    refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list what they raise
+    besides.
+
+    A value changes after the server has accepted the change, not before. `record` has every field as it was read, and
+    `token` is that of the job's lock, None for a job that no worker took.
+
+    Source: specs/01-data-model-and-adding.md#sec-3
+
+    Example:
+        >>> job.name, job.data, job.attempts_made
+        ('welcome', {'to': 'ada'}, 0)
     """
 
     def __repr__(self) -> str:
@@ -67,11 +77,12 @@ class Job(JobBase, Generic[T]):
 
     @property
     def id(self) -> str:
+        """The job's id, unique within its queue."""
         return self.record.id
 
     @property
     def key(self) -> str:
-        """The key of its hash in Redis, which is how parents and children name each other."""
+        """The key of the job's hash in Redis; parents and children name each other by it."""
         return self._keys.job(self.id)
 
     @property
@@ -81,21 +92,24 @@ class Job(JobBase, Generic[T]):
 
     @property
     def added(self) -> bool | None:
-        """Whether `add` added this job: False for one that gave way to an existing job, whose id it has then, while all
-        else is as given (`refresh` reads that job).
+        """Whether `add` added this job. False: it gave way to an existing job, whose `id` it has, while everything else
+        is as given; `refresh` reads the existing one.
 
-        An id of its own, or the owner of its deduplication id, is looked at in the same round trip, just before: what
-        others do between the two is not seen. True for ids of the queue's counter; None where nothing tells: for jobs
-        that were read or taken, for those of job schedulers, and where the server refuses the look.
+        An existing job with the same id, or the owner of the deduplication id, is looked up in the same round trip,
+        just before the add: what others do between the two goes unnoticed. It is True for ids from the queue's counter,
+        and None where nothing tells: for jobs that were read or taken, for those of job schedulers, and where the
+        server refuses the look-up.
         """
         return self._added
 
     @property
     def name(self) -> str:
+        """What kind of job it is."""
         return self.record.name
 
     @property
     def queue_name(self) -> str:
+        """The name of the job's queue."""
         return self._keys.name
 
     @property
@@ -112,70 +126,87 @@ class Job(JobBase, Generic[T]):
 
     @property
     def opts(self) -> JobOptions:
+        """The options that are stored with the job."""
         return self.record.opts
 
     @property
     def timestamp(self) -> Millis | None:
+        """When the job was created, in milliseconds since the epoch; None if that is not stored."""
         return self.record.timestamp
 
     @property
     def delay(self) -> Millis:
+        """How long the job waits before it may run, in milliseconds; 0: not at all."""
         return self.record.delay or 0
 
     @property
     def priority(self) -> int:
+        """From 1, the most urgent, to 2,097,152; 0: none, which runs before all others."""
         return self.record.priority or 0
 
     @property
     def attempts_made(self) -> int:
+        """How many attempts have finished."""
         return self.record.attempts_made
 
     @property
     def attempts_started(self) -> int:
+        """How many attempts have started."""
         return self.record.attempts_started
 
     @property
     def stalled_counter(self) -> int:
+        """How often the job was put back because its worker let the lock expire."""
         return self.record.stalled_counter
 
     @property
     def processed_on(self) -> Millis | None:
+        """When a worker took the job last, in milliseconds since the epoch; None before."""
         return self.record.processed_on
 
     @property
     def finished_on(self) -> Millis | None:
+        """When the job completed or failed for good, in milliseconds since the epoch; None before."""
         return self.record.finished_on
 
     @property
     def processed_by(self) -> str | None:
+        """The name of the worker that took the job last; None if that has none."""
         return self.record.processed_by
 
     @property
     def progress(self) -> Any:
+        """The last progress reported, as JSON values; 0 before. Raises `PayloadError` if it is not JSON."""
         return self.record.progress
 
     @property
     def returnvalue(self) -> Any:
+        """What the processor returned, as JSON values; None before, or if it is not JSON."""
         return self.record.returnvalue
 
     @property
     def failed_reason(self) -> str | None:
+        """The text of the last failure; None without one."""
         return self.record.failed_reason
 
     @property
     def stacktrace(self) -> list[Any]:
+        """The stack traces of failed attempts, one text each, the oldest first."""
         return self.record.stacktrace
 
     @property
     def parent_key(self) -> str | None:
+        """The key of the parent's hash; None without a parent."""
         return self.record.parent_key
 
     @property
     def repeat_job_key(self) -> str | None:
+        """The id of the job scheduler that made the job; None if none did."""
         return self.record.repeat_job_key
 
     @property
     def deduplication_id(self) -> str | None:
+        """The deduplication id the job was added with; None without one."""
         return self.record.deduplication_id
 
     @property
@@ -184,7 +215,22 @@ class Job(JobBase, Generic[T]):
         return self._discarded
 
     async def update_progress(self, value: Any, *, strict: bool = False) -> None:
-        """Store the progress, any JSON value, and tell it to listeners. `strict`: a whole number from 0 to 100 only."""
+        """Store the job's progress and announce it to the readers of events.
+
+        Args:
+            value: Any value with a JSON form, up to `Limits.max_payload_bytes`.
+            strict: True allows only whole numbers from 0 to 100. False by default.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#update-progress
+
+        Example:
+            >>> await job.update_progress({"sent": 2, "of": 5})
+            >>> job.progress
+            {'sent': 2, 'of': 5}
+        """
         if check_flag("strict", strict) and (type(value) is not int or not 0 <= value <= 100):
             raise UsageError("progress", value, "must be a whole number from 0 to 100")
         text = within_size("progress", json_text(value, field="progress"), self._limits)
@@ -192,7 +238,21 @@ class Job(JobBase, Generic[T]):
         self._note(progress=text)
 
     async def update_data(self, data: T) -> None:
-        """Replace the payload."""
+        """Replace the job's payload.
+
+        Args:
+            data: The new payload: any value with a JSON form, up to `Limits.max_payload_bytes`.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#update-data
+
+        Example:
+            >>> await job.update_data({"to": "grace"})
+            >>> job.data
+            {'to': 'grace'}
+        """
         text = within_size("data", json_text(data), self._limits)
         await self._perform(commands.update_data(self._keys, self.id, text))
         self._note(data=text)
@@ -200,7 +260,23 @@ class Job(JobBase, Generic[T]):
     # --- log ----------------------------------------------------------------------------------------------------------
 
     async def log(self, row: str) -> int:
-        """Append a row to the job's log; return how many it has. The job's option `keep_logs` trims it."""
+        """Append a row to the job's log. The job's option `keep_logs` bounds how many rows are kept.
+
+        Args:
+            row: The text, up to `Limits.max_payload_bytes`.
+
+        Returns:
+            How many rows the log has now.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#add-log
+
+        Example:
+            >>> await job.log("looked up the address")
+            1
+        """
         if not isinstance(row, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("row", row, "must be a string")
         within_size("row", row, self._limits)
@@ -209,62 +285,182 @@ class Job(JobBase, Generic[T]):
         return await self._perform(commands.add_log(self._keys, self.id, row, keep_logs=max(kept, 0)))
 
     async def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
-        """Read rows of the log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        """Read rows of the job's log, and how many there are.
+
+        Args:
+            start: The first row, 0 by default; a negative one counts from the end.
+            end: The last row, itself included; by default -1, the last of all.
+            asc: True, the default: the oldest row first. False: the newest first, and the places count from it.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await job.log("looked up the address")
+            1
+            >>> await job.get_logs()
+            JobLogs(logs=['looked up the address'], count=1)
+        """
         check_flag("asc", asc)
         return await self._run(get_job_logs(self._keys, self.id, start=start, end=end, ascending=asc))
 
     def iter_logs(self, page_size: int = 1000, asc: bool = True) -> Items[str]:
-        """Read all rows of the log, `page_size` at a time; not `asc`: the newest first."""
+        """Read all rows of the job's log, a page at a time.
+
+        Args:
+            page_size: Rows per round trip, at least 1; 1,000 by default.
+            asc: True, the default: the oldest row first. False: the newest first.
+
+        Returns:
+            An iterator over the rows; its `rest` is the plan of the pages that are still to be read.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await job.log("looked up the address")
+            1
+            >>> async for row in job.iter_logs():
+            ...     print(row)
+            looked up the address
+        """
         check_whole("page_size", page_size, least=1)
         check_flag("asc", asc)
         return Items(self._pages(LogPages(job_id=self.id, page_size=page_size, ascending=asc)), list)
 
     async def clear_logs(self, keep_logs: int = 0) -> None:
-        """Remove the rows of the log but the newest `keep_logs`."""
+        """Remove rows of the job's log.
+
+        Args:
+            keep_logs: How many rows to keep, the newest ones; 0 by default.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await job.clear_logs()
+        """
         await self._perform(clear_logs(self._keys, self.id, keep=check_whole("keep_logs", keep_logs, least=0)))
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     async def get_state(self) -> str:
-        """Return the state, as `Queue.get_job_state` does."""
+        """Return the job's state: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting` or
+        `waiting-children`; `unknown` if it is in none of them or does not exist.
+
+        Source: specs/03-transitions-admin-getters.md#get-state
+
+        Example:
+            >>> await job.get_state()
+            'waiting'
+        """
         return await self._perform(commands.get_state(self._keys, self.id))
 
     async def finished_state(self) -> FinishedState:
-        """Tell whether the job is finished, with its result as stored."""
+        """Tell whether the job is finished, and with what.
+
+        Returns:
+            `status` is `completed`, `failed` or `pending`; `value` the JSON text of the result, or the text of the
+            failure.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#is-finished
+
+        Example:
+            >>> await completed.finished_state()
+            FinishedState(status='completed', value='"sent to ada"')
+        """
         return await self._perform(commands.is_finished(self._keys, self.id))
 
     async def is_completed(self) -> bool:
-        """Tell whether the job is completed."""
+        """Tell whether the job is completed.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await completed.is_completed()
+            True
+        """
         return await self._perform(is_in_set(self._keys.completed, self.id))
 
     async def is_failed(self) -> bool:
-        """Tell whether the job has failed for good."""
+        """Tell whether the job has failed for good.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await failed.is_failed()
+            True
+        """
         return await self._perform(is_in_set(self._keys.failed, self.id))
 
     async def is_delayed(self) -> bool:
-        """Tell whether the job is delayed."""
+        """Tell whether the job is delayed.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await delayed.is_delayed()
+            True
+        """
         return await self._perform(is_in_set(self._keys.delayed, self.id))
 
     async def is_waiting_children(self) -> bool:
-        """Tell whether the job waits for its children."""
+        """Tell whether the job waits for its children.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await parent.is_waiting_children()
+            True
+        """
         return await self._perform(is_in_set(self._keys.waiting_children, self.id))
 
     async def is_active(self) -> bool:
-        """Tell whether the job is active."""
+        """Tell whether the job is active.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await active.is_active()
+            True
+        """
         return await self._perform(is_in_list(self._keys.active, self.id))
 
     async def is_waiting(self) -> bool:
-        """Tell whether the job is waiting or paused. A prioritized job is not."""
+        """Tell whether the job is waiting, in a paused queue too. A prioritized job is not.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await job.is_waiting()
+            True
+        """
         waiting = await self._perform(is_in_list(self._keys.wait, self.id))
         return waiting or await self._perform(is_in_list(self._keys.paused, self.id))
 
     async def wait_until_finished(
         self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
     ) -> Any:
-        """Wait until the job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+        """Wait until the job is finished and return its result.
 
-        `queue_events` must be reading the job's queue (`async with queue_events:`); one serves any number of callers.
-        Raises as `QueueEvents.wait_until_finished`: `JobFailedError`, `JobNotFound`, `WaitTimeout`, ...
+        Args:
+            queue_events: A `QueueEvents` of the job's queue that is reading; one serves any number of callers.
+            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+
+        Raises:
+            JobFailedError: The job failed for good.
+            JobNotFound: The job was removed.
+            WaitTimeout: It did not finish in time; it may do so later.
+            Closed: `queue_events` was closed.
+            PayloadMismatch: The result is not of `result_type`.
+
+        Source: specs/04-schedulers-flows-events.md#sec-10
+
+        Example:
+            >>> async with events, worker:
+            ...     print(await job.wait_until_finished(events, timeout=10_000))
+            sent to ada
         """
         check_reader(queue_events, QueueEvents, self._keys)
         return await queue_events.wait_until_finished(self.id, timeout, result_type=result_type)
@@ -272,10 +468,23 @@ class Job(JobBase, Generic[T]):
     # --- moves --------------------------------------------------------------------------------------------------------
 
     async def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
-        """Run the finished job again: put it to wait, without regard to its priority. Its attempts are kept.
+        """Run the finished job again: move it to wait, without regard to its priority. Its count of attempts is kept.
 
-        Raises `WrongState` if it is not in this state, and `RetriedInPart` for a child whose failure its parent
-        ignores: it waits again, but BullMQ 5.62.0's script stops there.
+        Args:
+            state: The state it is in: `failed`, the default, or `completed`.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            WrongState: The job is not in this state.
+            RetriedInPart: The job waits again, but it is a child whose failure its parent ignores: BullMQ 5.62.0's
+                script stops there.
+
+        Source: specs/03-transitions-admin-getters.md#reprocess-job
+
+        Example:
+            >>> await failed.retry()
+            >>> await failed.get_state()
+            'waiting'
         """
         retrying = reprocess_job(self._keys, self.id, state=state, lifo=self.record.opts.lifo is True)
         try:
@@ -289,23 +498,83 @@ class Job(JobBase, Generic[T]):
         self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
 
     async def promote(self) -> None:
-        """Make the delayed job ready now. Raises `WrongState`."""
+        """Make the delayed job ready now.
+
+        Raises:
+            WrongState: The job is not delayed.
+
+        Source: specs/03-transitions-admin-getters.md#promote
+
+        Example:
+            >>> await delayed.promote()
+            >>> await delayed.get_state()
+            'waiting'
+        """
         await self._perform(promote(self._keys, self.id))
         self._note(delay="0")
 
     async def change_delay(self, delay: Duration) -> None:
-        """Let the delayed job be due so long from now. Raises `WrongState`."""
+        """Give the delayed job another time.
+
+        Args:
+            delay: How long from now, in milliseconds or as a `timedelta`, at least 0.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            WrongState: The job is not delayed.
+
+        Source: specs/03-transitions-admin-getters.md#change-delay
+
+        Example:
+            >>> await delayed.change_delay(5_000)
+            >>> delayed.delay
+            5000
+        """
         delay_ms = check_whole("delay", to_ms("delay", delay), least=0)
         await self._perform(change_delay(self._keys, self.id, delay=delay_ms, now=clock().wall))
         self._note(delay=str(delay_ms))
 
     async def change_priority(self, priority: int = 0, *, lifo: bool = False) -> None:
-        """Change the priority, 0 (none) to 2,097,152; a waiting job is queued anew, with `lifo` before its equals."""
+        """Change the job's priority. A waiting job is queued anew.
+
+        Args:
+            priority: From 1, the most urgent, to 2,097,152; 0, the default: none, which runs before all others.
+            lifo: True puts a waiting job in front of its equals. False by default: behind them.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#change-priority
+
+        Example:
+            >>> await job.change_priority(2)
+            >>> await job.get_state()
+            'prioritized'
+        """
         await self._perform(change_priority(self._keys, self.id, priority=priority, lifo=lifo))
         self._note(priority=str(priority))
 
     async def move_to_delayed(self, timestamp_ms: Millis, token: str | None = None) -> None:
-        """Put the active job into delayed until that moment, counting no attempt. Raise `DelayedError` afterwards."""
+        """Move the active job to delayed without counting the attempt. A processor raises `DelayedError` afterwards.
+
+        Args:
+            timestamp_ms: When the job is due: milliseconds since the epoch. A moment that is past means now.
+            token: The lock's token. None, the default: the job's own `token`, or none at all for a job that no worker
+                took.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: The job has no lock: it expired, or the job is not active.
+            LockMismatch: Another worker holds the job.
+            WrongState: The job is not active.
+
+        Source: specs/03-transitions-admin-getters.md#move-to-delayed
+
+        Example:
+            >>> await active.move_to_delayed(active.timestamp + 60_000)
+            >>> await active.get_state()
+            'delayed'
+        """
         now = clock().wall
         delay = max(to_ms("timestamp_ms", timestamp_ms) - now, 0)
         await self._perform(
@@ -314,17 +583,52 @@ class Job(JobBase, Generic[T]):
         self._note(delay=str(delay))
 
     async def move_to_wait(self, token: str | None = None) -> Millis:
-        """Give the active job back, counting no attempt; return how long the queue is rate limited.
+        """Give the active job back to the queue without counting the attempt. A processor raises `WaitingError`
+        afterwards.
 
-        Raise `WaitingError` afterwards.
+        Args:
+            token: The lock's token. None, the default: the job's own `token`, or none at all for a job that no worker
+                took.
+
+        Returns:
+            How long the queue is rate limited, in milliseconds; 0 or below: it is not.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: The job has no lock: it expired, or the job is not active.
+            LockMismatch: Another worker holds the job.
+
+        Source: specs/03-transitions-admin-getters.md#move-job-from-active-to-wait
+
+        Example:
+            >>> limited_ms = await active.move_to_wait()
+            >>> await active.get_state()
+            'waiting'
         """
         return await self._perform(move_job_from_active_to_wait(self._keys, self.id, token=self._token(token)))
 
     async def move_to_waiting_children(self, token: str | None = None, *, child: str | None = None) -> bool:
-        """Park the active job until all its children are finished, or until the one child is, named by its `key`.
+        """Park the active job until its children are finished. After True a processor raises `WaitingChildrenError`.
 
-        Returns False if there is nothing to wait for: the job stays active. After True raise `WaitingChildrenError`.
-        Raises `ChildFailed`.
+        Args:
+            token: The lock's token. None, the default: the job's own, which a job has that a worker took.
+            child: The `key` of the one child to wait for. None, the default: all of them.
+
+        Returns:
+            True if the job is parked; False if there is nothing to wait for: it stays active.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: The job has no lock: it expired, or the job is not active.
+            LockMismatch: Another worker holds the job.
+            WrongState: The job is not active.
+            ChildFailed: A child failed whose failure fails its parent.
+
+        Source: specs/03-transitions-admin-getters.md#move-to-waiting-children
+
+        Example:
+            >>> await active.move_to_waiting_children()
+            False
         """
         own = self.token if token is None else check_name("token", token)
         if own is None:
@@ -336,23 +640,67 @@ class Job(JobBase, Generic[T]):
         )
 
     async def extend_lock(self, duration: Duration) -> bool:
-        """Let the lock live so long from now; False when it is not ours any more. A worker does this by itself."""
+        """Extend the job's lock. A worker does this for the jobs that its processor has.
+
+        Args:
+            duration: How long the lock lives from now on, in milliseconds or as a `timedelta`, above 0.
+
+        Returns:
+            False if the lock is not the job's own any more.
+
+        Source: specs/03-transitions-admin-getters.md#extend-lock
+
+        Example:
+            >>> await active.extend_lock(30_000)
+            True
+        """
         duration_ms = to_ms("duration", duration)
         if duration_ms <= 0:
             raise UsageError("duration", duration, "must be greater than 0")
         return await self._perform(extend_lock(self._keys, self.id, token=self._token(None), lock_ms=duration_ms))
 
     def discard(self) -> None:
-        """Let the next failure of this run be the last one, whatever attempts are left."""
+        """Let the next failure of this run be the last one, however many attempts are left.
+
+        Example:
+            >>> active.discard()
+            >>> active.discarded
+            True
+        """
         self._discarded = True
 
     async def remove(self, *, remove_children: bool = True) -> bool:
-        """Remove the job with its data and, by default, its children; False when one of them is locked."""
+        """Remove the job if it is not locked, with its data and its children.
+
+        Args:
+            remove_children: False keeps the job's children; True by default.
+
+        Returns:
+            False if the job or one of its children is locked: nothing is removed then.
+
+        Raises:
+            JobBelongsToScheduler: It is the next job of a job scheduler: use `Queue.remove_job_scheduler`.
+
+        Source: specs/03-transitions-admin-getters.md#remove-job
+
+        Example:
+            >>> await job.remove()
+            True
+        """
         check_flag("remove_children", remove_children)
         return await self._perform(commands.remove_job(self._keys, self.id, remove_children=remove_children)) == 1
 
     async def refresh(self) -> None:
-        """Read the job again."""
+        """Read the job again, so that its values are those of now.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> await job.refresh()
+        """
         record = await self._perform(commands.get_job(self._keys, self.id))
         if record is None:
             raise JobNotFound("refresh", job_id=self.id)
@@ -361,19 +709,55 @@ class Job(JobBase, Generic[T]):
     # --- children and parent ------------------------------------------------------------------------------------------
 
     async def get_children_values(self) -> dict[str, Any]:
-        """Return what the finished children returned, by their keys."""
+        """Return what the completed children returned, by the children's keys.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> values = await parent.get_children_values()
+            >>> list(values.values())
+            [250]
+        """
         return await self._perform(get_children_values(self._keys, self.id))
 
     async def get_ignored_children_failures(self) -> dict[str, str]:
-        """Return the texts of those children's failures that this job ignores, by their keys."""
+        """Return the texts of those failures of children that this job ignores, by the children's keys.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> failures = await parent.get_ignored_children_failures()
+            >>> list(failures.values())
+            ['torn out']
+        """
         return await self._perform(get_ignored_failures(self._keys, self.id))
 
     async def get_failed_children_values(self) -> dict[str, str]:
-        """Return the same as `get_ignored_children_failures`; BullMQ has both names."""
+        """Return the same as `get_ignored_children_failures`; BullMQ has both names.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> failures = await parent.get_failed_children_values()
+            >>> list(failures.values())
+            ['torn out']
+        """
         return await self.get_ignored_children_failures()
 
     async def get_dependencies(self) -> Dependencies:
-        """Read all children at one moment."""
+        """Read all children at one moment.
+
+        Returns:
+            What the completed children returned, by key (`processed`); the keys of those to come (`unprocessed`); the
+            texts of ignored failures, by key (`ignored`); the keys of children whose failure fails this job (`failed`).
+
+        Source: specs/03-transitions-admin-getters.md#sec-12-4
+
+        Example:
+            >>> children = await parent.get_dependencies()
+            >>> len(children.processed), len(children.unprocessed), len(children.ignored)
+            (1, 1, 1)
+        """
         return await self._run(get_dependencies(self._keys, self.id))
 
     async def get_dependencies_page(
@@ -384,7 +768,26 @@ class Job(JobBase, Generic[T]):
         ignored: Cursor | None = None,
         failed: Cursor | None = None,
     ) -> DependenciesPage:
-        """Read one page of each kind of children that is given a cursor; go on with that page's own, until it is 0."""
+        """Read one page of each kind of children that is given a cursor. The next page begins at the page's own cursor;
+        at 0 there is none.
+
+        Args:
+            processed: Where to read on among the completed children, and about how many: `Cursor(cursor=0, count=20)`.
+                None, the default: none of them; so for the other kinds.
+            unprocessed: The same for the children that are to come.
+            ignored: The same for children whose failure is ignored.
+            failed: The same for children whose failure fails this job.
+
+        Returns:
+            A page for each kind that was asked for, None for the others.
+
+        Source: specs/03-transitions-admin-getters.md#sec-12-4
+
+        Example:
+            >>> page = await parent.get_dependencies_page(unprocessed=Cursor(count=100))
+            >>> len(page.unprocessed.children), page.unprocessed.cursor
+            (1, 0)
+        """
         return await self._run(
             get_dependencies_page(
                 self._keys,
@@ -397,18 +800,58 @@ class Job(JobBase, Generic[T]):
         )
 
     def iter_dependencies(self, kind: DependencyKind, page_size: int = 100) -> Items[Dependency]:
-        """Read all children of one kind, about `page_size` at a time. One may come twice while others come or go."""
+        """Read all children of one kind, a page at a time. One may come twice while others come or go.
+
+        Args:
+            kind: `processed`, `unprocessed`, `ignored` or `failed`; see `get_dependencies`.
+            page_size: About how many children per round trip, at least 1; 100 by default.
+
+        Returns:
+            An iterator over the children, each with its `key` and the `value` of its kind; its `rest` is the plan of
+            the pages that are still to be read.
+
+        Source: specs/03-transitions-admin-getters.md#sec-12-4
+
+        Example:
+            >>> async for each in parent.iter_dependencies("processed"):
+            ...     print(each.value)
+            250
+        """
         plan = DependencyPages(job_id=self.id, kind=kind, page_size=page_size)
         return Items(self._pages(plan.checked()), list)
 
     async def get_dependencies_count(self, *kinds: DependencyKind) -> dict[str, int]:
-        """Count the children of these kinds: `processed`, `unprocessed`, `ignored`, `failed`; without kinds, of all."""
+        """Count the children of each of these kinds.
+
+        Args:
+            kinds: `processed`, `unprocessed`, `ignored` or `failed`; see `get_dependencies`. None given: all four.
+
+        Returns:
+            The number of children by kind.
+
+        Source: specs/03-transitions-admin-getters.md#get-dependency-counts
+
+        Example:
+            >>> await parent.get_dependencies_count("processed", "unprocessed")
+            {'processed': 1, 'unprocessed': 1}
+        """
         return await self._perform(get_dependency_counts(self._keys, self.id, kinds))
 
     async def remove_child_dependency(self) -> bool:
-        """Break the link to the parent, which is released if this was its last child; False when there was no link.
+        """Break the job's link to its parent, which is released if this was the last child it waited for.
 
-        Raises `ParentNotFound`, also for a job without a parent.
+        Returns:
+            False if there was no link.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            ParentNotFound: The parent does not exist, or the job has none.
+
+        Source: specs/03-transitions-admin-getters.md#remove-child-dependency
+
+        Example:
+            >>> await child.remove_child_dependency()
+            True
         """
         parent_key = self.record.parent_key
         if parent_key is None:
@@ -420,7 +863,15 @@ class Job(JobBase, Generic[T]):
         return unlinked
 
     async def remove_unprocessed_children(self) -> None:
-        """Remove all children, and theirs, that are neither finished nor locked."""
+        """Remove all children, and their children, that are neither finished nor locked.
+
+        Source: specs/03-transitions-admin-getters.md#remove-unprocessed-children
+
+        Example:
+            >>> await parent.remove_unprocessed_children()
+            >>> await parent.get_dependencies_count("unprocessed")
+            {'unprocessed': 0}
+        """
         await self._perform(remove_unprocessed_children(self._keys, self.id))
 
     # --- within -------------------------------------------------------------------------------------------------------

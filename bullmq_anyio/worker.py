@@ -141,14 +141,37 @@ _within: ContextVar[object] = ContextVar("bullmq_anyio.worker", default=None)
 class Worker(Generic[T]):
     """A worker of one queue. Nothing is opened before `run`, so it can be made before an event loop runs.
 
-    `processor` is an async function of the `Job`; what it returns becomes the job's result (any JSON value), and what
-    it raises its failure. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails
-    its job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
-    `metrics_collector` is told what happens (see `bullmq_protocol.observability.metrics`), `PrometheusMetrics` for one;
-    `telemetry` makes spans (see `bullmq_protocol.observability.telemetry`), `BullMQOtel` for one. `limits` bound what
-    handlers return and store; a result over its limit fails the job.
+    `async with worker:` runs it in the background and closes it gracefully at the end.
 
-    `async with worker:` runs it in the background and closes it in good order at the end.
+    Args:
+        name: The queue's name: 1 to 255 characters, no colon.
+        processor: An async function of the `Job`. What it returns, any JSON value, becomes the job's result, and what
+            it raises its failure. None, the default: jobs are only taken manually, with `get_next_job`.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
+        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        options: Concurrency, locks, retries and limits; see `WorkerOptions` for the defaults.
+        data_type: What payloads are read into: anything that msgspec can decode. One that does not fit fails its job
+            for good. None, the default: JSON values.
+        worker_id: The worker's name in logs and metrics. None, the default: made of host, process id and six hex
+            digits.
+        backoff_strategy: A function, async or not, of attempt number, backoff type, error and job, for backoff types
+            other than `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
+        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        metrics_collector: Is told about every job, such as `PrometheusMetrics`; see
+            `bullmq_protocol.observability.metrics`. None by default.
+        telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
+            `bullmq_protocol.observability.telemetry`.
+        limits: Bounds on what processors return and write: by default 10 MiB. A result over its limit fails the job.
+
+    Source: specs/05-worker-runtime.md#sec-2
+
+    Example:
+        >>> async def greet(job):
+        ...     return f"hello {job.data['to']}"
+        >>> worker = Worker("mail", greet, "redis://localhost:6379", options=WorkerOptions(concurrency=20))
+        >>> await worker.aclose()
     """
 
     def __init__(
@@ -254,7 +277,7 @@ class Worker(Generic[T]):
 
     @property
     def id(self) -> str:
-        """Its name in logs and metrics."""
+        """The worker's name in logs and metrics."""
         return self._id
 
     @property
@@ -264,11 +287,12 @@ class Worker(Generic[T]):
 
     @property
     def keys(self) -> QueueKeys:
+        """The names of the queue's keys in Redis."""
         return self._keys
 
     @property
     def concurrency(self) -> int:
-        """How many jobs run at a time; may be set while it runs."""
+        """How many jobs run at a time, at least 1. May be set while the worker runs."""
         return self._machine.concurrency
 
     @concurrency.setter
@@ -284,23 +308,46 @@ class Worker(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
+        """Whether the worker itself is paused. A paused queue does not count."""
         return self._machine.state is WorkerState.PAUSED
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {self._machine.word}>"
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return what the worker holds and waits for."""
+        """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode.
+
+        Example:
+            >>> snapshot = worker.snapshot()
+            >>> snapshot.state, snapshot.jobs, snapshot.completed
+            ('stopped', (), 0)
+        """
         return self._machine.snapshot(clock())
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until `aclose`; return when nothing is left.
+        """Take and process jobs until the worker is closed. `async with` does this in the background.
 
-        Raises `AuthenticationFailed`, `ServerTooOld` or `UsageError` if the server has never answered otherwise, and
-        `ConnectionLost` when the set number of attempts to reconnect is used up. Cancelling it cancels the handlers,
-        gives their jobs back to the queue, and is then raised again.
+        Cancelling it cancels the processors, gives their jobs back to the queue, and is then raised again.
+
+        Raises:
+            AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
+                below.
+            ServerTooOld: The server is older than the scripts need.
+            UsageError: The server cannot hold this queue, the worker has no processor, or it runs already or has ended.
+            ConnectionLost: As many attempts to reconnect failed as `max_reconnect_attempts` allows.
+
+        Source: specs/05-worker-runtime.md#sec-4-2
+
+        Example:
+            >>> async def stop(notice):
+            ...     await worker.aclose()
+            >>> remove = worker.on(JobCompleted, stop)
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> await worker.run()
+            >>> await job.get_state()
+            'completed'
         """
         self._check_first()
         if self._background is not None:
@@ -344,7 +391,17 @@ class Worker(Generic[T]):
             raise self._error
 
     async def pause(self, *, wait: bool = True) -> None:
-        """Start nothing new; with `wait`, return when the running jobs are over."""
+        """Start no further job.
+
+        Args:
+            wait: True, the default: return when the running jobs are over. False: return immediately.
+
+        Source: specs/05-worker-runtime.md#sec-14-1
+
+        Example:
+            >>> async with worker:
+            ...     await worker.pause()
+        """
         self._check_thread()
         with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
             self._paused_first = True
@@ -355,18 +412,36 @@ class Worker(Generic[T]):
                 await event.wait()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Take jobs again after `pause`.
+
+        Source: specs/05-worker-runtime.md#sec-14-2
+
+        Example:
+            >>> async with worker:
+            ...     await worker.pause()
+            ...     worker.resume()
+        """
         self._check_thread()
         with self._span("resume"):
             self._paused_first = False
             self._happen(ResumeRequested())
 
     async def aclose(self, force: bool = False) -> None:
-        """Stop, and wait until that is done: running jobs may end within the shutdown time, then they are cancelled and
-        given back to the queue; with `force` at once.
+        """Close the worker, and wait until that is done.
 
-        Called from a handler or a callback it does not wait. A task cannot be stopped that goes on though it was
-        cancelled: `aclose` waits for such a handler, whose job another worker may have, and warns every ten seconds.
+        Running jobs may end within `shutdown_timeout`; then they are cancelled and given back to the queue. Called from
+        a processor or a callback it does not wait. A task that goes on although it was cancelled cannot be stopped:
+        `aclose` waits for such a processor, whose job another worker may have by then, and logs a warning every ten
+        seconds.
+
+        Args:
+            force: True gives the running jobs back at once. False by default.
+
+        Source: specs/05-worker-runtime.md#sec-14-3
+
+        Example:
+            >>> async with worker:
+            ...     await worker.aclose(force=True)
         """
         self._check_thread()
         with self._span("close", {"bullmq.worker.force.close": force}):
@@ -413,10 +488,23 @@ class Worker(Generic[T]):
     # --- what it tells ------------------------------------------------------------------------------------------------
 
     def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
-        """Call `callback` with each notice of that kind; return what takes it off again.
+        """Call a function with each notice of one kind.
 
-        An async callback runs in a task of its own, for which the worker waits at its end. An exception in a callback
-        is logged and does no harm.
+        An async function runs in a task of its own, for which the worker waits at its end. What the function raises is
+        logged and changes nothing.
+
+        Args:
+            kind: A class of `bullmq_protocol.worker.notices`, such as `JobCompleted` or `JobFailed`.
+            callback: The function, async or not; it is given the notice.
+
+        Returns:
+            A function without arguments that ends the calls.
+
+        Source: specs/05-worker-runtime.md#sec-16
+
+        Example:
+            >>> remove = worker.on(JobFailed, lambda notice: print(notice.job.id, notice.reason))
+            >>> remove()
         """
         check_notice(kind)
         self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
@@ -430,9 +518,23 @@ class Worker(Generic[T]):
         return remove
 
     def notices(self, buffer: int = 1000) -> Notices:
-        """Return an asynchronous iterator over all notices from now on, which ends with the worker.
+        """Return an asynchronous iterator over all notices from now on. It ends with the worker.
 
-        It keeps at most `buffer` of them for a slow reader, drops the oldest, and counts them in `dropped`.
+        Args:
+            buffer: How many notices to keep for a slow reader, at least 1; 1,000 by default. Beyond that the oldest are
+                dropped, and counted in `dropped`.
+
+        Source: specs/05-worker-runtime.md#sec-16
+
+        Example:
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> notices = worker.notices()
+            >>> async with worker:
+            ...     async for notice in notices:
+            ...         if isinstance(notice, JobCompleted):
+            ...             print(notice.value)
+            ...             break
+            "sent to ada"
         """
         if type(buffer) is not int or buffer < 1:
             raise UsageError("buffer", buffer, "must be a whole number above 0")
@@ -445,9 +547,24 @@ class Worker(Generic[T]):
     # --- by hand ------------------------------------------------------------------------------------------------------
 
     async def get_next_job(self, *, block: bool = True) -> Job[T] | None:
-        """Take a job to work on by hand, or None. After an empty answer it waits once, up to the drain delay.
+        """Take a job manually.
 
-        Its lock must be kept with `extend_lock`, and it must be ended with `complete` or `fail`.
+        Its lock must be renewed with `extend_lock` before `lock_duration` is over, and the job ended with `complete` or
+        `fail`.
+
+        Args:
+            block: True, the default: if there is no job, wait for one, up to `drain_delay`. False: do not wait.
+
+        Returns:
+            The job; None if there is none, or if the worker is closed.
+
+        Source: specs/05-worker-runtime.md#sec-17
+
+        Example:
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> taken = await worker.get_next_job()
+            >>> taken.data
+            {'to': 'ada'}
         """
         if self._closed:
             return None
@@ -470,10 +587,32 @@ class Worker(Generic[T]):
                 self._manual_waiting = False
 
     async def complete(self, job: Job[T], value: Any = None, *, fetch_next: bool = False) -> Job[T] | None:
-        """Store the success of a job taken by hand; with `fetch_next` return the next one, if there is one.
+        """End a job that was taken manually: store its result.
 
-        Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
-        `ChildFailed` for a parent.
+        Args:
+            job: The job, from `get_next_job`, or from `complete` or `fail` with `fetch_next`.
+            value: The result: any JSON value, up to `Limits.max_result_bytes`. None by default.
+            fetch_next: True also takes the next job, in the same call. False by default.
+
+        Returns:
+            With `fetch_next` the next job if there is one; else None.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: Its lock has expired.
+            LockMismatch: Another worker holds it.
+            WrongState: It is not active.
+            PendingChildren: It has children that are not finished.
+            ChildFailed: A child failed whose failure fails its parent.
+
+        Source: specs/02-worker-path.md#move-to-finished
+
+        Example:
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> taken = await worker.get_next_job()
+            >>> await worker.complete(taken, {"sent": True})
+            >>> await taken.get_state()
+            'completed'
         """
         text = result_text(value, self._limits)
         operation = self._manual.complete(job.record, _token_of(job), text, fetch_next=fetch_next)
@@ -483,9 +622,31 @@ class Worker(Generic[T]):
         return self._taken(taken)
 
     async def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
-        """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
+        """End an attempt of a job that was taken manually: retry the job later or fail it for good, as a worker
+        decides.
 
-        With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
+        Args:
+            job: The job, from `get_next_job`, or from `complete` or `fail` with `fetch_next`.
+            error: Why it failed. Its type and the job's options decide whether it is retried.
+            fetch_next: True also takes the next job if this one fails for good. False by default.
+
+        Returns:
+            With `fetch_next` the next job if there is one; else None.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: Its lock has expired.
+            LockMismatch: Another worker holds it.
+            WrongState: It is not active.
+
+        Source: specs/05-worker-runtime.md#sec-9-1
+
+        Example:
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> taken = await worker.get_next_job()
+            >>> await worker.fail(taken, ValueError("no such address"))
+            >>> await taken.get_state()
+            'failed'
         """
         record, token = job.record, _token_of(job)
         raised = self._raised(-1, job, error, *await self._ask_strategy(job, error))
@@ -514,8 +675,24 @@ class Worker(Generic[T]):
         return self._taken(taken)
 
     async def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
-        """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is not ours any
-        more."""
+        """Renew the lock of a job that was taken manually.
+
+        Args:
+            job: The job.
+            duration: How long the lock lives from now on, in milliseconds or as a `timedelta`, above 0. None, the
+                default: the option `lock_duration`.
+
+        Returns:
+            False if the lock is not this worker's any more.
+
+        Source: specs/03-transitions-admin-getters.md#extend-lock
+
+        Example:
+            >>> job = await queue.add("welcome", {"to": "ada"})
+            >>> taken = await worker.get_next_job()
+            >>> await worker.extend_lock(taken)
+            True
+        """
         return await job.extend_lock(self._settings.lock_ms if duration is None else to_ms("duration", duration))
 
     async def _by_hand(self, operation: Operation[Taken]) -> Taken:

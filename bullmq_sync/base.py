@@ -121,6 +121,7 @@ class QueueBase:
 
     @property
     def name(self) -> str:
+        """The queue's name."""
         return self._keys.name
 
     @property
@@ -129,26 +130,74 @@ class QueueBase:
         return self._keys
 
     def call(self, command: Command[R]) -> R:
-        """Perform any command of the core."""
+        """Perform any command of the core.
+
+        Args:
+            command: A command from `bullmq_protocol.commands`, for this queue's `keys`.
+
+        Returns:
+            The decoded reply.
+
+        Raises:
+            BullMQError: What the command's own docstring lists.
+
+        Example:
+            >>> from bullmq_protocol.commands.queues import is_paused
+            >>> queue.call(is_paused(queue.keys))
+            False
+        """
         if not isinstance(command, Command):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("command", command, "must be a Command of the core (an operation goes through run)")
         self._open()
         return perform(self._transport, command)
 
     def run(self, operation: Operation[R]) -> R:
-        """Run any operation of the core."""
+        """Run any operation of the core: several commands, each decided by the replies before it.
+
+        Args:
+            operation: An operation from `bullmq_protocol.operations`, for this queue's `keys`.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            BullMQError: What the operation's own docstring lists.
+
+        Example:
+            >>> from bullmq_protocol.operations.read_jobs import get_jobs
+            >>> queue.run(get_jobs(queue.keys, ["waiting"]))
+            []
+        """
         if not isinstance(operation, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("operation", operation, "must be an operation of the core (a command goes through call)")
         return run(operation, self._transport, opening=self._open)
 
     def pages(self, plan: Plan[V]) -> Pages[V]:
-        """Walk through the pages of a long operation, or through the rest of one that was begun before."""
+        """Iterate over the pages of a long operation, or over the rest of one that was begun before.
+
+        Args:
+            plan: The `rest` of the pages of a long operation, or a new plan from `bullmq_protocol.operations`. A plan
+                is a plain value, which `msgspec.json` can store.
+
+        Returns:
+            An iterator over the pages; each has a `value` and the plan of the `rest`.
+
+        Example:
+            >>> begun = queue.retry_pages("failed", count=100)
+            >>> for page in queue.pages(begun.rest):
+            ...     print(page.value, "left")
+            0 left
+        """
         if not callable(getattr(plan, "page", None)):
             raise UsageError("plan", plan, "must be the plan of a long operation, such as the `rest` of its pages")
         return Pages(plan, self._keys, self.run)
 
     def close(self) -> None:
-        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+
+        Example:
+            >>> queue.close()
+        """
         with self._span("close"):
             if self._owned:
                 self._transport.close()

@@ -120,17 +120,39 @@ class EventStream(Iterator[ReadEvent]):
 
 
 class QueueEvents:
-    """The events of a queue, of all its jobs and workers of every library. Nothing is opened before the first use.
+    """The events of a queue, of all its jobs and of the workers of every library. Nothing is opened before the first
+    use.
 
     `with events:` reads on a thread in the background, on one connection: for callbacks (`on`) and for any number of
-    `wait_until_finished`. `for event in events:` is a reader of its own (see `stream`).
+    callers of `wait_until_finished`. `for event in events:` is a reader of its own (see `stream`).
 
-    It begins at `last_event_id`, or now: at the newest entry when it starts. No event is lost or comes twice, also over
-    lost connections, which are made again after 100 ms, doubling to `max_reconnect_delay`, give or take 20 %. A queue
-    keeps about 10,000 events: a reader that was away for longer gets an `EventsMissed` and goes on with the oldest that
-    is left. An entry that cannot be decoded comes as an `UndecodableEvent`.
+    No event is lost and none comes twice, not over lost connections either; those are made again after 100 ms, doubling
+    up to `max_reconnect_delay`, give or take 20 %. A queue keeps about 10,000 events: a reader that was away for longer
+    gets an `EventsMissed` and goes on with the oldest one left. An entry that cannot be decoded comes as an
+    `UndecodableEvent`.
 
-    Raises `AuthenticationFailed`, `ServerTooOld` and `UsageError` if the server has never answered otherwise.
+    Reading raises `AuthenticationFailed`, `ServerTooOld` and `UsageError` if the server has never given another answer.
+
+    Args:
+        name: The queue's name: 1 to 255 characters, no colon.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
+        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        last_event_id: The id of the event to begin after; `0-0`: begin with the oldest one. None, the default: begin
+            now, after the newest.
+        blocking_timeout: The longest wait in one call of the server, in milliseconds or as a `timedelta`; 10,000 by
+            default.
+        max_reconnect_delay: The longest pause between two attempts to connect, in milliseconds or as a `timedelta`;
+            30,000 by default.
+        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+
+    Source: specs/04-schedulers-flows-events.md#sec-8
+
+    Example:
+        >>> with events, worker:
+        ...     print(events.wait_until_finished(job.id, timeout=10_000))
+        sent to ada
     """
 
     def __init__(
@@ -172,30 +194,44 @@ class QueueEvents:
 
     @property
     def name(self) -> str:
+        """The queue's name."""
         return self._keys.name
 
     @property
     def keys(self) -> QueueKeys:
+        """The names of the queue's keys in Redis."""
         return self._keys
 
     @property
     def is_running(self) -> bool:
-        """Whether it reads for callbacks and waiters."""
+        """Whether it reads, for callbacks and for callers that wait."""
         with self._lock:
             return self._running
 
     @property
     def last_event_id(self) -> str | None:
-        """The id of the event that went to the callbacks last, or the place where it began; None before it began."""
+        """The id of the event that the callbacks had last, or the place where it began; None before it began."""
         return self._last
 
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
-        """Call `callback` with each event of that kind (a class of `bullmq_protocol.events.stream`); return what takes
-        it off.
+        """Call a function with each event of one kind.
 
-        Callbacks are called one after the other in the order of the events, on the reader's thread: a slow one holds up
-        the next event. Each runs in a copy of the context in which this object was entered, or `run` called. An
-        exception in a callback is logged and does no harm.
+        Functions are called one after the other in the order of the events, on the reader's thread: a slow one holds up
+        the next event. Each runs in a copy of the context in which this object was entered, or `run` called. What a
+        function raises is logged and changes nothing.
+
+        Args:
+            kind: A class of `bullmq_protocol.events.stream`, such as `CompletedEvent`.
+            callback: The function; it is given the event.
+
+        Returns:
+            A function without arguments that ends the calls.
+
+        Source: specs/04-schedulers-flows-events.md#sec-8-3
+
+        Example:
+            >>> remove = events.on(CompletedEvent, lambda event: print(event.job_id, event.returnvalue))
+            >>> remove()
         """
         if kind not in get_args(ReadEvent):
             raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.events.stream")
@@ -214,9 +250,21 @@ class QueueEvents:
         return remove
 
     def stream(self, last_event_id: str | None = None) -> EventStream:
-        """Return a reader of its own, on a connection of its own, which ends when this object is closed.
+        """Return a reader of its own, on a connection of its own. It ends when this object is closed.
 
-        It begins at `last_event_id`; by default where this object began, or now at its first step.
+        Args:
+            last_event_id: The id of the event to begin after; `0-0`: begin with the oldest one. None, the default:
+                begin where this object began, or now, at the first step.
+
+        Source: specs/04-schedulers-flows-events.md#sec-8-1
+
+        Example:
+            >>> stream = events.stream("0-0")
+            >>> for event in stream:
+            ...     print(type(event).__name__, event.job_id == job.id)
+            ...     break
+            AddedEvent True
+            >>> stream.close()
         """
         stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
         with self._lock:
@@ -236,16 +284,33 @@ class QueueEvents:
         result_type: Any = Any,
         may_not_exist: bool = False,
     ) -> Any:
-        """Wait until a job is finished, at most `timeout` milliseconds; return its result, read into `result_type`.
+        """Wait until a job is finished and return its result.
 
         The result of a job that was removed at its end is read back from the stream, as long as it is among the newest
-        10,000 entries. `may_not_exist` also waits for a job that is still to be added; it had better have an id that no
-        job had before, because an end that the stream still tells of counts.
+        10,000 entries. A job that went without an event, together with its whole queue, is noticed within 15 s. Beside
+        the connection for events, all callers share one to ask for the states of their jobs.
 
-        For any number of callers it needs this reader's connection, and one to ask for the state of their jobs. Raises
-        `JobFailedError` with the reason of a failure, `JobNotFound` for a job that was removed or does not exist (one
-        that went without an event, with its whole queue, is noticed within 15 s), `WaitTimeout`, `Closed` when this
-        object is closed, and `msgspec.ValidationError` for a result that does not fit.
+        Args:
+            job_id: The id of the job.
+            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+            may_not_exist: True also waits for a job that is still to be added. Its id should be one that no job had
+                before, because an end that the stream still has counts. False by default.
+
+        Raises:
+            JobFailedError: The job failed for good; `reason` says why.
+            JobNotFound: The job was removed or does not exist.
+            WaitTimeout: It did not finish in time; it may do so later.
+            Closed: This object was closed.
+            PayloadMismatch: The result is not of `result_type`.
+            UsageError: This object is not reading: call this within `with events:`.
+
+        Source: specs/04-schedulers-flows-events.md#sec-10
+
+        Example:
+            >>> with events, worker:
+            ...     print(events.wait_until_finished(job.id, timeout=10_000, result_type=str))
+            sent to ada
         """
         check_name("job_id", job_id, max_length=None)
         check_type("result_type", result_type)
@@ -283,7 +348,24 @@ class QueueEvents:
                 waiters.discard(waiter)
 
     def run(self) -> None:
-        """Read for callbacks and waiters until `close`."""
+        """Read for callbacks and waiting callers until this object is closed. `with` does this in the background.
+
+        Raises:
+            Closed: It was closed before.
+            AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
+                below.
+            ServerTooOld: The server is older than the scripts need.
+            UsageError: The server cannot hold this queue, or this object is reading already.
+
+        Source: specs/04-schedulers-flows-events.md#sec-8-1
+
+        Example:
+            >>> def stop(event):
+            ...     events.close()
+            >>> remove = events.on(AddedEvent, stop)
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> events.run()
+        """
         self._claim()
         self._read_on()
 
@@ -322,7 +404,12 @@ class QueueEvents:
                 source.close()
 
     def close(self) -> None:
-        """End all reading, and close the connections that were opened. Callers that wait get `Closed`."""
+        """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
+        does nothing.
+
+        Example:
+            >>> events.close()
+        """
         self._closed = True
         with self._lock:
             streams = (*self._streams, self._source)

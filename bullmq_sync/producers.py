@@ -28,12 +28,30 @@ _log = logging.getLogger("bullmq_sync")
 
 
 class FlowProducer:
-    """Adds flows: trees of jobs in any queues, each parent of which waits for its children.
+    """Adds flows: trees of jobs in any queues, in which each parent waits for its children.
 
     Nothing is opened before the first call; safe to share between threads.
 
-    `connection`, `limits`, `scripts` and `telemetry` are as in `Queue`; `prefix` is that of nodes without one, `layout`
-    that of all.
+    Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
+    `UsageError` for a bad argument before anything is sent. The methods list what they raise besides.
+
+    Args:
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What the keys of nodes without a prefix of their own begin with, as in BullMQ `bull` by default.
+        layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default,
+            nowhere.
+        limits: Bounds on what is written: by default 10 MiB for a payload and for a result, 255 characters for a name.
+        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
+            spans. See `bullmq_protocol.observability.telemetry`.
+
+    Source: specs/04-schedulers-flows-events.md#sec-7
+
+    Example:
+        >>> with FlowProducer("redis://localhost:6379") as flows:
+        ...     print(FlowNode("book", "prints", children=[FlowNode("page", "renders", {"number": 1})]))
+        FlowNode('book', 'prints', 1 child)
     """
 
     def __init__(
@@ -57,10 +75,29 @@ class FlowProducer:
         self._transport, self._owned = transport_of(connection, scripts)
 
     def add(self, flow: FlowNode, *, queues_options: Mapping[str, JobOptions] | None = None) -> FlowJob[Job[Any]]:
-        """Add one flow in one transaction; `queues_options` are the default options of queues, by their names.
+        """Add one flow in one transaction.
 
-        Raises `UsageError` before anything is sent, also on a cluster for queues of several slots; `FlowAddError` if
-        the server refused a node: its `results` say per node what happened, and the others are there.
+        Args:
+            flow: The job at the root, with its children.
+            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
+                default.
+
+        Returns:
+            The jobs in the shape of the flow.
+
+        Raises:
+            UsageError: A node is wrong, the flow contains itself, or its queues are in several slots of a cluster;
+                nothing is sent.
+            FlowAddError: The server refused at least one node. Its `results` say for each node what happened; the
+                others were added.
+
+        Source: specs/04-schedulers-flows-events.md#sec-7-2
+
+        Example:
+            >>> pages = [FlowNode("page", "mail", {"number": number}) for number in (1, 2)]
+            >>> flow = flows.add(FlowNode("book", "mail", children=pages))
+            >>> flow.job.name, [child.job.data for child in flow.children]
+            ('book', [{'number': 1}, {'number': 2}])
         """
         if self._telemetry is None:
             return (self._add([flow], queues_options))[0]
@@ -70,7 +107,27 @@ class FlowProducer:
     def add_bulk(
         self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
     ) -> list[FlowJob[Job[Any]]]:
-        """Add several flows in one transaction, as `add`."""
+        """Add several flows in one transaction.
+
+        Args:
+            flows: The jobs at the roots, each with its children.
+            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
+                default.
+
+        Returns:
+            The jobs in the shape of the flows, in their order.
+
+        Raises:
+            UsageError: As in `add`; nothing is sent.
+            FlowAddError: The server refused at least one node, as in `add`.
+
+        Source: specs/04-schedulers-flows-events.md#sec-7-2
+
+        Example:
+            >>> added = flows.add_bulk([FlowNode("book", "mail"), FlowNode("leaflet", "mail")])
+            >>> [each.job.name for each in added]
+            ['book', 'leaflet']
+        """
         flows = listed("flows", flows)
         if self._telemetry is None:
             return self._add(flows, queues_options)
@@ -93,9 +150,25 @@ class FlowProducer:
     def get_flow(
         self, job_id: str, queue_name: str, prefix: str | None = None, *, depth: int = 10, max_children: int = 20
     ) -> FlowJob[Job[Any]] | None:
-        """Read a job and its children, `depth` levels (1: the job alone) and at most `max_children` of each kind.
+        """Read a job and its children: the finished ones first, then the pending, the failed and the ignored ones.
 
-        The kinds are finished, pending, failed, ignored, in this order. Returns None when there is no such job.
+        Args:
+            job_id: The id of the job at the root.
+            queue_name: The name of its queue.
+            prefix: The prefix of its queue. None, the default: the producer's.
+            depth: How many levels to read, at least 1: the job alone; 10 by default.
+            max_children: The most children of each kind to read for a job, at least 1; 20 by default.
+
+        Returns:
+            The jobs in the shape of the flow; `missing` has the keys of children that are gone. None if there is no
+            such job.
+
+        Source: specs/04-schedulers-flows-events.md#sec-7-5
+
+        Example:
+            >>> flow = flows.get_flow(parent.id, "mail")
+            >>> flow.job.name, len(flow.children)
+            ('book', 3)
         """
         checked = check_name("job_id", job_id, max_length=None)
         keys = QueueKeys.of(queue_name, prefix=self._prefix if prefix is None else prefix, layout=self._layout)
@@ -107,7 +180,11 @@ class FlowProducer:
         return tree(jobs, found.missing)[0]
 
     def close(self) -> None:
-        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+
+        Example:
+            >>> flows.close()
+        """
         if self._owned:
             self._transport.close()
 
@@ -148,7 +225,25 @@ class FlowProducer:
 
 
 class QueueEventsProducer:
-    """Publishes events of one's own on a queue's stream, for the readers of every library."""
+    """Publishes events of your own on a queue's stream, for the readers of every library.
+
+    Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
+    `UsageError` for a bad argument before anything is sent.
+
+    Args:
+        name: The queue's name: 1 to 255 characters, no colon.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
+        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+
+    Source: specs/04-schedulers-flows-events.md#sec-9
+
+    Example:
+        >>> with QueueEventsProducer("mail", "redis://localhost:6379") as producer:
+        ...     print(producer.name)
+        mail
+    """
 
     def __init__(
         self,
@@ -163,23 +258,38 @@ class QueueEventsProducer:
 
     @property
     def name(self) -> str:
+        """The queue's name."""
         return self._keys.name
 
     @property
     def keys(self) -> QueueKeys:
+        """The names of the queue's keys in Redis."""
         return self._keys
 
     def publish(self, event_name: str, fields: Mapping[str, object] | None = None, *, max_events: int = 10_000) -> str:
-        """Write an event; return its entry's id. The stream is trimmed to about `max_events` (BullMQ's default: 1,000).
+        """Write an event to the queue's stream, and return the id of its entry.
 
-        Values are text, numbers, True, False or None; readers get text. Raises `UsageError` for others.
+        Args:
+            event_name: The event's name: any text.
+            fields: The event's fields: text, numbers, True, False or None, which readers get as text. None by default:
+                no fields.
+            max_events: About how many entries the stream keeps; at least 1; 10,000 by default (BullMQ: 1,000).
+
+        Source: specs/04-schedulers-flows-events.md#sec-9
+
+        Example:
+            >>> entry_id = producer.publish("bounced", {"address": "ada@example.org"})
         """
         command = publish_event(self._keys, event_name, {} if fields is None else fields, max_events=max_events)
         check_server(self._transport, self._keys)
         return perform(self._transport, command)
 
     def close(self) -> None:
-        """Close the connection, unless it is a transport of somebody else. May be called twice."""
+        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+
+        Example:
+            >>> producer.close()
+        """
         if self._owned:
             self._transport.close()
 

@@ -64,20 +64,37 @@ _MOST_MOULDS = 64
 class Queue(QueueBase, Generic[T]):
     """A queue by its name. Nothing is opened before the first call; safe to share between threads.
 
-    `connection` is a URL, a `ConnectionOptions`, a transport (which stays its owner's), or None for the local server.
-    `data_type`, when given, is anything msgspec can decode: payloads are checked against it and read into it; else they
-    are JSON values. For type checkers a union is named twice: `Queue[A | B](name, data_type=A | B)`. `scripts` are
-    ours or, from `bullmq_scripts`, BullMQ's own. `telemetry` makes spans and lets jobs carry their context (see
-    `bullmq_protocol.observability.telemetry`), `BullMQOtel` for one.
+    Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
+    `UsageError` for a bad argument before anything is sent. The methods list what they raise besides.
 
-    `max_len_events` is about how many events the queue keeps, for all its programs. 0 switches events off: readers get
-    none, and those who wait for a job learn of its end only by asking every 15 s, or never if it is removed at its end.
+    Long operations go page by page: methods named `..._pages` and `iter_...` return iterators whose `rest` is the plan
+    of what is left; `pages` resumes such a plan.
 
-    Every call raises `TransportError` where the connection fails, `ServerError` where the server refuses, and, before
-    anything is sent, `UsageError` for a bad argument.
+    Args:
+        name: The queue's name: 1 to 255 characters, no colon.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
+        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        default_job_options: Options for every job added here; those of the single job take precedence. None are set by
+            default.
+        limits: Bounds on what is written: by default 10 MiB for a payload and for a result, 255 characters for a name.
+        max_len_events: About how many events the queue's stream keeps, for the programs of every library; 10,000 by
+            default. With 0 there are no events: readers get none, and callers that wait for a job learn of its end only
+            by asking every 15 s, or never if it is removed at its end.
+        skip_meta_update: True leaves the queue's meta hash alone, which otherwise gets `max_len_events` and this
+            library's version at the first call. False by default.
+        data_type: What payloads are checked against and read into: anything that msgspec can decode. None, the default:
+            JSON values. Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
+        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
+            spans. See `bullmq_protocol.observability.telemetry`.
 
-    Long operations go page by page: `..._pages` and `iter_...` return iterators whose `rest` is the plan of what is
-    left; `pages` goes on with one.
+    Source: specs/01-data-model-and-adding.md#sec-2
+
+    Example:
+        >>> mail = Queue("mail", "redis://localhost:6379", default_job_options=JobOptions(attempts=3))
+        >>> mail.close()
     """
 
     def __init__(
@@ -119,10 +136,30 @@ class Queue(QueueBase, Generic[T]):
     # --- adding -------------------------------------------------------------------------------------------------------
 
     def add(self, name: str, data: Any = UNSET, options: JobOptions | None = None) -> Job[T]:
-        """Add one job; without data it has `{}`.
+        """Add one job and return it.
 
-        Raises `UsageError` before anything is sent, `ParentNotFound`, `ParentNotReplaceable`. After a lost connection
-        (`TransportError` with `maybe_applied`) the job may be there; with an id of your own it can be added again.
+        After a lost connection (`TransportError` with `maybe_applied`) the job may have been added. With a `job_id` of
+        your own, adding it again is harmless: an existing job is left as it is.
+
+        Args:
+            name: What kind of job it is, for the processor and for people: 1 to 255 characters.
+            data: The payload: any value with a JSON form, of the queue's `data_type` if it has one. `{}` by default.
+            options: The job's options, on top of the queue's `default_job_options`; None by default.
+
+        Returns:
+            The job as it was stored. Its `added` is False if it gave way to an existing job, by its id or by
+            deduplication.
+
+        Raises:
+            ParentNotFound: The parent named in the options does not exist.
+            ParentNotReplaceable: The job exists already and belongs to another parent.
+
+        Source: specs/01-data-model-and-adding.md#sec-8-1
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"}, JobOptions(attempts=3, delay=5_000))
+            >>> job.id, job.delay
+            ('1', 5000)
         """
         if options is None:
             options = _NO_OPTIONS
@@ -148,10 +185,24 @@ class Queue(QueueBase, Generic[T]):
             return added
 
     def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
-        """Add several jobs in one round trip, in their order; nothing is sent if one of them is wrong, and its place is
-        told (`jobs[2]: priority`).
+        """Add several jobs in one round trip, and return them in the same order.
 
-        Raises `BulkAddError` if the server refused one: its `results` hold per job the job, or the error.
+        If an argument is wrong, nothing is sent, and the error says which (`jobs[2]: priority`). What the server does
+        is not atomic: it may refuse some jobs and add the others.
+
+        Args:
+            jobs: The jobs, each as a `NewJob(name, data, options)`.
+
+        Raises:
+            BulkAddError: The server refused at least one job. Its `results` hold for each job the added `Job` or the
+                error.
+
+        Source: specs/01-data-model-and-adding.md#sec-8-2
+
+        Example:
+            >>> jobs = queue.add_bulk([NewJob("welcome", {"to": "ada"}), NewJob("welcome", {"to": "grace"})])
+            >>> [job.id for job in jobs]
+            ['1', '2']
         """
         jobs = listed("jobs", jobs)
         if self._tracing is None:
@@ -178,22 +229,73 @@ class Queue(QueueBase, Generic[T]):
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def get_job(self, job_id: str) -> Job[T] | None:
-        """Read a job; None when there is none with this id."""
+        """Read a job.
+
+        Args:
+            job_id: The id of the job.
+
+        Returns:
+            The job, or None if there is none with this id.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> found = queue.get_job(job.id)
+            >>> found.data
+            {'to': 'ada'}
+        """
         record = self.call(job_commands.get_job(self._keys, _id(job_id)))
         return None if record is None else self._job(record)
 
     def get_job_state(self, job_id: str) -> str:
-        """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting`,
-        `waiting-children`, or `unknown` (also when there is no such job)."""
+        """Return the state of a job: `completed`, `failed`, `delayed`, `prioritized`, `active`, `waiting` or
+        `waiting-children`; `unknown` if it is in none of them or does not exist.
+
+        Args:
+            job_id: The id of the job.
+
+        Source: specs/03-transitions-admin-getters.md#get-state
+
+        Example:
+            >>> queue.get_job_state(job.id)
+            'waiting'
+        """
         return self.call(job_commands.get_state(self._keys, _id(job_id)))
 
     def get_state(self, job_id: str) -> str:
-        """Return the same as `get_job_state`."""
+        """Return the same as `get_job_state`.
+
+        Args:
+            job_id: The id of the job.
+
+        Source: specs/03-transitions-admin-getters.md#get-state
+
+        Example:
+            >>> queue.get_state(delayed.id)
+            'delayed'
+        """
         return self.get_job_state(job_id)
 
     def get_ranges(self, states: str | Sequence[str], start: int = 0, end: int = 1, asc: bool = False) -> list[str]:
-        """Return ids of jobs by their place in each of the states, both ends included; negative places count from the
-        end. `asc`: next to run first, next due first, or finished first. `waiting` does not bring `paused` with it."""
+        """Return ids of jobs by their place in each of the states.
+
+        Args:
+            states: One state or several, `waiting` or `wait` among them; here `waiting` does not include `paused`.
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; 1 by default, as in BullMQ, so that two ids of each state come. -1: to
+                the end.
+            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
+                way round.
+
+        Returns:
+            The ids, state by state in the order given, each id once.
+
+        Source: specs/03-transitions-admin-getters.md#get-ranges
+
+        Example:
+            >>> queue.get_ranges("waiting", 0, -1) == [job.id]
+            True
+        """
         named = queues.check_states(_named(states))
         check_flag("asc", asc)
         return self.call(getters.get_ranges(self._keys, named, start=start, end=end, ascending=asc))
@@ -201,47 +303,178 @@ class Queue(QueueBase, Generic[T]):
     def get_jobs(
         self, states: str | Sequence[str] = (), start: int = 0, end: int = -1, asc: bool = False
     ) -> list[Job[T]]:
-        """Read the jobs at these places of each of the states (without states, of all of them), both ends included.
+        """Read the jobs at these places of each of the states.
 
-        `waiting` brings `paused` with it. The jobs are read after their places, so one that is gone by then is left
-        out. For more than some thousand jobs use `iter_jobs`.
+        The places are read first, then the jobs: one that is gone by then is left out. For more than some thousand jobs
+        use `iter_jobs`.
+
+        Args:
+            states: One state or several; `waiting` includes `paused`. Empty, the default: all states.
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
+                way round.
+
+        Returns:
+            The jobs, state by state in the order given.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> found = queue.get_jobs(["waiting", "delayed"])
+            >>> len(found) == queue.get_job_count_by_types("waiting", "delayed")
+            True
         """
         check_flag("asc", asc)
         records = self.run(get_jobs(self._keys, _named(states), start=start, end=end, ascending=asc))
         return self._jobs(records)
 
     def get_waiting(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read waiting jobs, paused ones too, the next to run first."""
+        """Read waiting jobs, paused ones included, the next to run first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_waiting()] == [job.id]
+            True
+        """
         return self.get_jobs("waiting", start, end, asc=True)
 
     def get_waiting_children(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read jobs that wait for their children, the longest waiting first."""
+        """Read jobs that wait for their children, the longest waiting first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_waiting_children()] == [parent.id]
+            True
+        """
         return self.get_jobs("waiting-children", start, end, asc=True)
 
     def get_active(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read active jobs, the first taken first."""
+        """Read active jobs, the first one taken first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_active()] == [active.id]
+            True
+        """
         return self.get_jobs("active", start, end, asc=True)
 
     def get_delayed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read delayed jobs, the next due first."""
+        """Read delayed jobs, the next one due first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_delayed()] == [delayed.id]
+            True
+        """
         return self.get_jobs("delayed", start, end, asc=True)
 
     def get_prioritized(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read prioritized jobs, the next to run first."""
+        """Read jobs that wait with a priority, the next to run first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_prioritized()] == [urgent.id]
+            True
+        """
         return self.get_jobs("prioritized", start, end, asc=True)
 
     def get_completed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read completed jobs, the latest first."""
+        """Read completed jobs, the latest first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_completed()] == [completed.id]
+            True
+        """
         return self.get_jobs("completed", start, end)
 
     def get_failed(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read failed jobs, the latest first."""
+        """Read jobs that failed for good, the latest first.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The jobs; one that is gone by the time it is read is left out.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> [each.id for each in queue.get_failed()] == [failed.id]
+            True
+        """
         return self.get_jobs("failed", start, end)
 
     def iter_jobs(self, states: str | Sequence[str] = (), page_size: int = 100, asc: bool = False) -> Items[Job[T]]:
-        """Read all jobs in these states (without states, in all), one state after the other, `page_size` at a time.
+        """Read all jobs in these states, one state after the other, a page at a time.
 
-        Jobs that move meanwhile may come twice or not at all.
+        Jobs that move in the meantime may come twice or not at all.
+
+        Args:
+            states: One state or several; `waiting` includes `paused`. Empty, the default: all states.
+            page_size: Jobs per round trip, at least 1; 100 by default.
+            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
+                way round.
+
+        Returns:
+            An iterator over the jobs; its `rest` is the plan of the pages that are still to be read.
+
+        Source: specs/03-transitions-admin-getters.md#sec-11-3
+
+        Example:
+            >>> for each in queue.iter_jobs("waiting"):
+            ...     print(each.id == job.id)
+            True
         """
         named = queues.expand_states(_named(states))
         check_flag("asc", asc)
@@ -249,9 +482,24 @@ class Queue(QueueBase, Generic[T]):
         return Items(self.pages(JobPages(states=named, page_size=page_size, ascending=asc)), self._jobs)
 
     def remove(self, job_id: str, *, remove_children: bool = True) -> bool:
-        """Remove a job with its data and, by default, its children; False when one of them is locked.
+        """Remove a job that is not locked, with its data and its children.
 
-        Raises `JobBelongsToScheduler`. A job that is not there counts as removed.
+        Args:
+            job_id: The id of the job.
+            remove_children: False keeps the job's children; True by default.
+
+        Returns:
+            False if the job or one of its children is locked: nothing is removed then. A job that does not exist counts
+            as removed.
+
+        Raises:
+            JobBelongsToScheduler: It is the next job of a job scheduler: use `remove_job_scheduler`.
+
+        Source: specs/03-transitions-admin-getters.md#remove-job
+
+        Example:
+            >>> queue.remove(job.id)
+            True
         """
         shown = json_text({"removeChildren": check_flag("remove_children", remove_children)})
         with self._span("remove", attributes={"bullmq.job.id": job_id, "bullmq.job.options": shown}):
@@ -259,7 +507,20 @@ class Queue(QueueBase, Generic[T]):
             return self.call(command) == 1
 
     def update_job_progress(self, job_id: str, progress: Any) -> None:
-        """Store a job's progress, any JSON value, and tell it to listeners. Raises `JobNotFound`."""
+        """Store a job's progress and announce it to the readers of events.
+
+        Args:
+            job_id: The id of the job.
+            progress: Any value with a JSON form, up to `Limits.max_payload_bytes`.
+
+        Raises:
+            JobNotFound: There is no such job.
+
+        Source: specs/03-transitions-admin-getters.md#update-progress
+
+        Example:
+            >>> queue.update_job_progress(job.id, {"sent": 2, "of": 5})
+        """
         text = within_size("progress", json_text(progress, field="progress"), self._limits)
         with self._span("updateJobProgress", attributes={"bullmq.job.id": job_id, "bullmq.job.progress": text}):
             self.call(job_commands.update_progress(self._keys, _id(job_id), text))
@@ -273,28 +534,95 @@ class Queue(QueueBase, Generic[T]):
         result_type: Any = Any,
         may_not_exist: bool = False,
     ) -> Any:
-        """Wait until a job is finished and return its result, as `QueueEvents.wait_until_finished`.
+        """Wait until a job is finished and return its result.
 
-        `may_not_exist` also waits for a job that is still to be added.
+        Args:
+            job_id: The id of the job.
+            queue_events: A `QueueEvents` of this queue that is reading; one serves any number of callers.
+            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+            may_not_exist: True also waits for a job that is still to be added. False by default.
+
+        Raises:
+            JobFailedError: The job failed for good.
+            JobNotFound: The job was removed or does not exist.
+            WaitTimeout: It did not finish in time; it may do so later.
+            Closed: `queue_events` was closed.
+            PayloadMismatch: The result is not of `result_type`.
+
+        Source: specs/04-schedulers-flows-events.md#sec-10
+
+        Example:
+            >>> with events, worker:
+            ...     print(queue.wait_until_finished(job.id, events, timeout=10_000))
+            sent to ada
         """
         check_reader(queue_events, QueueEvents, self._keys)
         return queue_events.wait_until_finished(job_id, timeout, result_type=result_type, may_not_exist=may_not_exist)
 
     def add_job_log(self, job_id: str, row: str, keep_logs: int | None = None) -> int:
-        """Append a row to a job's log, keep the newest `keep_logs` rows (None or 0: all); return how many it has.
+        """Append a row to a job's log.
 
-        Raises `JobNotFound`.
+        Args:
+            job_id: The id of the job.
+            row: The text, up to `Limits.max_payload_bytes`.
+            keep_logs: How many rows to keep, the newest ones. None, the default, or 0: all.
+
+        Returns:
+            How many rows the log has now.
+
+        Raises:
+            JobNotFound: There is no such job.
+
+        Source: specs/03-transitions-admin-getters.md#add-log
+
+        Example:
+            >>> queue.add_job_log(job.id, "looked up the address")
+            1
         """
         checked = within_size("row", _row(row), self._limits)
         return self.call(job_commands.add_log(self._keys, _id(job_id), checked, keep_logs=keep_logs))
 
     def get_job_logs(self, job_id: str, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
-        """Read rows of a job's log, and how many there are; not `asc`: counted from the newest, the newest first."""
+        """Read rows of a job's log, and how many there are.
+
+        Args:
+            job_id: The id of the job.
+            start: The first row, 0 by default; a negative one counts from the end.
+            end: The last row, itself included; by default -1, the last of all.
+            asc: True, the default: the oldest row first. False: the newest first, and the places count from it.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.add_job_log(job.id, "looked up the address")
+            1
+            >>> queue.get_job_logs(job.id)
+            JobLogs(logs=['looked up the address'], count=1)
+        """
         check_flag("asc", asc)
         return self.run(get_job_logs(self._keys, _id(job_id), start=start, end=end, ascending=asc))
 
     def iter_logs(self, job_id: str, page_size: int = 1000, asc: bool = True) -> Items[str]:
-        """Read all rows of a job's log, `page_size` at a time; not `asc`: the newest first."""
+        """Read all rows of a job's log, a page at a time.
+
+        Args:
+            job_id: The id of the job.
+            page_size: Rows per round trip, at least 1; 1,000 by default.
+            asc: True, the default: the oldest row first. False: the newest first.
+
+        Returns:
+            An iterator over the rows; its `rest` is the plan of the pages that are still to be read.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.add_job_log(job.id, "looked up the address")
+            1
+            >>> for row in queue.iter_logs(job.id):
+            ...     print(row)
+            looked up the address
+        """
         check_whole("page_size", page_size, least=1)
         check_flag("asc", asc)
         return Items(self.pages(LogPages(job_id=_id(job_id), page_size=page_size, ascending=asc)), list)
@@ -302,70 +630,217 @@ class Queue(QueueBase, Generic[T]):
     def get_dependencies(
         self, parent_id: str, kind: Literal["processed", "pending"], start: int = 0, end: int = -1
     ) -> DependencyRange:
-        """Read children of a job by their place in the order of a scan, with their jobs; both ends included."""
+        """Read children of a job by their place in the order in which Redis scans them, with their jobs.
+
+        Args:
+            parent_id: The id of the job that has children.
+            kind: `processed`: the finished ones, with what they returned. `pending`: those it still waits for.
+            start: The first place, at least 0; 0 by default.
+            end: The last place, itself included; by default -1, the last of all.
+
+        Returns:
+            The children, beside them in `jobs` their records (None for one that is gone), and how many there are in
+            `total`.
+
+        Source: specs/03-transitions-admin-getters.md#sec-13-5
+
+        Example:
+            >>> found = queue.get_dependencies(parent.id, "pending")
+            >>> found.total, found.jobs[0].name
+            (1, 'page')
+        """
         checked = check_name("parent_id", parent_id, max_length=None)
         return self.run(get_dependency_range(self._keys, checked, kind, start=start, end=end))
 
     # --- counts and figures -------------------------------------------------------------------------------------------
 
     def get_job_counts(self, *states: str) -> dict[str, int]:
-        """Count the jobs in these states, or in all of them; `waiting` brings `paused` with it."""
+        """Count the jobs in each of these states.
+
+        Args:
+            states: State names; `waiting` adds a count of `paused`. None given: all states.
+
+        Returns:
+            The number of jobs by state.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.add("welcome", {"to": "ada"})
+            Job(...)
+            >>> queue.get_job_counts("waiting", "delayed")
+            {'waiting': 1, 'delayed': 0, 'paused': 0}
+        """
         return self.call(queues.get_job_counts(self._keys, states))
 
     def get_job_count_by_types(self, *states: str) -> int:
-        """Return the sum of `get_job_counts`."""
+        """Count the jobs in these states together.
+
+        Args:
+            states: State names; `waiting` includes `paused`. None given: all states.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_job_count_by_types("waiting", "delayed")
+            0
+        """
         return sum((self.get_job_counts(*states)).values())
 
     def count(self) -> int:
-        """Count the jobs that are still to be run: waiting, paused, delayed, prioritized, waiting for children."""
+        """Count the jobs that are still to run: waiting, paused, delayed, prioritized, and those that wait for their
+        children.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.count()
+            0
+        """
         return self.get_job_count_by_types("waiting", "delayed", "prioritized", "waiting-children")
 
     def get_summary(self) -> QueueSummary:
-        """Return the five figures waiting, active, delayed, completed, failed; here waiting counts paused and
-        prioritized jobs too."""
+        """Return five figures: jobs waiting (paused and prioritized ones included), active, delayed, completed and
+        failed.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_summary()
+            QueueSummary(waiting=0, active=0, delayed=0, completed=0, failed=0)
+        """
         return self.call(queues.get_summary(self._keys))
 
     def get_waiting_count(self) -> int:
-        """Count waiting jobs, paused ones too."""
+        """Count waiting jobs, paused ones included.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_waiting_count()
+            0
+        """
         return self.get_job_count_by_types("waiting")
 
     def get_waiting_children_count(self) -> int:
-        """Count jobs that wait for their children."""
+        """Count jobs that wait for their children.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_waiting_children_count()
+            0
+        """
         return self.get_job_count_by_types("waiting-children")
 
     def get_active_count(self) -> int:
-        """Count active jobs."""
+        """Count active jobs.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_active_count()
+            0
+        """
         return self.get_job_count_by_types("active")
 
     def get_delayed_count(self) -> int:
-        """Count delayed jobs."""
+        """Count delayed jobs.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_delayed_count()
+            0
+        """
         return self.get_job_count_by_types("delayed")
 
     def get_prioritized_count(self) -> int:
-        """Count prioritized jobs."""
+        """Count jobs that wait with a priority.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_prioritized_count()
+            0
+        """
         return self.get_job_count_by_types("prioritized")
 
     def get_completed_count(self) -> int:
-        """Count completed jobs."""
+        """Count completed jobs.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_completed_count()
+            0
+        """
         return self.get_job_count_by_types("completed")
 
     def get_failed_count(self) -> int:
-        """Count failed jobs."""
+        """Count jobs that failed for good.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts
+
+        Example:
+            >>> queue.get_failed_count()
+            0
+        """
         return self.get_job_count_by_types("failed")
 
     def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
-        """Count the waiting jobs of each of these priorities; 0: those without one."""
+        """Count the waiting jobs of each of these priorities.
+
+        Args:
+            priorities: Whole numbers from 0 to 2,097,152; 0 stands for jobs without a priority.
+
+        Returns:
+            The number of jobs by priority.
+
+        Source: specs/03-transitions-admin-getters.md#get-counts-per-priority
+
+        Example:
+            >>> queue.get_counts_per_priority([0, 1, 2])
+            {0: 0, 1: 0, 2: 0}
+        """
         return self.call(getters.get_counts_per_priority(self._keys, listed("priorities", priorities)))
 
     def get_metrics(self, outcome: Literal["completed", "failed"], start: int = 0, end: int = -1) -> Metrics:
-        """Read how many jobs completed or failed per minute, the newest minute first; both ends included.
+        """Read how many jobs completed or failed per minute.
 
-        There is something to read only if a worker has the option `metrics`.
+        There is something to read only if a worker of the queue has the option `metrics_max_data_points`.
+
+        Args:
+            outcome: `completed` or `failed`.
+            start: The first point, 0 by default: the newest minute.
+            end: The last point, itself included; by default -1, the oldest.
+
+        Returns:
+            The points, the newest first, and the totals they come from.
+
+        Source: specs/03-transitions-admin-getters.md#get-metrics
+
+        Example:
+            >>> metrics = queue.get_metrics("completed")
+            >>> metrics.data, metrics.total
+            ([], 0)
         """
         return self.call(getters.get_metrics(self._keys, outcome, start=start, end=end))
 
     def export_prometheus_metrics(self, labels: Mapping[str, str] | None = None) -> str:
-        """Return the counts of all states in the text form of Prometheus, each with these further labels."""
+        """Return the number of jobs in every state in Prometheus' text form.
+
+        Args:
+            labels: Further labels for every line: names that Prometheus allows, other than `queue` and `state`, and
+                their values. None by default.
+
+        Source: specs/03-transitions-admin-getters.md#sec-15
+
+        Example:
+            >>> text = queue.export_prometheus_metrics({"region": "eu"})
+            >>> print(text.splitlines()[0])
+            # HELP bullmq_job_count Number of jobs in the queue by state
+        """
         if labels is not None and not isinstance(labels, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("labels", labels, "must map names to values")
         queues.prometheus_text(self.name, {}, labels or {})
@@ -374,24 +849,58 @@ class Queue(QueueBase, Generic[T]):
     # --- the whole queue ----------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pause the queue for all workers; running jobs go on."""
+        """Pause the queue for all workers: running jobs go on, no other one starts.
+
+        Source: specs/03-transitions-admin-getters.md#pause
+
+        Example:
+            >>> queue.pause()
+            >>> queue.is_paused()
+            True
+        """
         with self._span("pause"):
             self.call(queues.pause(self._keys))
 
     def resume(self) -> None:
-        """Let all workers go on."""
+        """Let all workers take jobs again after `pause`.
+
+        Source: specs/03-transitions-admin-getters.md#pause
+
+        Example:
+            >>> queue.pause()
+            >>> queue.resume()
+            >>> queue.is_paused()
+            False
+        """
         with self._span("resume"):
             self.call(queues.resume(self._keys))
 
     def is_paused(self) -> bool:
-        """Tell whether the queue is paused."""
+        """Tell whether the queue is paused.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.is_paused()
+            False
+        """
         return self.call(queues.is_paused(self._keys))
 
     def drain(self, delayed: bool = False) -> None:
-        """Remove all waiting, paused and prioritized jobs, with `delayed` the delayed ones too, in one call.
+        """Remove all waiting, paused and prioritized jobs in one call.
 
-        The server does nothing else meanwhile, some seconds for a million jobs; `clean` goes in pages. Active,
-        finished and waiting-children jobs stay, and the next jobs of schedulers.
+        The server does nothing else in the meantime, for some seconds if there are a million jobs; `clean` goes in
+        pages. Active and finished jobs stay, and so do those that wait for children and the next jobs of schedulers.
+
+        Args:
+            delayed: True removes the delayed jobs too. False by default.
+
+        Source: specs/03-transitions-admin-getters.md#drain
+
+        Example:
+            >>> queue.drain()
+            >>> queue.get_waiting_count()
+            0
         """
         with self._span("drain", attributes={"bullmq.queue.drain.delay": delayed}):
             self.call(cleaning.drain(self._keys, delayed=delayed))
@@ -405,9 +914,23 @@ class Queue(QueueBase, Generic[T]):
         page_size: int = PAGE_SIZE,
         on_page: Callable[[Page[list[str]]], object] | None = None,
     ) -> list[str]:
-        """Remove jobs of one state that are older than `grace` (milliseconds), at most `limit` of them (0: all).
+        """Remove old jobs of one state, and return their ids.
 
-        Returns their ids. The server does nothing else during a page; `on_page` is called after each.
+        The server does nothing else during a page.
+
+        Args:
+            grace: How old a job must be, in milliseconds or as a `timedelta`; 0: any age.
+            limit: The most jobs to remove. 0, the default: all.
+            state: `completed`, the default, `failed`, `waiting`, `wait`, `paused`, `active`, `delayed`, `prioritized`
+                or `waiting-children`.
+            page_size: The most jobs to remove in one call of the server, at least 1; 10,000 by default.
+            on_page: Called with each page, whose `value` are the ids it removed. None by default.
+
+        Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
+
+        Example:
+            >>> queue.clean(0, 1_000, "failed") == [failed.id]
+            True
         """
         check_callback(on_page)
         asked: Attributes = {
@@ -424,7 +947,25 @@ class Queue(QueueBase, Generic[T]):
     def clean_pages(
         self, grace: Duration, limit: int = 0, state: str = "completed", *, page_size: int = PAGE_SIZE
     ) -> Pages[list[str]]:
-        """Do what `clean` does, one page at each step; a page's value is the ids it removed."""
+        """Remove old jobs of one state as `clean` does, one page at each step of the iteration.
+
+        Args:
+            grace: How old a job must be, in milliseconds or as a `timedelta`; 0: any age.
+            limit: The most jobs to remove. 0, the default: all.
+            state: A state as `clean` takes it; `completed` by default.
+            page_size: The most jobs to remove in one page, at least 1; 10,000 by default.
+
+        Returns:
+            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
+            process too. A page's `value` are the ids it removed.
+
+        Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
+
+        Example:
+            >>> for page in queue.clean_pages(0, state="failed", page_size=100):
+            ...     print(page.value == [failed.id])
+            True
+        """
         grace_ms = check_whole("grace", to_ms("grace", grace), least=0)
         plan = Clean(state=state, until=clock().wall - grace_ms, limit=limit, page_size=page_size)
         return self.pages(plan.checked())
@@ -432,17 +973,45 @@ class Queue(QueueBase, Generic[T]):
     def obliterate(
         self, *, force: bool = False, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None
     ) -> None:
-        """Pause the queue, then destroy it with all its jobs, `count` at a time. It cannot be undone.
+        """Pause the queue, then destroy it with all its jobs. It cannot be undone.
 
-        `on_page` is called after each page, with the number of jobs that are left. Raises `QueueHasActiveJobs` without
-        `force`; the queue stays paused then.
+        Args:
+            force: True destroys it even while jobs are active. False by default.
+            count: Jobs per call of the server, at least 1; 1,000 by default.
+            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+
+        Raises:
+            QueueHasActiveJobs: Jobs are active, and `force` is False. The queue stays paused.
+
+        Source: specs/03-transitions-admin-getters.md#obliterate
+
+        Example:
+            >>> queue.obliterate(force=True)
+            >>> queue.get_job(job.id) is None
+            True
         """
         check_callback(on_page)
         with self._span("obliterate"):
             finish(self.obliterate_pages(force=force, count=count), on_page)
 
     def obliterate_pages(self, *, force: bool = False, count: int = 1000) -> Pages[int]:
-        """Do what `obliterate` does, one page at each step; a page's value is the number of jobs that are left."""
+        """Destroy the queue as `obliterate` does, one page at each step of the iteration.
+
+        Args:
+            force: True destroys it even while jobs are active. False by default.
+            count: Jobs per page, at least 1; 1,000 by default.
+
+        Returns:
+            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
+            process too. A page's `value` is the number of jobs that are left.
+
+        Source: specs/03-transitions-admin-getters.md#obliterate
+
+        Example:
+            >>> for page in queue.obliterate_pages(count=100):
+            ...     print(page.value, "left")
+            0 left
+        """
         check_flag("force", force)
         check_whole("count", count, least=1)
         return self.pages(Obliterate(force=force, count=count))
@@ -455,10 +1024,21 @@ class Queue(QueueBase, Generic[T]):
         timestamp: Millis | None = None,
         on_page: Callable[[Page[int]], object] | None = None,
     ) -> None:
-        """Move all failed (or completed) jobs that finished at `timestamp` (default: now) or before back to wait,
-        `count` at a time, without regard to their priorities.
+        """Move all failed or completed jobs back to wait, without regard to their priorities.
 
-        `on_page` is called after each page, with the number of jobs that are left.
+        Args:
+            state: `failed`, the default, or `completed`.
+            count: Jobs per call of the server, at least 1; 1,000 by default.
+            timestamp: Only jobs that finished at this moment or before: milliseconds since the epoch. None, the
+                default: now, so that a job that fails again at once is not retried twice.
+            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+
+        Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
+
+        Example:
+            >>> queue.retry_jobs()
+            >>> queue.get_job_state(failed.id)
+            'waiting'
         """
         check_callback(on_page)
         pages = self.retry_pages(state, count=count, timestamp=timestamp)
@@ -473,7 +1053,25 @@ class Queue(QueueBase, Generic[T]):
         count: int = 1000,
         timestamp: Millis | None = None,
     ) -> Pages[int]:
-        """Do what `retry_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
+        """Move finished jobs back to wait as `retry_jobs` does, one page at each step of the iteration.
+
+        Args:
+            state: `failed`, the default, or `completed`.
+            count: Jobs per page, at least 1; 1,000 by default.
+            timestamp: Only jobs that finished at this moment or before: milliseconds since the epoch. None, the
+                default: now.
+
+        Returns:
+            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
+            process too. A page's `value` is the number of jobs that are left.
+
+        Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
+
+        Example:
+            >>> for page in queue.retry_pages("failed", count=100):
+            ...     print(page.value, "left")
+            0 left
+        """
         if state not in ("failed", "completed"):
             raise UsageError("state", state, "must be failed or completed")
         check_whole("count", count, least=1)
@@ -482,9 +1080,18 @@ class Queue(QueueBase, Generic[T]):
         return self.pages(MoveAll(state=state, count=count, until=until))
 
     def promote_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> None:
-        """Move all delayed jobs to wait, `count` at a time, without regard to their priorities.
+        """Move all delayed jobs to wait, without regard to their priorities.
 
-        `on_page` is called after each page, with the number of jobs that are left.
+        Args:
+            count: Jobs per call of the server, at least 1; 1,000 by default.
+            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+
+        Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
+
+        Example:
+            >>> queue.promote_jobs()
+            >>> queue.get_job_state(delayed.id)
+            'waiting'
         """
         check_callback(on_page)
         pages = self.promote_pages(count=count)
@@ -492,48 +1099,150 @@ class Queue(QueueBase, Generic[T]):
             finish(pages, on_page)
 
     def promote_pages(self, *, count: int = 1000) -> Pages[int]:
-        """Do what `promote_jobs` does, one page at each step; a page's value is the number of jobs that are left."""
+        """Move delayed jobs to wait as `promote_jobs` does, one page at each step of the iteration.
+
+        Args:
+            count: Jobs per page, at least 1; 1,000 by default.
+
+        Returns:
+            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
+            process too. A page's `value` is the number of jobs that are left.
+
+        Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
+
+        Example:
+            >>> for page in queue.promote_pages():
+            ...     print(page.value, "left")
+            0 left
+        """
         check_whole("count", count, least=1)
         return self.pages(MoveAll(state="delayed", count=count))
 
     def trim_events(self, max_length: int) -> int:
-        """Trim the event stream to about `max_length` entries; return how many are gone."""
+        """Trim the queue's event stream.
+
+        Args:
+            max_length: About how many events to keep, at least 0.
+
+        Returns:
+            How many entries were removed.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.trim_events(1_000)
+            0
+        """
         with self._span("trimEvents", attributes={"bullmq.queue.event.max.length": max_length}):
             return self.call(cleaning.trim_events(self._keys, max_length))
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
     def set_global_concurrency(self, concurrency: int) -> None:
-        """Let at most so many jobs of the queue be active at a time, over all workers."""
+        """Let at most this many jobs of the queue be active at a time, over all workers.
+
+        Args:
+            concurrency: A number of jobs, at least 1.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.set_global_concurrency(4)
+            >>> queue.get_global_concurrency()
+            4
+        """
         self.call(settings.set_global_concurrency(self._keys, concurrency))
 
     def get_global_concurrency(self) -> int | None:
-        """Return the global concurrency, None when none is set."""
+        """Return how many jobs of the queue may be active at a time over all workers; None: any number.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.get_global_concurrency()
+        """
         return self.call(settings.get_global_concurrency(self._keys))
 
     def remove_global_concurrency(self) -> bool:
-        """Lift the global concurrency; False when none was set."""
+        """Lift the queue's global concurrency.
+
+        Returns:
+            False if none was set.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.remove_global_concurrency()
+            False
+        """
         return self.call(settings.remove_global_concurrency(self._keys)) > 0
 
     def is_maxed(self) -> bool:
-        """Tell whether the queue's global concurrency is reached."""
+        """Tell whether as many jobs are active as the global concurrency allows; False if none is set.
+
+        Source: specs/02-worker-path.md#is-maxed
+
+        Example:
+            >>> queue.is_maxed()
+            False
+        """
         return self.call(queues.is_maxed(self._keys))
 
     def set_global_rate_limit(self, maximum: int, duration: Duration) -> None:
-        """Let at most `maximum` jobs of the queue start per `duration` (milliseconds), over all workers."""
+        """Limit how many jobs of the queue may start in a period, over all workers.
+
+        Args:
+            maximum: Jobs per period, at least 1.
+            duration: The period, in milliseconds or as a `timedelta`, above 0.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.set_global_rate_limit(100, 60_000)
+            >>> queue.get_global_rate_limit()
+            Limiter(max=100, duration=60000)
+        """
         duration_ms = to_ms("duration", duration)
         self.call(settings.set_global_rate_limit(self._keys, maximum, duration_ms))
 
     def get_global_rate_limit(self) -> Limiter | None:
-        """Return the global rate limit, None when none is set."""
+        """Return the queue's global rate limit, its `duration` in milliseconds; None if there is none.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.get_global_rate_limit()
+        """
         return self.call(settings.get_global_rate_limit(self._keys))
 
     def remove_global_rate_limit(self) -> bool:
-        """Lift the global rate limit; False when none was set."""
+        """Lift the queue's global rate limit.
+
+        Returns:
+            False if none was set.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.remove_global_rate_limit()
+            False
+        """
         return self.call(settings.remove_global_rate_limit(self._keys)) > 0
 
     def rate_limit(self, duration: Duration) -> None:
-        """Limit the queue by hand for so long. Workers without a limiter look at it only after a `RateLimitError`."""
+        """Let no job of the queue start for some time. Workers without a limiter look at it only after a
+        `RateLimitError`.
+
+        Args:
+            duration: How long, in milliseconds or as a `timedelta`, above 0.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.rate_limit(30_000)
+            >>> 0 < queue.get_rate_limit_ttl() <= 30_000
+            True
+        """
         duration_ms = to_ms("duration", duration)
         if duration_ms <= 0:
             raise UsageError("duration", duration, "must be greater than 0")
@@ -541,24 +1250,73 @@ class Queue(QueueBase, Generic[T]):
             self.call(rate_limit(self._keys, ttl_ms=duration_ms))
 
     def get_rate_limit_ttl(self, maximum: int | None = None) -> Millis:
-        """Return how long the queue is rate limited, in milliseconds; 0 or below: it is not."""
+        """Return how long the queue is still rate limited, in milliseconds.
+
+        Args:
+            maximum: The number of jobs from which on the queue counts as limited. None, the default, or 0: that of the
+                global rate limit if there is one.
+
+        Returns:
+            Milliseconds; 0 or below: it is not limited.
+
+        Source: specs/02-worker-path.md#get-rate-limit-ttl
+
+        Example:
+            >>> queue.get_rate_limit_ttl(100)
+            0
+        """
         if maximum is not None:
             check_whole("maximum", maximum, least=0)
         return self.call(queues.get_rate_limit_ttl(self._keys, maximum))
 
     def remove_rate_limit_key(self) -> bool:
-        """End the running window of a rate limit, or a limit set by hand; False when there was none."""
+        """End the current period of a rate limit, or a limit that `rate_limit` set.
+
+        Returns:
+            False if there was none.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.rate_limit(30_000)
+            >>> queue.remove_rate_limit_key()
+            True
+        """
         return self.call(cleaning.remove_rate_limit_key(self._keys)) > 0
 
     # --- deduplication ------------------------------------------------------------------------------------------------
 
     def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
-        """Return the id of the job that owns a deduplication id, None when it is free."""
+        """Return the id of the job that owns a deduplication id; None if it is free.
+
+        Args:
+            deduplication_id: The id that jobs were added with (`Deduplication.id`).
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> job = queue.add("report", options=JobOptions(deduplication=Deduplication("daily")))
+            >>> queue.get_deduplication_job_id("daily") == job.id
+            True
+        """
         checked = check_name("deduplication_id", deduplication_id, max_length=None)
         return self.call(getters.get_deduplication_job_id(self._keys, checked))
 
     def remove_deduplication_key(self, deduplication_id: str) -> bool:
-        """Let go of a deduplication id, so that the next job with it is added; False when it was free."""
+        """Free a deduplication id, so that the next job with it is added. Jobs are not touched.
+
+        Args:
+            deduplication_id: The id that jobs were added with (`Deduplication.id`).
+
+        Returns:
+            False if it was free.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.remove_deduplication_key("daily")
+            False
+        """
         checked = check_name("deduplication_id", deduplication_id, max_length=None)
         with self._span("removeDeduplicationKey", attributes={"bullmq.job.deduplication.key": checked}):
             return self.call(cleaning.remove_deduplication_key(self._keys, checked)) > 0
@@ -573,11 +1331,32 @@ class Queue(QueueBase, Generic[T]):
         data: Any = UNSET,
         options: JobOptions | None = None,
     ) -> Job[T] | None:
-        """Create or replace a job scheduler and its next job; None, with nothing written, when it would have no run.
+        """Create or replace a job scheduler and its next job.
 
-        Its jobs have this name (default: its id), data and options, over the queue's defaults. A job that is not
-        taken yet is replaced, and keeps its slot. Raises `UsageError` (`CronError` for the pattern) before anything
-        is sent, `SchedulerIdTaken`, `SchedulerSlotsTaken`.
+        A next job that no worker has taken yet is replaced, and keeps its time.
+
+        Args:
+            scheduler_id: The scheduler's id: up to 255 characters, three colons at most.
+            repeat: When the jobs are due.
+            name: The name of the jobs. None, the default: `scheduler_id`.
+            data: The payload of the jobs, as in `add`; `{}` by default.
+            options: Options of the jobs, on top of the queue's `default_job_options`; None by default.
+
+        Returns:
+            The next job; None, with nothing written, if the rule has no run to come.
+
+        Raises:
+            CronError: The pattern is no cron pattern. It is a `UsageError`.
+            SchedulerIdTaken: A job has the id that the next one would get.
+            SchedulerSlotsTaken: There are jobs at the next time and the one after it.
+
+        Source: specs/04-schedulers-flows-events.md#add-job-scheduler
+
+        Example:
+            >>> rule = RepeatOptions(pattern="0 6 * * *", tz="utc")
+            >>> job = queue.upsert_job_scheduler("daily", rule, "report", {"of": "sales"})
+            >>> job.name
+            'report'
         """
         check_name("scheduler_id", scheduler_id, max_length=None)
         if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -607,35 +1386,106 @@ class Queue(QueueBase, Generic[T]):
             return self._job(record)
 
     def get_job_scheduler(self, scheduler_id: str) -> JobScheduler | None:
-        """Read a job scheduler, or a repeatable job by its key; None when there is none."""
+        """Read a job scheduler, or a repeatable job of an older client.
+
+        Args:
+            scheduler_id: The scheduler's id, or the repeatable job's key.
+
+        Returns:
+            The scheduler, with its rule, template and next time; None if there is none.
+
+        Source: specs/04-schedulers-flows-events.md#get-job-scheduler
+
+        Example:
+            >>> queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
+            Job(...)
+            >>> scheduler = queue.get_job_scheduler("heartbeat")
+            >>> scheduler.every
+            60000
+        """
         checked = check_name("scheduler_id", scheduler_id, max_length=None)
         return self.call(schedulers.get_job_scheduler(self._keys, checked))
 
     def get_job_schedulers(self, start: int = 0, end: int = -1, asc: bool = False) -> list[JobScheduler]:
-        """Read job schedulers by the order of their next jobs, both ends included; `asc`: next due first.
+        """Read job schedulers, and the repeatable jobs of older clients, in the order of their next jobs.
 
-        Repeatable jobs of older clients are among them.
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+            asc: True: the next one due first. False, the default: the last one due first.
+
+        Source: specs/04-schedulers-flows-events.md#sec-4-7
+
+        Example:
+            >>> queue.get_job_schedulers()
+            []
         """
         check_flag("asc", asc)
         return self.run(get_job_schedulers(self._keys, start=start, end=end, ascending=asc))
 
     def get_job_schedulers_count(self) -> int:
-        """Count job schedulers, and the repeatable jobs of older clients."""
+        """Count job schedulers, and the repeatable jobs of older clients.
+
+        Source: specs/04-schedulers-flows-events.md#sec-4-1
+
+        Example:
+            >>> queue.get_job_schedulers_count()
+            0
+        """
         return self.call(schedulers.count_job_schedulers(self._keys))
 
     def remove_job_scheduler(self, scheduler_id: str) -> bool:
-        """Remove a job scheduler, and its next job if that is delayed; False when there is none."""
+        """Remove a job scheduler, and its next job if that is delayed.
+
+        Args:
+            scheduler_id: The scheduler's id.
+
+        Returns:
+            False if there is none.
+
+        Source: specs/04-schedulers-flows-events.md#remove-job-scheduler
+
+        Example:
+            >>> queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
+            Job(...)
+            >>> queue.remove_job_scheduler("heartbeat")
+            True
+        """
         checked = check_name("scheduler_id", scheduler_id, max_length=None)
         return self.call(schedulers.remove_job_scheduler(self._keys, checked))
 
     def get_repeatable_jobs(self, start: int = 0, end: int = -1, asc: bool = False) -> list[JobScheduler]:
-        """Return the same as `get_job_schedulers`, for the sake of older programs."""
+        """Return the same as `get_job_schedulers`, for older programs.
+
+        Args:
+            start: The first place, 0 by default; a negative one counts from the end.
+            end: The last place, itself included; by default -1, the last of all.
+            asc: True: the next one due first. False, the default: the last one due first.
+
+        Source: specs/04-schedulers-flows-events.md#sec-4-7
+
+        Example:
+            >>> queue.get_repeatable_jobs()
+            []
+        """
         return self.get_job_schedulers(start, end, asc)
 
     def remove_repeatable(self, name: str, repeat: RepeatOptions, job_id: str | None = None) -> bool:
-        """Remove a repeatable job of an older client, with its delayed job; False when there is none.
+        """Remove a repeatable job of an older client, with its delayed job.
 
-        It is found by what it was added with: name, `every` or `pattern`, `tz`, `end_date`, and its id.
+        Args:
+            name: The name it was added with.
+            repeat: The rule it was added with; `every` or `pattern`, `tz` and `end_date` count.
+            job_id: The id it was added with. None, the default: it had none.
+
+        Returns:
+            False if there is none.
+
+        Source: specs/04-schedulers-flows-events.md#remove-repeatable
+
+        Example:
+            >>> queue.remove_repeatable("heartbeat", RepeatOptions(every=60_000))
+            False
         """
         if not isinstance(repeat, RepeatOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("repeat", repeat, "must be a RepeatOptions")
@@ -645,7 +1495,20 @@ class Queue(QueueBase, Generic[T]):
             return self.call(schedulers.remove_repeatable(self._keys, key))
 
     def remove_repeatable_by_key(self, key: str) -> bool:
-        """Remove a repeatable job of an older client, or a job scheduler, by its key; False when there is none."""
+        """Remove a repeatable job of an older client, or a job scheduler.
+
+        Args:
+            key: Its key, as `get_job_schedulers` shows it.
+
+        Returns:
+            False if there is none.
+
+        Source: specs/04-schedulers-flows-events.md#remove-repeatable
+
+        Example:
+            >>> queue.remove_repeatable_by_key("heartbeat")
+            False
+        """
         checked = check_name("key", key, max_length=None)
         with self._span("removeRepeatableByKey", attributes={"bullmq.job.key": checked}):
             return self.call(schedulers.remove_repeatable_by_key(self._keys, checked))
@@ -653,24 +1516,68 @@ class Queue(QueueBase, Generic[T]):
     # --- who else is there --------------------------------------------------------------------------------------------
 
     def get_version(self) -> str | None:
-        """Return the library and version that last opened the queue."""
+        """Return the library and version that opened the queue last; None if it has no meta hash.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.get_version()
+            'bullmq-protocol:...'
+        """
         return self.call(queues.get_version(self._keys))
 
     def get_workers(self) -> list[dict[str, str]]:
-        """List the workers of this queue, of every library: attributes of CLIENT LIST; `rawname` ends with the worker's
-        name."""
+        """List the workers of this queue, of every library.
+
+        Returns:
+            For each the attributes of its connection from CLIENT LIST; `rawname` ends with the worker's own name if it
+            has one.
+
+        Source: specs/03-transitions-admin-getters.md#sec-14
+
+        Example:
+            >>> queue.get_workers()
+            []
+        """
         return self.call(queues.get_workers(self._keys))
 
     def get_workers_count(self) -> int:
-        """Count the workers of this queue, of every library."""
+        """Count the workers of this queue, of every library.
+
+        Source: specs/03-transitions-admin-getters.md#sec-14
+
+        Example:
+            >>> queue.get_workers_count()
+            0
+        """
         return len(self.get_workers())
 
     def get_queue_events(self) -> list[dict[str, str]]:
-        """List the programs that listen to the queue's events, as `get_workers` does."""
+        """List the programs that read the queue's events, of every library.
+
+        Returns:
+            For each the attributes of its connection from CLIENT LIST.
+
+        Source: specs/03-transitions-admin-getters.md#sec-14
+
+        Example:
+            >>> queue.get_queue_events()
+            []
+        """
         return self.call(queues.get_queue_events(self._keys))
 
     def remove_deprecated_priority_key(self) -> bool:
-        """Remove the key that very old versions of BullMQ used for priorities; False when there was none."""
+        """Remove the key that very old versions of BullMQ used for priorities.
+
+        Returns:
+            False if there was none.
+
+        Source: specs/03-transitions-admin-getters.md#sec-10
+
+        Example:
+            >>> queue.remove_deprecated_priority_key()
+            False
+        """
         return self.call(cleaning.remove_deprecated_priority_key(self._keys)) > 0
 
     # --- within -------------------------------------------------------------------------------------------------------

@@ -140,15 +140,38 @@ _MOST_DELIVERIES = 2
 class Worker(Generic[T]):
     """A worker of one queue. Nothing is opened before `run`; every method may be called from any thread.
 
-    `processor` is a function of the `Job`; what it returns becomes the job's result (any JSON value), and what it
-    raises its failure. It runs on a thread of its own; a thread cannot be stopped, so a long one looks at
-    `job.cancelled`. `connection`, `data_type` and `scripts` are as in `Queue`; a payload that does not fit fails its
-    job for good. `worker_id` stands in logs and metrics; by default host, process id and six random figures.
-    `metrics_collector` is told what happens (see `bullmq_protocol.observability.metrics`), `PrometheusMetrics` for one;
-    `telemetry` makes spans (see `bullmq_protocol.observability.telemetry`), `BullMQOtel` for one. `limits` bound what
-    handlers return and store; a result over its limit fails the job.
+    `with worker:` runs it in the background and closes it gracefully at the end.
 
-    `with worker:` runs it in the background and closes it in good order at the end.
+    Args:
+        name: The queue's name: 1 to 255 characters, no colon.
+        processor: A function of the `Job`. What it returns, any JSON value, becomes the job's result, and what it
+            raises its failure. It runs on a thread of its own, which nothing can stop: a long one looks at
+            `job.cancelled`. None, the default: jobs are only taken manually, with `get_next_job`.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
+            owner closes, or None, the default: the server at 127.0.0.1:6379.
+        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
+        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        options: Concurrency, locks, retries and limits; see `WorkerOptions` for the defaults.
+        data_type: What payloads are read into: anything that msgspec can decode. One that does not fit fails its job
+            for good. None, the default: JSON values.
+        worker_id: The worker's name in logs and metrics. None, the default: made of host, process id and six hex
+            digits.
+        backoff_strategy: A function of attempt number, backoff type, error and job, for backoff types other than
+            `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
+        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        metrics_collector: Is told about every job, such as `PrometheusMetrics`; see
+            `bullmq_protocol.observability.metrics`. None by default.
+        telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
+            `bullmq_protocol.observability.telemetry`.
+        limits: Bounds on what processors return and write: by default 10 MiB. A result over its limit fails the job.
+
+    Source: specs/05-worker-runtime.md#sec-2
+
+    Example:
+        >>> def greet(job):
+        ...     return f"hello {job.data['to']}"
+        >>> worker = Worker("mail", greet, "redis://localhost:6379", options=WorkerOptions(concurrency=20))
+        >>> worker.close()
     """
 
     def __init__(
@@ -251,7 +274,7 @@ class Worker(Generic[T]):
 
     @property
     def id(self) -> str:
-        """Its name in logs and metrics."""
+        """The worker's name in logs and metrics."""
         return self._id
 
     @property
@@ -261,11 +284,12 @@ class Worker(Generic[T]):
 
     @property
     def keys(self) -> QueueKeys:
+        """The names of the queue's keys in Redis."""
         return self._keys
 
     @property
     def concurrency(self) -> int:
-        """How many jobs run at a time; may be set while it runs."""
+        """How many jobs run at a time, at least 1. May be set while the worker runs."""
         with self._lock:
             return self._machine.concurrency
 
@@ -284,6 +308,7 @@ class Worker(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
+        """Whether the worker itself is paused. A paused queue does not count."""
         with self._lock:
             return self._machine.state is WorkerState.PAUSED
 
@@ -293,7 +318,13 @@ class Worker(Generic[T]):
         return f"<Worker {self.name!r}, prefix {self._keys.prefix!r}, id {self._id!r}, {word}>"
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return what the worker holds and waits for."""
+        """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode.
+
+        Example:
+            >>> snapshot = worker.snapshot()
+            >>> snapshot.state, snapshot.jobs, snapshot.completed
+            ('stopped', (), 0)
+        """
         self._check_process()
         with self._lock:
             return self._machine.snapshot(clock())
@@ -301,11 +332,27 @@ class Worker(Generic[T]):
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work until `close`; return when nothing is left.
+        """Take and process jobs until the worker is closed. `with` does this in the background.
 
-        Raises `AuthenticationFailed`, `ServerTooOld` or `UsageError` if the server has never answered otherwise, and
-        `ConnectionLost` when the set number of attempts to reconnect is used up. An interrupt from the keyboard gives
-        the running jobs back to the queue and is raised again.
+        An interrupt from the keyboard gives the running jobs back to the queue and is raised again.
+
+        Raises:
+            AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
+                below.
+            ServerTooOld: The server is older than the scripts need.
+            UsageError: The server cannot hold this queue, the worker has no processor, or it runs already or has ended.
+            ConnectionLost: As many attempts to reconnect failed as `max_reconnect_attempts` allows.
+
+        Source: specs/05-worker-runtime.md#sec-4-2
+
+        Example:
+            >>> def stop(notice):
+            ...     worker.close()
+            >>> remove = worker.on(JobCompleted, stop)
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> worker.run()
+            >>> job.get_state()
+            'completed'
         """
         if self._claim():
             self._work()
@@ -364,7 +411,18 @@ class Worker(Generic[T]):
             raise self._error
 
     def pause(self, *, wait: bool = True) -> None:
-        """Start nothing new; with `wait`, return when the running jobs are over."""
+        """Start no further job.
+
+        Args:
+            wait: True, the default: return when the running jobs are over, unless this is called from a processor or a
+                callback. False: return immediately.
+
+        Source: specs/05-worker-runtime.md#sec-14-1
+
+        Example:
+            >>> with worker:
+            ...     worker.pause()
+        """
         self._check_process()
         with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
             self._paused_first = True
@@ -373,18 +431,34 @@ class Worker(Generic[T]):
                 self._await(self._is_quiet)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Take jobs again after `pause`.
+
+        Source: specs/05-worker-runtime.md#sec-14-2
+
+        Example:
+            >>> with worker:
+            ...     worker.pause()
+            ...     worker.resume()
+        """
         self._check_process()
         with self._span("resume"):
             self._paused_first = False
             self._happen(ResumeRequested())
 
     def close(self, force: bool = False) -> None:
-        """Stop, and wait until that is done.
+        """Close the worker, and wait until that is done.
 
-        Running jobs may end within the shutdown time, then they are given back to the queue; with `force` at once. A
-        handler that still runs then is left to itself, and its result is refused. Called from a handler or a callback
-        it does not wait.
+        Running jobs may end within `shutdown_timeout`; then they are given back to the queue. Called from a processor
+        or a callback it does not wait. A processor that still runs then goes on, and its result is refused.
+
+        Args:
+            force: True gives the running jobs back at once. False by default.
+
+        Source: specs/05-worker-runtime.md#sec-14-3
+
+        Example:
+            >>> with worker:
+            ...     worker.close(force=True)
         """
         if self._is_parents:
             # Who works is the parent.
@@ -451,9 +525,22 @@ class Worker(Generic[T]):
     # --- what it tells ------------------------------------------------------------------------------------------------
 
     def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
-        """Call `callback` with each notice of that kind, on the thread where it happened; return what takes it off.
+        """Call a function with each notice of one kind, on the thread where it came up.
 
-        An exception in it is logged and does no harm.
+        What the function raises is logged and changes nothing.
+
+        Args:
+            kind: A class of `bullmq_protocol.worker.notices`, such as `JobCompleted` or `JobFailed`.
+            callback: The function; it is given the notice.
+
+        Returns:
+            A function without arguments that ends the calls.
+
+        Source: specs/05-worker-runtime.md#sec-16
+
+        Example:
+            >>> remove = worker.on(JobFailed, lambda notice: print(notice.job.id, notice.reason))
+            >>> remove()
         """
         check_notice(kind)
         self._check_process()
@@ -470,9 +557,23 @@ class Worker(Generic[T]):
         return remove
 
     def notices(self, buffer: int = 1000) -> Notices:
-        """Return an iterator over all notices from now on, which ends with the worker.
+        """Return an iterator over all notices from now on. It ends with the worker.
 
-        It keeps at most `buffer` of them for a slow reader, drops the oldest, and counts them in `dropped`.
+        Args:
+            buffer: How many notices to keep for a slow reader, at least 1; 1,000 by default. Beyond that the oldest are
+                dropped, and counted in `dropped`.
+
+        Source: specs/05-worker-runtime.md#sec-16
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> notices = worker.notices()
+            >>> with worker:
+            ...     for notice in notices:
+            ...         if isinstance(notice, JobCompleted):
+            ...             print(notice.value)
+            ...             break
+            "sent to ada"
         """
         if type(buffer) is not int or buffer < 1:
             raise UsageError("buffer", buffer, "must be a whole number above 0")
@@ -487,9 +588,24 @@ class Worker(Generic[T]):
     # --- by hand ------------------------------------------------------------------------------------------------------
 
     def get_next_job(self, *, block: bool = True) -> Job[T] | None:
-        """Take a job to work on by hand, or None. After an empty answer it waits once, up to the drain delay.
+        """Take a job manually.
 
-        Its lock must be kept with `extend_lock`, and it must be ended with `complete` or `fail`.
+        Its lock must be renewed with `extend_lock` before `lock_duration` is over, and the job ended with `complete` or
+        `fail`.
+
+        Args:
+            block: True, the default: if there is no job, wait for one, up to `drain_delay`. False: do not wait.
+
+        Returns:
+            The job; None if there is none, or if the worker is closed.
+
+        Source: specs/05-worker-runtime.md#sec-17
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> taken = worker.get_next_job()
+            >>> taken.data
+            {'to': 'ada'}
         """
         self._check_process()
         if self._ended():
@@ -511,10 +627,32 @@ class Worker(Generic[T]):
                 self._manual_waiting.release()
 
     def complete(self, job: Job[T], value: Any = None, *, fetch_next: bool = False) -> Job[T] | None:
-        """Store the success of a job taken by hand; with `fetch_next` return the next one, if there is one.
+        """End a job that was taken manually: store its result.
 
-        Raises `LockMissing`, `LockMismatch`, `JobNotFound` where the job is not ours any more, `PendingChildren` and
-        `ChildFailed` for a parent.
+        Args:
+            job: The job, from `get_next_job`, or from `complete` or `fail` with `fetch_next`.
+            value: The result: any JSON value, up to `Limits.max_result_bytes`. None by default.
+            fetch_next: True also takes the next job, in the same call. False by default.
+
+        Returns:
+            With `fetch_next` the next job if there is one; else None.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: Its lock has expired.
+            LockMismatch: Another worker holds it.
+            WrongState: It is not active.
+            PendingChildren: It has children that are not finished.
+            ChildFailed: A child failed whose failure fails its parent.
+
+        Source: specs/02-worker-path.md#move-to-finished
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> taken = worker.get_next_job()
+            >>> worker.complete(taken, {"sent": True})
+            >>> taken.get_state()
+            'completed'
         """
         self._check_process()
         text = result_text(value, self._limits)
@@ -525,9 +663,31 @@ class Worker(Generic[T]):
         return self._taken(taken)
 
     def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool = False) -> Job[T] | None:
-        """Store a failed attempt of a job taken by hand: a retry, or the end, as a worker decides.
+        """End an attempt of a job that was taken manually: retry the job later or fail it for good, as a worker
+        decides.
 
-        With `fetch_next` return the next job, which only the end can bring. Raises as `complete`.
+        Args:
+            job: The job, from `get_next_job`, or from `complete` or `fail` with `fetch_next`.
+            error: Why it failed. Its type and the job's options decide whether it is retried.
+            fetch_next: True also takes the next job if this one fails for good. False by default.
+
+        Returns:
+            With `fetch_next` the next job if there is one; else None.
+
+        Raises:
+            JobNotFound: The job does not exist any more.
+            LockMissing: Its lock has expired.
+            LockMismatch: Another worker holds it.
+            WrongState: It is not active.
+
+        Source: specs/05-worker-runtime.md#sec-9-1
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> taken = worker.get_next_job()
+            >>> worker.fail(taken, ValueError("no such address"))
+            >>> taken.get_state()
+            'failed'
         """
         self._check_process()
         record, token = job.record, _token_of(job)
@@ -557,7 +717,24 @@ class Worker(Generic[T]):
         return self._taken(taken)
 
     def extend_lock(self, job: Job[T], duration: Duration | None = None) -> bool:
-        """Renew the lock of a job taken by hand, by default for the worker's lock time; False: it is ours no more."""
+        """Renew the lock of a job that was taken manually.
+
+        Args:
+            job: The job.
+            duration: How long the lock lives from now on, in milliseconds or as a `timedelta`, above 0. None, the
+                default: the option `lock_duration`.
+
+        Returns:
+            False if the lock is not this worker's any more.
+
+        Source: specs/03-transitions-admin-getters.md#extend-lock
+
+        Example:
+            >>> job = queue.add("welcome", {"to": "ada"})
+            >>> taken = worker.get_next_job()
+            >>> worker.extend_lock(taken)
+            True
+        """
         self._check_process()
         return job.extend_lock(self._settings.lock_ms if duration is None else to_ms("duration", duration))
 

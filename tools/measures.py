@@ -155,7 +155,8 @@ def lua_places(root: Path, pattern: re.Pattern[str]) -> list[str]:
 def facade(root: Path) -> Words:
     """Count in both adapters what the docstrings of queues, jobs, workers, events and producers name.
 
-    A parameter is named when it stands in backticks in the docstring of its method, or of its class for `__init__`.
+    A parameter is named by an entry under `Args:` in the docstring of its method, or of its class for `__init__`.
+    Properties do not count: a sentence says what one is, and an example could only show its name again.
     """
     parameters = named = methods = examples = 0
     for package in ADAPTERS:
@@ -168,16 +169,23 @@ def facade(root: Path) -> Words:
                         continue
                     if method.name.startswith("_") and method.name != "__init__":
                         continue
+                    if any(_is_of_property(decorator) for decorator in method.decorator_list):
+                        continue
                     text = ast.get_docstring(method) or ""
                     if method.name == "__init__":
                         text += ast.get_docstring(node) or ""
                     else:
                         methods += 1
-                        examples += ">>> " in text or "```" in text or "::\n" in text
-                    given = [each.arg for each in (*method.args.args[1:], *method.args.kwonlyargs)]
+                        examples += ">>> " in text
+                    rest = [method.args.vararg] if method.args.vararg is not None else []
+                    given = [each.arg for each in (*method.args.args[1:], *rest, *method.args.kwonlyargs)]
                     parameters += len(given)
-                    named += sum(bool(re.search(rf"`{each}\b", text)) for each in given)
+                    named += sum(bool(re.search(rf"^    {each}: ", text, re.MULTILINE)) for each in given)
     return Words(parameters, named, methods, examples)
+
+
+def _is_of_property(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).rpartition(".")[2] in ("property", "setter")
 
 
 def _tree(file: Path) -> ast.Module:

@@ -1,0 +1,174 @@
+"""Every example in the docstrings of the facade runs, in each colour, and shows what it promises.
+
+An example is given what it names (`queue`, `job`, `failed`, `worker`, ...), made anew in a queue of its own, and the
+public names of the packages.
+"""
+
+import ast
+import doctest
+import inspect
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import bullmq_anyio
+import bullmq_protocol
+import bullmq_sync
+from bullmq_protocol import FlowNode, JobOptions, errors
+from bullmq_protocol.events import stream
+from bullmq_protocol.operations import read_dependencies
+from bullmq_protocol.worker import notices
+from tests.support.colours import Colour
+from tests.support.docstrings import Documented, documented, examples, needed
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.any_server
+
+_LIMIT_S = 30
+_NAMES = [(each.kind, each.name) for each in documented() if each.package is bullmq_anyio and not each.is_property]
+_TEXTS = {(each.package, each.kind, each.name): each for each in documented()}
+_PUBLIC: tuple[ModuleType, ...] = (bullmq_protocol, errors, stream, notices, read_dependencies)
+_CHECKER = doctest.OutputChecker()
+_OTHER_NAMES = {"aclose": "close"}
+
+
+class Stage:
+    """What examples name. Each is made when an example asks for it, those that the worker has had first."""
+
+    def __init__(self, colour: Colour, url: str, left: AsyncExitStack) -> None:
+        self._colour = colour
+        self._place = {"connection": url, "prefix": f"examples-{uuid4().hex[:12]}"}
+        self._left = left
+        self._kept: dict[str, Any] = {}
+
+    async def given(self, names: set[str]) -> dict[str, Any]:
+        made = {name: await getattr(self, name)() for name in self.makers if name in names}
+        return {name: getattr(value, "_target", value) for name, value in made.items()}
+
+    async def queue(self) -> Any:
+        return self._keep("queue", lambda: self._colour.Queue("mail", **self._place))
+
+    async def worker(self) -> Any:
+        return self._keep("worker", lambda: self._colour.Worker("mail", send, **self._place))
+
+    async def events(self) -> Any:
+        return self._keep("events", lambda: self._colour.QueueEvents("mail", last_event_id="0-0", **self._place))
+
+    async def producer(self) -> Any:
+        return self._keep("producer", lambda: self._colour.QueueEventsProducer("mail", **self._place))
+
+    async def flows(self) -> Any:
+        return self._keep("flows", lambda: self._colour.FlowProducer(**self._place))
+
+    async def job(self) -> Any:
+        return await self._add()
+
+    async def delayed(self) -> Any:
+        return await self._add(JobOptions(delay=60_000))
+
+    async def urgent(self) -> Any:
+        return await self._add(JobOptions(priority=1))
+
+    async def active(self) -> Any:
+        await self._add()
+        return await (await self._hand()).get_next_job(block=False)
+
+    async def completed(self) -> Any:
+        job = await self.active()
+        await (await self._hand()).complete(job, "sent to ada")
+        await job.refresh()
+        return job
+
+    async def failed(self) -> Any:
+        job = await self.active()
+        await (await self._hand()).fail(job, ValueError("no such address"))
+        await job.refresh()
+        return job
+
+    async def parent(self) -> Any:
+        return (await self._flow()).job
+
+    async def child(self) -> Any:
+        return (await self._flow()).children[-1].job
+
+    async def _flow(self) -> Any:
+        """A book whose first page is done, whose second failed, which is ignored, and whose third waits."""
+        if "flow" not in self._kept:
+            ignored = JobOptions(ignore_dependency_on_failure=True)
+            pages = [FlowNode("page", "mail", {"number": number}, ignored) for number in (1, 2, 3)]
+            self._kept["flow"] = await (await self.flows()).add(FlowNode("book", "mail", children=pages))
+            hand = await self._hand()
+            await hand.complete(await hand.get_next_job(block=False), 250)
+            await hand.fail(await hand.get_next_job(block=False), ValueError("torn out"))
+        return self._kept["flow"]
+
+    async def _add(self, options: JobOptions | None = None) -> Any:
+        return await (await self.queue()).add("welcome", {"to": "ada"}, options)
+
+    async def _hand(self) -> Any:
+        return self._keep("hand", lambda: self._colour.Worker("mail", **self._place))
+
+    def _keep(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._kept:
+            self._kept[name] = made = make()
+            self._left.push_async_callback(made.aclose)
+        return self._kept[name]
+
+    makers = (
+        *("completed", "failed", "active", "parent", "child", "job", "delayed", "urgent"),
+        *("queue", "worker", "events", "producer", "flows"),
+    )
+
+
+async def send(job: Any) -> str:
+    return f"sent to {job.data['to']}"
+
+
+def public_names(package: ModuleType) -> dict[str, Any]:
+    return {
+        name: value
+        for module in (*_PUBLIC, package)
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+
+
+async def play(steps: list[doctest.Example], names: dict[str, Any], *, in_threads: bool) -> list[str]:
+    """Run the steps; return what went otherwise than they promise."""
+    wrong: list[str] = []
+    for step in steps:
+        printed: list[str] = []
+        names["print"] = lambda *values, printed=printed: printed.append(" ".join(map(str, values)))
+        lines = ast.parse(step.source).body
+        mode = "eval" if len(lines) == 1 and isinstance(lines[0], ast.Expr) else "exec"
+        flags = 0 if in_threads else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(step.source, "<example>", mode, flags)
+        if in_threads:
+            value = await anyio.to_thread.run_sync(eval, code, names, abandon_on_cancel=True)
+        else:
+            value = eval(code, names)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        got = "".join(f"{line}\n" for line in (*printed, *([] if value is None else [repr(value)])))
+        if not _CHECKER.check_output(step.want, got, doctest.ELLIPSIS):
+            wrong.append(f"{step.source.strip()}\n  promises {step.want.strip()!r}\n  shows    {got.strip()!r}")
+    return wrong
+
+
+@pytest.mark.parametrize(("kind", "name"), _NAMES, ids=lambda part: part or "class")
+async def test_an_example_shows_what_it_promises(kind: str, name: str, colour: Colour, server: Server) -> None:
+    in_threads = colour.name == "threads"
+    package = bullmq_sync if in_threads else bullmq_anyio
+    found: Documented = _TEXTS[package, kind, _OTHER_NAMES.get(name, name) if in_threads else name]
+    steps = examples(found.text)
+    assert steps, found.label
+    with anyio.fail_after(_LIMIT_S):
+        async with AsyncExitStack() as left:
+            given = await Stage(colour, server.url, left).given(needed(steps))
+            assert await play(steps, public_names(package) | {"send": send} | given, in_threads=in_threads) == []

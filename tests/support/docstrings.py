@@ -1,0 +1,88 @@
+"""The docstrings of the facade: what they name, and the examples in them."""
+
+import ast
+import doctest
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import bullmq_anyio
+import bullmq_sync
+
+PACKAGES: tuple[ModuleType, ...] = (bullmq_anyio, bullmq_sync)
+FACADE = ("Queue", "Job", "Worker", "QueueEvents", "FlowProducer", "QueueEventsProducer")
+# Only their owners make them.
+_NOT_MADE = ("Job",)
+_SECTION = re.compile(r"^(Args|Returns|Raises|Example):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+(?:, \w+)*): \S", re.MULTILINE)
+
+
+class Documented(NamedTuple):
+    """A public callable or property of a class of the facade; the class itself where `name` is empty."""
+
+    package: ModuleType
+    kind: str
+    name: str
+    member: Any
+
+    @property
+    def is_property(self) -> bool:
+        return isinstance(self.member, property)
+
+    @property
+    def text(self) -> str:
+        return inspect.getdoc(self.member.fget if self.is_property else self.member) or ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.package.__name__}.{self.kind}{'.' if self.name else ''}{self.name}"
+
+    @property
+    def signature(self) -> inspect.Signature | None:
+        """What a caller gives and gets; None where there is nothing to call."""
+        if self.is_property or (not self.name and self.kind in _NOT_MADE):
+            return None
+        return inspect.signature(self.member)
+
+
+def documented() -> Iterator[Documented]:
+    """Yield the classes of the facade of both packages, and their public methods and properties."""
+    for package in PACKAGES:
+        for name in FACADE:
+            kind = getattr(package, name)
+            yield Documented(package, name, "", kind)
+            owners = [owner for owner in reversed(kind.__mro__) if owner.__module__.startswith("bullmq_")]
+            members = {name: member for owner in owners for name, member in vars(owner).items()}
+            for member in members:
+                if not member.startswith("_"):
+                    yield Documented(package, name, member, members[member])
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the bodies of the sections of a docstring by name."""
+    return dict(_SECTION.findall(f"{text}\n"))
+
+
+def entries(text: str, section: str) -> set[str]:
+    """Return what a section of a docstring has entries for; one may be for several names."""
+    return {name for names in _ENTRY.findall(sections(text).get(section, "")) for name in names.split(", ")}
+
+
+def examples(text: str) -> list[doctest.Example]:
+    """Return the steps of the example of a docstring, each with the output that it promises."""
+    return doctest.DocTestParser().get_examples(sections(text).get("Example", ""))
+
+
+def needed(steps: list[doctest.Example]) -> set[str]:
+    """Return the names that an example reads before it sets them."""
+    known: set[str] = set()
+    found: set[str] = set()
+    for step in steps:
+        nodes = list(ast.walk(ast.parse(step.source)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        inner = {node.target.id for node in nodes if isinstance(node, ast.comprehension) and hasattr(node.target, "id")}
+        found |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - known - inner
+        known |= {node.id for node in names if isinstance(node.ctx, ast.Store)} - inner
+    return found
