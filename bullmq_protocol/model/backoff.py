@@ -50,8 +50,8 @@ def backoff_delay(
     """Return the milliseconds to wait before a retry; None: no backoff, retry at once.
 
     `attempt` is 1 for the first retry; `roll` in [0, 1) is the dice for the job's own jitter and for the worker's
-    `extra_jitter` (0.2 means +-20 %); `max_delay_ms` caps the result last of all, after the
-    job's own `max_delay` (None: no cap).
+    `extra_jitter` (0.2 means +-20 %); `max_delay_ms` caps the result last of all, after the job's own `max_delay`
+    (None: no cap).
 
     Raises `UnknownBackoff` for a type that is not built in, `UsageError` for an attempt below 1.
     """

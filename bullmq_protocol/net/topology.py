@@ -116,10 +116,11 @@ Address: TypeAlias = ConnectionOptions | SentinelOptions | ClusterOptions
 def parse_address(url: str) -> Address:
     """Read a URL of one server (see `parse_url`), of sentinels, or of a cluster.
 
-    `redis+sentinel://[[user]:password@]host[:port][,host...]/service[/db]`, port 26379 if none is given; the query may
-    hold `sentinel_username` and `sentinel_password` beside what `parse_url` takes.
-    `redis+cluster://[[user]:password@]host[:port][,host...]`. Both with TLS as `rediss+...`.
-    Raises `UsageError` that names field, value and rule and shows no password.
+    - `redis+sentinel://[[user]:password@]host[:port][,host...]/service[/db]`, port 26379 if none is given; the query
+      may hold `sentinel_username` and `sentinel_password` beside what `parse_url` takes.
+    - `redis+cluster://[[user]:password@]host[:port][,host...]`.
+
+    Both with TLS as `rediss+...`. Raises `UsageError` that names field, value and rule and shows no password.
     """
     scheme, _, rest = str(url).partition("://")
     security, plus, kind = scheme.partition("+")

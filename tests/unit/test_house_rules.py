@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -401,37 +402,61 @@ def test_fast_tests_never_sleep(folder: str) -> None:
     assert sleeping == []
 
 
-# Where a line of its own is meant: a field, an item, a rule, code.
-_OWN_LINE = re.compile(r"[A-Z][a-z]+:|[-*|>@=]|\(?\d+[.)]|```")
+# Where a line of its own is meant: a field, an entry, an item, a rule, code.
+_OWN_LINE = re.compile(r"[A-Z][a-z]+:|\w+(, \w+)*:( |$)|[-*|>@=]|\(?\d+[.)] |```|\.\.\. ")
 _FEW_WORDS = 3
+_MUCH = 20
 _LINE_LENGTH = 120
 
 
 def ragged(text: str) -> list[int]:
-    """Return the lines of docstrings that end early though the next word would have fitted, as rewrapping leaves."""
+    """Return the lines of docstrings that end early though the next word would have fitted, as rewrapping leaves.
+
+    Early is after three words, or 20 columns before the longest line of the paragraph.
+    """
     lines = text.splitlines()
     found: list[int] = []
+    for numbers in _paragraphs(text):
+        longest = max(len(lines[number - 1]) for number in numbers)
+        for number, following in pairwise(numbers):
+            line, word = lines[number - 1], lines[following - 1].strip().strip('"').split()[0]
+            is_early = len(line.strip().strip('"').split()) <= _FEW_WORDS or len(line) + _MUCH < longest
+            if is_early and len(line) + 1 + len(word) <= _LINE_LENGTH:
+                found.append(number)
+    return found
+
+
+def _paragraphs(text: str) -> Iterator[list[int]]:
+    """Yield the numbers of those lines of docstrings that run on; what is shown in examples does not."""
+    lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
             continue
         if not isinstance(node.value.value, str):
             continue
-        for number in range(node.lineno, node.end_lineno or node.lineno):
-            line = lines[number - 1]
-            words, following = (each.strip().strip('"').split() for each in (line, lines[number]))
-            if not words or not following or len(words) > _FEW_WORDS or line.endswith(":"):
-                continue
-            if _OWN_LINE.match(words[0]) or _OWN_LINE.match(following[0]):
-                continue
-            if len(line) + 1 + len(following[0]) <= _LINE_LENGTH:
-                found.append(number)
-    return found
+        paragraph: list[int] = []
+        in_example = False
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            words = lines[number - 1].strip().strip('"')
+            in_example = bool(words) and (in_example or words == "Example:" or words[0] == "@")
+            if not words or in_example or _OWN_LINE.match(words) or lines[number - 2].endswith((":", "--")):
+                if paragraph:
+                    yield paragraph
+                paragraph = []
+            if words and not in_example:
+                paragraph.append(number)
+        if paragraph:
+            yield paragraph
 
 
 def test_a_ragged_docstring_is_seen() -> None:
     head = '"""Send one step.\n\nIt repeats a command by itself only when nothing was sent, or\n'
     assert ragged(f'{head}when the\ncommand is safe; then once.\n"""\n') == [4]
     assert ragged(f'{head}when the command is safe; then once.\n"""\n') == []
+    early = " ".join(["word"] * 18)
+    assert ragged(f'"""Call it.\n\n{early} {early[:22]}\n{early}\n{early} {early[:22]}\n"""\n') == [4]
+    assert ragged(f'"""Call it.\n\nArgs:\n    one: {early}\n    two: {early} {early[:22]}\n        more\n"""\n') == []
+    assert ragged('"""Call it.\n\nExample:\n    >>> one\n    a\n    >>> two\n"""\n') == []
     assert ragged('"""Theory\n------\nA run.\n\nArgs:    id\nReply:   0\n\n- one\n- two\n"""\n') == []
     assert ragged(f'"""Call it.\n\n    {"x" * 115}\n    y\n    {"z" * 115}\n"""\n') == []
 
