@@ -20,7 +20,9 @@ local keep, token = readable and options.keepJobs, readable and options.token
 local stored, attempts, attempts_text, cap, plain, may_delay
 if type(keep) == 'table' and (keep.age == nil or type(keep.age) == 'number')
   and (keep.count == nil or type(keep.count) == 'number') and options.maxMetricsSize == '' and not options.limiter
-  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0' then
+  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0'
+  -- what is kept is refused for a moment that is no number, what is removed only by the fetch
+  and (keep.count ~= 0 or plain_count(now)) then
   stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
   if stored[1] and not (stored[2] or stored[3] or stored[4]) and redis.pcall('GET', lock) == token then
     local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')

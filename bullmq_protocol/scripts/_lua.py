@@ -3456,7 +3456,7 @@ return 0
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="68db15b7f6711f0f193358ae1fc7eeade1a22ea0",
+    sha1="b0aab5c42fc7f90c2f9696b53769b354a6b8ce9b",
     keys=14,
     source="""\
 local call = redis.call
@@ -4274,7 +4274,8 @@ local keep, token = readable and options.keepJobs, readable and options.token
 local stored, attempts, attempts_text, cap, plain, may_delay
 if type(keep) == 'table' and (keep.age == nil or type(keep.age) == 'number')
   and (keep.count == nil or type(keep.count) == 'number') and options.maxMetricsSize == '' and not options.limiter
-  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0' then
+  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0'
+  and (keep.count ~= 0 or plain_count(now)) then
   stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
   if stored[1] and not (stored[2] or stored[3] or stored[4]) and redis.pcall('GET', lock) == token then
     local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')

@@ -60,9 +60,11 @@ def moments() -> list[Case]:
         for title, more in others.items():
             for fetch in "01":
                 found += [
-                    case("02#5 11-none", f"moment {at!r}, {title}, {outcome}, fetch {fetch}", ACTIVE, *more,
-                         push("wait", "2"), job("2"), move_to_finished(at=at, fetch=fetch, outcome=outcome))
+                    case("02#5 11-none", f"moment {at!r}, {title}, {outcome}, {kept}, fetch {fetch}", ACTIVE, *more,
+                         push("wait", "2"), job("2"),
+                         move_to_finished(at=at, fetch=fetch, outcome=outcome, keepJobs={"count": count}))
                     for outcome in ("completed", "failed")
+                    for kept, count in (("kept", -1), ("removed", 0))
                 ]
         found.append(case("02#5 8", f"moment {at!r}, a delayed job, not active", ACTIVE, others["a delayed job"][0],
                           ("DEL", f"{Q}active"), move_to_finished(at=at), reply=-3))
