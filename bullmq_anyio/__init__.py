@@ -10,7 +10,8 @@ if _missing := [name for name in ("anyio", "hiredis") if find_spec(name) is None
     )
 
 from bullmq_anyio.base import Items, Pages
-from bullmq_anyio.drive import clock, connect, perform, run
+from bullmq_anyio.connecting import connect
+from bullmq_anyio.drive import clock, perform, run
 from bullmq_anyio.events import EventStream, QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.net.connection import Connection

@@ -1,10 +1,10 @@
-"""What queues and jobs of this colour are made of: a transport, the names of the keys, and a walk through pages."""
+"""What queues and jobs are made of: a transport, the names of the keys, and a walk through pages."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import UNSET
 
 from bullmq_anyio.drive import Connection, check_server, perform, run, transport_of
+from bullmq_anyio.primitives import Lock, in_each_process
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
 from bullmq_protocol.commands.queues import write_meta
@@ -47,9 +48,7 @@ class Pages(Generic[V]):
     It is for one task. After an error the next step tries the same page again.
     """
 
-    def __init__(
-        self, plan: Plan[V], keys: QueueKeys, run: Callable[[Operation[Page[V]]], Coroutine[Any, Any, Page[V]]]
-    ) -> None:
+    def __init__(self, plan: Plan[V], keys: QueueKeys, run: Callable[[Operation[Page[V]]], Awaitable[Page[V]]]) -> None:
         self.rest: Plan[V] | None = plan
         self._keys = keys
         self._run = run
@@ -109,6 +108,11 @@ class QueueBase:
         self._checked = False
         self._described = check_flag("skip_meta_update", skip_meta_update)
         self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = Lock()
+        self._describing = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, prefix {self._keys.prefix!r}>"
@@ -220,13 +224,19 @@ class QueueBase:
 
     async def _open(self) -> None:
         """Before the first call: check that the server can hold the queue, and describe it in its meta hash."""
-        if not self._checked:
-            # Calls that come meanwhile share the attempt to connect, and its failure.
-            await check_server(self._transport, self._keys)
-            self._checked = True
-        if not self._described:
-            self._described = True
-            await self._describe()
+        if self._checked and self._described:
+            return
+        with self._lock:
+            if not self._checked:
+                # The connection shares the attempt, and its failure, with calls that come meanwhile.
+                await check_server(self._transport, self._keys)
+                self._checked = True
+            if not self._described and not self._describing:
+                self._describing = True
+                try:
+                    await self._describe()
+                finally:
+                    self._describing = False
 
     async def _describe(self) -> None:
         version = f"bullmq-protocol:{VERSION}"
@@ -236,6 +246,8 @@ class QueueBase:
             # The call that follows meets the same fault, or shows that it was none.
             _log.warning("queue %s: its meta hash could not be written: %s", self.name, error)
             self._described = isinstance(error, ServerError) and not isinstance(error, AuthenticationFailed)
+        else:
+            self._described = True
 
 
 class JobBase:

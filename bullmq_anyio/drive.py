@@ -1,22 +1,20 @@
-"""Run commands and operations over an asynchronous transport, and read the clocks: what an adapter adds to the core."""
+"""Run commands and operations over an asynchronous transport, and read the clocks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from bullmq_anyio.net.cluster import ClusterConnection
-from bullmq_anyio.net.connection import Connection as NativeConnection
-from bullmq_anyio.net.sentinel import SentinelConnection
+from bullmq_anyio.connecting import Scripted, connect
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.net.address import ConnectionOptions
-from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.net.transport import AsyncTransport, Clock, how_to_wrap
+from bullmq_protocol.net.topology import Address
+from bullmq_protocol.net.transport import AsyncTransport, Clock
 from bullmq_protocol.scripts.source import OWN, ScriptSource
 
 T = TypeVar("T")
@@ -31,14 +29,21 @@ def clock() -> Instant:
     return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
 
 
-async def perform(transport: AsyncTransport, command: Command[T]) -> T:
+class Performer(Protocol):
+    """The part of a transport that operations need."""
+
+    @property
+    def perform(self) -> Callable[[Command[Any] | Batch], Awaitable[Any]]: ...
+
+
+async def perform(transport: Performer, command: Command[T]) -> T:
     """Perform one command and return its decoded reply."""
     return command.decode(await transport.perform(command))
 
 
 async def run(
     op: Operation[T],
-    transport: AsyncTransport,
+    transport: Performer,
     clock: Clock = clock,
     opening: Callable[[], Awaitable[None]] | None = None,
 ) -> T:
@@ -74,49 +79,12 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[AsyncTra
     transport: AsyncTransport
     owned = False
     if connection is None:
-        transport, owned = NativeConnection(ConnectionOptions()), True
+        transport, owned = connect(ConnectionOptions()), True
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("AsyncTransport", connection)
     else:
-        hint = how_to_wrap(connection)
-        if hint is not None:
-            raise UsageError(
-                "connection", cast("type[object]", type(connection)), f"must be a URL, options or a transport: {hint}"
-            )
         transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
-
-
-def connect(server: str | Address) -> NativeConnection | SentinelConnection | ClusterConnection:
-    """Return the native transport for a URL or for options, to be shared by queues and workers. Nothing is opened.
-
-    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
-    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
-    Raises `UsageError`.
-    """
-    options = parse_address(server) if isinstance(server, str) else server
-    if isinstance(options, SentinelOptions):
-        return SentinelConnection(options)
-    if isinstance(options, ClusterOptions):
-        return ClusterConnection(options)
-    return NativeConnection(options)
-
-
-class Scripted:
-    """A transport whose scripts are those of a source."""
-
-    def __init__(self, transport: AsyncTransport, scripts: ScriptSource) -> None:
-        self.transport = transport
-        self._scripts = scripts
-
-    async def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return await self.transport.perform(self._scripts.applied(step))
-
-    def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
-        return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)
-
-    async def aclose(self) -> None:
-        await self.transport.aclose()
 
 
 def has_ended(transport: AsyncTransport) -> bool:
@@ -154,4 +122,7 @@ async def is_cluster(transport: AsyncTransport) -> bool:
     if isinstance(transport, Scripted):
         transport = transport.transport
     server_info = getattr(transport, "server_info", None)
-    return server_info is not None and bool((await server_info()).cluster)
+    if server_info is None:
+        return False
+    info = await server_info()
+    return bool(info.cluster)

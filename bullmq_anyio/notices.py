@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Self
 
-import anyio
-
+from bullmq_anyio.primitives import Event, Lock, in_each_process
 from bullmq_protocol.worker.notices import Notice
 
 
@@ -20,34 +19,36 @@ class Notices(AsyncIterator[Notice]):
         self._buffer = buffer
         self._forget = forget
         self._closed = False
-        self._ready: anyio.Event | None = None
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = Lock()
+        self._ready = Event()
 
     def put(self, notice: Notice) -> None:
         """Add one; the worker does this."""
-        if len(self._kept) == self._buffer:
-            self.dropped += 1
-        self._kept.append(notice)
-        self._wake()
+        with self._lock:
+            if len(self._kept) == self._buffer:
+                self.dropped += 1
+            self._kept.append(notice)
+            self._ready.set()
 
     def close(self) -> None:
         """End the iteration after what is kept."""
         self._forget(self)
-        self._closed = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._ready is not None:
+        with self._lock:
+            self._closed = True
             self._ready.set()
-            self._ready = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Notice:
-        while not self._kept:
-            if self._closed:
-                raise StopAsyncIteration
-            if self._ready is None:
-                self._ready = anyio.Event()
+        while True:
+            with self._lock:
+                if self._kept:
+                    return self._kept.popleft()
+                if self._closed:
+                    raise StopAsyncIteration
+                self._ready.clear()
             await self._ready.wait()
-        return self._kept.popleft()

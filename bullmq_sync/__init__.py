@@ -9,8 +9,10 @@ if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None
         name=_missing[0],
     )
 
-from bullmq_sync.base import Cancellation, Items, Pages
-from bullmq_sync.drive import clock, connect, perform, run
+from bullmq_sync.base import Items, Pages
+from bullmq_sync.cancellation import Cancellation
+from bullmq_sync.connecting import connect
+from bullmq_sync.drive import clock, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.net.connection import Connection

@@ -1,9 +1,8 @@
-"""What queues and jobs of this colour are made of: a transport, the names of the keys, and a walk through pages."""
+"""What queues and jobs are made of: a transport, the names of the keys, and a walk through pages."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
@@ -31,8 +30,9 @@ from bullmq_protocol.observability.telemetry import (
 )
 from bullmq_protocol.operations.paging import Page, Plan
 from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_sync.cancellation import Cancellable
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
-from bullmq_sync.forks import in_child
+from bullmq_sync.primitives import Lock, in_each_process
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -106,15 +106,14 @@ class QueueBase:
             _log.warning("max_len_events: %d is short; slow listeners will miss events", max_len_events)
         self._max_len_events = max_len_events
         self._transport, self._owned = transport_of(connection, scripts)
-        self._lock = threading.Lock()
         self._checked = False
         self._described = check_flag("skip_meta_update", skip_meta_update)
         self._tracing = None if telemetry is None else Tracing(telemetry, keys.name)
-        in_child(self._forked)
+        in_each_process(self._renew)
 
-    def _forked(self) -> None:
-        """In the child of a fork: a thread of the parent may have held it, in the first call."""
-        self._lock = threading.Lock()
+    def _renew(self) -> None:
+        self._lock = Lock()
+        self._describing = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}, prefix {self._keys.prefix!r}>"
@@ -148,8 +147,9 @@ class QueueBase:
         """
         if not isinstance(command, Command):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("command", command, "must be a Command of the core (an operation goes through run)")
-        self._open()
-        return perform(self._transport, command)
+        if not (self._checked and self._described):
+            self._open()
+        return command.decode(self._transport.perform(command))
 
     def run(self, operation: Operation[R]) -> R:
         """Run any operation of the core: several commands, each decided by the replies before it.
@@ -229,10 +229,15 @@ class QueueBase:
             return
         with self._lock:
             if not self._checked:
+                # The connection shares the attempt, and its failure, with calls that come meanwhile.
                 check_server(self._transport, self._keys)
                 self._checked = True
-            if not self._described:
-                self._describe()
+            if not self._described and not self._describing:
+                self._describing = True
+                try:
+                    self._describe()
+                finally:
+                    self._describing = False
 
     def _describe(self) -> None:
         version = f"bullmq-protocol:{VERSION}"
@@ -246,21 +251,9 @@ class QueueBase:
             self._described = True
 
 
-class Cancellation(threading.Event):
-    """Set when the worker wants a handler to end; threads cannot be stopped, so the handler must look. See `reason`."""
-
-    reason: str | None = None
-
-    def cancel(self, reason: str) -> None:
-        """Set it, saying why."""
-        self.reason = reason
-        self.set()
-
-
-class JobBase:
+class JobBase(Cancellable):
     """What a job was read as, and where it came from."""
 
-    _cancelled: Cancellation | None = None
     _discarded = False
     _payload: Any = UNSET
     _limits = DEFAULT_LIMITS
@@ -282,15 +275,6 @@ class JobBase:
         self._keys = keys
         self._transport = transport
         self._data_type = data_type
-
-    @property
-    def cancelled(self) -> Cancellation:
-        """Set when the worker wants the handler to end; see its `reason`."""
-        if self._cancelled is not None:
-            return self._cancelled
-        # Made when it is looked at, by the handler or the worker: only a job in a handler is ever cancelled.
-        made: Cancellation = self.__dict__.setdefault("_cancelled", Cancellation())
-        return made
 
     def _perform(self, command: Command[R]) -> R:
         return perform(self._transport, command)

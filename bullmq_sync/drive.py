@@ -12,13 +12,10 @@ from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.net.address import ConnectionOptions
-from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.net.transport import Clock, InterruptibleTransport, Transport
+from bullmq_protocol.net.topology import Address
+from bullmq_protocol.net.transport import Clock, Transport
 from bullmq_protocol.scripts.source import OWN, ScriptSource
-from bullmq_sync.net.connection import Connection as NativeConnection
-from bullmq_sync.net.redis_py import RedisPyTransport
-from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
-from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
+from bullmq_sync.connecting import Scripted, connect
 
 T = TypeVar("T")
 
@@ -44,7 +41,12 @@ def perform(transport: Performer, command: Command[T]) -> T:
     return command.decode(transport.perform(command))
 
 
-def run(op: Operation[T], transport: Performer, clock: Clock = clock, opening: Callable[[], None] | None = None) -> T:
+def run(
+    op: Operation[T],
+    transport: Performer,
+    clock: Clock = clock,
+    opening: Callable[[], None] | None = None,
+) -> T:
     """Run an operation to its end: perform each step, answer each question for the time.
 
     `opening` is called once before the first step is performed, and after its arguments were checked.
@@ -77,54 +79,12 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transpor
     transport: Transport
     owned = False
     if connection is None:
-        transport, owned = NativeConnection(ConnectionOptions()), True
+        transport, owned = connect(ConnectionOptions()), True
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("Transport", connection)
     else:
         transport, owned = connect(connection), True
     return (transport if scripts is OWN else Scripted(transport, scripts)), owned
-
-
-def connect(server: Any) -> NativeConnection | RedisPyTransport | RedisPyClusterTransport:
-    """Return the transport for a URL, options or a client of redis-py, to be shared by queues and workers.
-
-    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
-    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag. A client is a
-    `redis.Redis` with its retries off, also one of `Sentinel.master_for`, or a `redis.RedisCluster`; it stays yours.
-    Nothing is opened. Raises `UsageError`.
-    """
-    options: Any = parse_address(server) if isinstance(server, str) else server
-    if isinstance(options, SentinelOptions) or is_sentinel_client(options):
-        return RedisPySentinelTransport(options)
-    if isinstance(options, ClusterOptions) or is_cluster_client(options):
-        return RedisPyClusterTransport(options)
-    return NativeConnection(options) if isinstance(options, ConnectionOptions) else RedisPyTransport(options)
-
-
-class Scripted:
-    """A transport whose scripts are those of a source."""
-
-    def __init__(self, transport: Transport, scripts: ScriptSource) -> None:
-        self.transport = transport
-        self._scripts = scripts
-
-    def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return self.transport.perform(self._scripts.applied(step))
-
-    def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
-        return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)
-
-    def close(self) -> None:
-        self.transport.close()
-
-
-class ScriptedListener(Scripted):
-    """A dedicated one."""
-
-    transport: InterruptibleTransport
-
-    def interrupt(self) -> None:
-        self.transport.interrupt()
 
 
 def has_ended(transport: Transport) -> bool:
@@ -162,4 +122,7 @@ def is_cluster(transport: Transport) -> bool:
     if isinstance(transport, Scripted):
         transport = transport.transport
     server_info = getattr(transport, "server_info", None)
-    return server_info is not None and bool(server_info().cluster)
+    if server_info is None:
+        return False
+    info = server_info()
+    return bool(info.cluster)

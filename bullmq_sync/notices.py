@@ -1,13 +1,13 @@
-"""Notices of a worker as an iterator, with a buffer that never holds the worker up."""
+"""Notices of a worker as a blocking iterator, with a buffer that never holds the worker up."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Self
 
 from bullmq_protocol.worker.notices import Notice
+from bullmq_sync.primitives import Event, Lock, in_each_process
 
 
 class Notices(Iterator[Notice]):
@@ -19,34 +19,36 @@ class Notices(Iterator[Notice]):
         self._buffer = buffer
         self._forget = forget
         self._closed = False
-        self._ready = threading.Condition()
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = Lock()
+        self._ready = Event()
 
     def put(self, notice: Notice) -> None:
         """Add one; the worker does this."""
-        with self._ready:
+        with self._lock:
             if len(self._kept) == self._buffer:
                 self.dropped += 1
             self._kept.append(notice)
-            self._ready.notify()
+            self._ready.set()
 
     def close(self) -> None:
         """End the iteration after what is kept."""
         self._forget(self)
-        with self._ready:
+        with self._lock:
             self._closed = True
-            self._ready.notify_all()
-
-    def _forked(self) -> None:
-        """In the child of a fork: whoever tells is in the parent."""
-        self._ready = threading.Condition()
-        self._closed = True
+            self._ready.set()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Notice:
-        with self._ready:
-            self._ready.wait_for(lambda: self._kept or self._closed)
-            if not self._kept:
-                raise StopIteration
-            return self._kept.popleft()
+        while True:
+            with self._lock:
+                if self._kept:
+                    return self._kept.popleft()
+                if self._closed:
+                    raise StopIteration
+                self._ready.clear()
+            self._ready.wait()

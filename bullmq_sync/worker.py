@@ -1208,7 +1208,9 @@ class Worker(Generic[T]):
             self._finished = threading.Event()
             self._finished.set()
             for stream in self._streams:
-                stream._forked()  # pyright: ignore[reportPrivateUsage]
+                # Those who tell are in the parent. Its lock may still be a thread's of the parent.
+                stream._renew()  # pyright: ignore[reportPrivateUsage]
+                stream.close()
             return
         if not self._finished.is_set():
             self._finished = threading.Event()

@@ -19,7 +19,7 @@ _BEGINS = re.compile(r"^\s*# guarded by _lock\b")
 _ENDS = re.compile(r"^\s*# (replaced as a whole|set once|changed under|the reader's own)")
 _ATTRIBUTE = re.compile(r"^        self\.(\w+)(: [^=]+)? = ")
 # Where the lock cannot be taken by others any more, or not yet.
-_FREE = {"__init__", "_forked"}
+_FREE = {"__init__", "_forked", "_renew"}
 
 
 def guarded(source: str) -> set[str]:

@@ -24,8 +24,7 @@ _NAMES = {
     "__anext__": "__next__",
 }
 _TYPES = (
-    (r"Awaitable\[(\w+)\]", r"\1"),
-    (r"Coroutine\[Any, Any, (Page\[V\])\]", r"\1"),
+    (r"Awaitable\[(\w+(?:\[\w+\])?)\]", r"\1"),
     (r"\bAsyncTransport\b", "Transport"),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
     (r"^bool \| None$", "None"),

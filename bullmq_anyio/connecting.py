@@ -1,0 +1,49 @@
+"""Transports from addresses, and the one that performs another source's scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bullmq_anyio.net.cluster import ClusterConnection
+from bullmq_anyio.net.connection import Connection
+from bullmq_anyio.net.sentinel import SentinelConnection
+from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
+from bullmq_protocol.net.transport import AsyncTransport, how_to_wrap
+from bullmq_protocol.scripts.source import ScriptSource
+
+
+def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
+    """Return the native transport for a URL or for options, to be shared by queues and workers. Nothing is opened.
+
+    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
+    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
+    Raises `UsageError`.
+    """
+    options = parse_address(server) if isinstance(server, str) else server
+    if isinstance(options, SentinelOptions):
+        return SentinelConnection(options)
+    if isinstance(options, ClusterOptions):
+        return ClusterConnection(options)
+    hint = how_to_wrap(options)
+    if hint is not None:
+        raise UsageError("connection", type(options), f"must be a URL, options or a transport: {hint}")
+    return Connection(options)
+
+
+class Scripted:
+    """A transport whose scripts are those of a source."""
+
+    def __init__(self, transport: AsyncTransport, scripts: ScriptSource) -> None:
+        self.transport = transport
+        self._scripts = scripts
+
+    async def perform(self, step: Command[Any] | Batch, /) -> Any:
+        return await self.transport.perform(self._scripts.applied(step))
+
+    def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
+        return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)
+
+    async def aclose(self) -> None:
+        await self.transport.aclose()

@@ -1,0 +1,57 @@
+"""Transports from addresses and clients, and the one that performs another source's scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.net.address import ConnectionOptions
+from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
+from bullmq_protocol.net.transport import InterruptibleTransport, Transport
+from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_sync.net.connection import Connection
+from bullmq_sync.net.redis_py import RedisPyTransport
+from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
+from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
+
+
+def connect(server: Any) -> Connection | RedisPyTransport | RedisPyClusterTransport:
+    """Return the transport for a URL, options or a client of redis-py, to be shared by queues and workers.
+
+    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
+    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag. A client is a
+    `redis.Redis` with its retries off, also one of `Sentinel.master_for`, or a `redis.RedisCluster`; it stays yours.
+    Nothing is opened. Raises `UsageError`.
+    """
+    options: Any = parse_address(server) if isinstance(server, str) else server
+    if isinstance(options, SentinelOptions) or is_sentinel_client(options):
+        return RedisPySentinelTransport(options)
+    if isinstance(options, ClusterOptions) or is_cluster_client(options):
+        return RedisPyClusterTransport(options)
+    return Connection(options) if isinstance(options, ConnectionOptions) else RedisPyTransport(options)
+
+
+class Scripted:
+    """A transport whose scripts are those of a source."""
+
+    def __init__(self, transport: Transport, scripts: ScriptSource) -> None:
+        self.transport = transport
+        self._scripts = scripts
+
+    def perform(self, step: Command[Any] | Batch, /) -> Any:
+        return self.transport.perform(self._scripts.applied(step))
+
+    def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
+        return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+class ScriptedListener(Scripted):
+    """A dedicated one."""
+
+    transport: InterruptibleTransport
+
+    def interrupt(self) -> None:
+        self.transport.interrupt()
