@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.common.codec import pack, parse_json
+from bullmq_protocol.common.codec import clean_text, pack, parse_json
 from bullmq_protocol.common.keys import QueueKeys, check_name
 from bullmq_protocol.common.reply import Reply, as_fields, as_int, as_list, as_optional_float, as_optional_text, as_text
 from bullmq_protocol.common.units import Millis, to_ms
@@ -330,7 +330,7 @@ class RepeatableKey(msgspec.Struct, frozen=True, kw_only=True):
     def concatenated(self) -> str:
         """The member of the oldest generation."""
         end_date = "" if self.end_date is None else self.end_date
-        return f"{self.name}:{self.job_id}:{end_date}:{self.tz}:{self.rule}"
+        return clean_text(f"{self.name}:{self.job_id}:{end_date}:{self.tz}:{self.rule}")
 
     @property
     def hashed(self) -> str:
@@ -469,7 +469,7 @@ def _shared_keys(keys: QueueKeys) -> tuple[str, ...]:
 
 
 def _hash(text: str) -> str:
-    return md5(text.encode(), usedforsecurity=False).hexdigest()
+    return md5(clean_text(text).encode(), usedforsecurity=False).hexdigest()
 
 
 def oldest_stem(name: str, job_id: str, member: str) -> str:

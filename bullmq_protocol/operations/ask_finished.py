@@ -32,7 +32,7 @@ def ask_finished(keys: QueueKeys, job_id: str, *, look_back: bool = False) -> Op
     newest, state = yield from Batch((last_event_id(keys), is_finished(keys, job_id)))
     if isinstance(state, JobNotFound):
         if look_back:
-            return (yield from _look_back(keys, job_id.encode()))
+            return (yield from _look_back(keys, job_id.encode("utf-8", "surrogateescape")))
         newest = yield from last_event_id(keys)
         return Answer(newest, Finished(MISSING))
     for each in (newest, state):

@@ -362,8 +362,8 @@ def test_reader_of_another_queue_is_refused() -> None:
     check_reader(Reader(), Reader, QueueKeys.of("other"))
 
 
-def asked(*replies: Any, look_back: bool = False) -> Answer:
-    operation = ask_finished(KEYS, "1", look_back=look_back)
+def asked(*replies: Any, job_id: str = "1", look_back: bool = False) -> Answer:
+    operation = ask_finished(KEYS, job_id, look_back=look_back)
     next(operation)
     for reply in replies:
         try:
@@ -413,6 +413,11 @@ def test_reading_back_for_the_end_of_a_job(entries: list[tuple[bytes, ...]], fin
     answer = asked([[], [-1]], page, look_back=True)
     assert (answer.newest_id, answer.finished) == ("90-0" if entries else "0-0", finished)
     assert answer.certain == any(b"1" in fields for fields in entries)
+
+
+def test_reading_back_for_an_id_that_is_not_utf8() -> None:
+    page = [numbered(9, b"event", b"completed", b"jobId", b"j\xff")]
+    assert asked([[], [-1]], page, job_id="j\udcff", look_back=True).finished == Finished("completed")
 
 
 def test_reading_back_has_a_bound() -> None:

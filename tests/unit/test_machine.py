@@ -817,6 +817,14 @@ def test_an_old_repeatable_job_goes_on_from_a_slot_yet_to_come() -> None:
     assert bench.call("updateRepeatableJobMillis").command.args[0] == (START + 7_100) // 1000 * 1000 + 1000
 
 
+def test_an_old_repeatable_job_may_hold_what_utf8_cannot() -> None:
+    """JavaScript has U+FFFD for it, also where a text is hashed."""
+    bench = oldest({"every": 1000, "tz": "\ud800"})
+    key = schedulers.RepeatableKey(name="jn", tz="\ufffd", rule="1000")
+    assert bench.call("updateRepeatableJobMillis").command.args[1:] == (key.hashed, "jn:::\ufffd:1000")
+    assert schedulers.oldest_stem("jn", "", "\udcff:::") == schedulers.oldest_stem("jn", "", "\ufffd:::")
+
+
 def test_an_old_repeatable_job_may_hold_its_key() -> None:
     bench = oldest({"every": 1000, "key": "abc"})
     assert bench.call("updateRepeatableJobMillis").command.args[1] == "abc"
