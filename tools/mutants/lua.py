@@ -1,12 +1,15 @@
 """Plant a fault in a script of ours, see whether a call of the oracle's cases notices it, and go on to the next.
 
-Usage: python -m tools.mutants.lua [--sample N] [--seed S] [--only FILE] [--part K/N]
+Usage: python -m tools.mutants.lua [--sample N] [--seed S] [--only FILE] [--part K/N] [--fresh]
 
 Faults follow rules: a comparison or an arithmetic sign changes, `and` becomes `or`, a part of a condition goes, a
 condition is negated, a number moves by one, a statement is dropped, two commands change places. Each is packed into the
 scripts that hold its file, and run by what the tests of the oracle run with those scripts: regressions, directed cases,
 the edges and some random batches, some random states. Our scripts equal BullMQ's in all of these, so what they answer
 and leave is what a fault is compared with, and it needs no run of BullMQ's script: a fault takes milliseconds.
+
+Outcomes are kept (`kept.py`): a run goes on where another was cut off, and does again what a change concerns, which is
+the faults of a changed file, and survivors where a test is new. `--fresh` forgets them.
 
 What no call can tell from the right script is listed in `lua_equivalent.toml`, with the reason. Exits with 1 when less
 than 95 % of the others (90 % in a sample) are noticed, or a listed fault is none or is noticed.
@@ -15,6 +18,8 @@ than 95 % of the others (90 % in a sample) are noticed, or a listed fault is non
 from __future__ import annotations
 
 import argparse
+import hashlib
+import inspect
 import re
 import shutil
 import sys
@@ -35,6 +40,7 @@ from tests.oracle import batches, cost, directed, regressions, states
 from tests.oracle.calls import Call, Command
 from tests.oracle.harness import COVERAGE, DUMP, TTL_TOLERANCE_MS, Wire, commands_run, replies_equal
 from tests.support import servers
+from tools.mutants.kept import Kept, Known, digest
 
 LEAST = 0.95
 LEAST_OF_SAMPLE = 0.9
@@ -43,6 +49,7 @@ STATES = 1500
 BATCHES = 600
 HANGS_S = 5.0
 EQUIVALENT = Path(__file__).with_name("lua_equivalent.toml")
+KEPT = build.ROOT.parent / ".cache" / "mutants" / "lua.jsonl"
 
 # Reading Lua
 
@@ -94,6 +101,13 @@ class Mutant:
     line: str
     becomes: str
     text: str = field(repr=False, compare=False)
+    right: str = field(repr=False, compare=False)
+    """The text of the file without it."""
+
+    @property
+    def digest(self) -> str:
+        """What its outcome is kept under."""
+        return digest(self.file, self.right, self.text)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}: {self.rule}\n    {self.line}\n    {self.becomes}"
@@ -129,7 +143,7 @@ def of_file(file: str, text: str) -> Iterator[Mutant]:
         first = text.rfind("\n", 0, start) + 1
         last = text.find("\n", end) if text.find("\n", end) >= 0 else len(text)
         line, becomes = text[first:last], changed[first : last + len(changed) - len(text)]
-        yield Mutant(file, rule, text.count("\n", 0, start) + 1, shown(line), shown(becomes), changed)
+        yield Mutant(file, rule, text.count("\n", 0, start) + 1, shown(line), shown(becomes), changed, text)
 
 
 def shown(lines: str) -> str:
@@ -276,6 +290,7 @@ class Test:
     run: Callable[[Runner, Names], Seen]
     counted: bool
     """Whether the number of commands counts, too: `tests/oracle/test_cost.py` looks at it."""
+    digest: str
     right: Seen = ()
 
 
@@ -351,6 +366,12 @@ class Runner:
         return ((OURS, answers, state, commands_run(after) - commands_run(before)),)
 
 
+def judging() -> str:
+    """Return a digest of how what is seen is told from what is right."""
+    judges = (Runner.steps, Runner.batch, same, loosely, replies_equal)
+    return digest(DUMP, *map(inspect.getsource, judges))
+
+
 OURS = "several"
 INFO = ("INFO", "stats")
 
@@ -386,14 +407,20 @@ def loosely(one: Any, other: Any) -> bool:
 def tests() -> list[Test]:
     """Return everything that is run, the quick and telling first."""
     found: list[Test] = []
+    judged = judging()
 
     def single(steps: Sequence[Call | Command], *, counted: bool) -> None:
         names = frozenset(step.name for step in steps if isinstance(step, Call))
-        found.append(Test(names, lambda runner, shas: runner.steps(steps, shas), counted))
+        found.append(
+            Test(names, lambda runner, shas: runner.steps(steps, shas), counted, digest(judged, steps, counted))
+        )
 
     def several(made: list[Command], calls: list[Call], merged: batches.Merged, *, counted: bool) -> None:
-        names = frozenset({merged(calls).name})
-        found.append(Test(names, lambda runner, shas: runner.batch(made, calls, merged, shas), counted))
+        built = merged(calls)
+        known = digest(judged, made, calls, built.name, built.keys, built.args, counted)
+        found.append(
+            Test(frozenset({built.name}), lambda runner, shas: runner.batch(made, calls, merged, shas), counted, known)
+        )
 
     for case in (*directed.CASES, *regressions.CASES):
         single(case.steps, counted=True)
@@ -413,66 +440,94 @@ def tests() -> list[Test]:
 class Field:
     """The right scripts, the tests and their results, on one server."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, kept: Kept) -> None:
         self.runner = runner
+        self.kept = kept
         self.tests = tests()
+        self.again = 0
+        """How many faults were tested."""
         self._heat: dict[str, Counter[int]] = {}
         self._names: Names = {}
-        self._planted = 0
+        # A copy: whoever works on the scripts meanwhile changes nothing here.
+        self._root = Path(tempfile.mkdtemp(prefix="mutants-"))
+        shutil.copytree(build.ROOT, self._root / "lua")
         self._load_all()
         for test in self.tests:
             test.right = test.run(runner, self._names)
         self.tests = [test for test in self.tests if same(test.right, test.run(runner, self._names), counted=False)]
-        self._root = Path(tempfile.mkdtemp(prefix="mutants-"))
-        shutil.copytree(build.ROOT, self._root / "lua")
+        self._numbers = {test.digest: number for number, test in enumerate(self.tests)}
+        root = self._root / "lua"
         self._holders = {
-            name: {str(path.relative_to(build.ROOT)) for path in files_of(name)}
-            for name in (*build.commands(), *build.own())
+            name: {str(path.relative_to(root)) for path in files_of(name, root)}
+            for name in (*build.commands(root), *build.own(root))
         }
 
     def _load_all(self) -> None:
-        for name in (*build.commands(), *build.own()):
-            self._names[name] = self.runner.load(build.packaged(name))
+        root = self._root / "lua"
+        for name in (*build.commands(root), *build.own(root)):
+            self._names[name] = self.runner.load(build.packaged(name, root))
 
     def close(self) -> None:
         shutil.rmtree(self._root)
 
     def plant(self, mutant: Mutant) -> str:
         """Return `killed`, `survived`, `broken` (it does not compile) or `same` (packed, it is the right text)."""
-        self._planted += 1
-        if self._planted % 100 == 0:
+        holders = {name for name, files in self._holders.items() if mutant.file in files}
+        heat = self._heat.setdefault(mutant.file, Counter())
+        touched = {test.digest for test in self.tests if not holders.isdisjoint(test.scripts)}
+        known = self.kept.of(mutant.digest, touched)
+        if known.outcome is None:
+            known = self._test(mutant, holders, sorted(touched - known.asked, key=lambda one: self._order(one, heat)))
+            self.kept.keep(mutant.digest, known.outcome or "", by=known.by, asked=touched)
+        if known.outcome == "killed":
+            heat[self._numbers[known.by]] += 1
+        return known.outcome or ""
+
+    def _order(self, test: str, heat: Counter[int]) -> tuple[int, int]:
+        """What noticed most faults of a file comes first, then what is quick."""
+        number = self._numbers[test]
+        return -heat[number], number
+
+    def _test(self, mutant: Mutant, holders: set[str], asked: Sequence[str]) -> Known:
+        self.again += 1
+        if self.again % 100 == 0:
             self.runner.wire.run([("SCRIPT", "FLUSH")])
             self._load_all()
             self.runner.load(DUMP)
         root = self._root / "lua"
-        holders = {name for name, files in self._holders.items() if mutant.file in files}
         names = {name: sha1 for name, sha1 in self._names.items() if name not in holders}
-        heat = self._heat.setdefault(mutant.file, Counter())
-        touched = [number for number, test in enumerate(self.tests) if not holders.isdisjoint(test.scripts)]
         (root / mutant.file).write_text(mutant.text, encoding="utf-8")
+        test = None
         try:
-            for number in sorted(touched, key=lambda number: -heat[number]):
-                test = self.tests[number]
+            for one in asked:
+                test = self.tests[self._numbers[one]]
                 for name in test.scripts - names.keys():
                     names[name] = self.runner.load(build.packaged(name, root))
                 if not same(test.right, test.run(self.runner, names), counted=test.counted):
-                    heat[number] += 1
-                    return "killed"
+                    return Known("killed", by=one)
+            return self._unnoticed(mutant, holders, root)
         except (ValueError, build.BuildError):
-            return "broken"
+            return Known("broken")
         except (OSError, hiredis.ProtocolError):
+            (root / mutant.file).write_text(mutant.right, encoding="utf-8")
             self.runner.again()
             self._load_all()
-            return "killed"
+            assert test is not None
+            return Known("killed", by=test.digest)
         finally:
-            shutil.copyfile(build.ROOT / mutant.file, root / mutant.file)
-        return "same" if all(names[name] == self._names[name] for name in holders & names.keys()) else "survived"
+            (root / mutant.file).write_text(mutant.right, encoding="utf-8")
+
+    def _unnoticed(self, mutant: Mutant, holders: set[str], root: Path) -> Known:
+        found = {name: hashlib.sha1(build.packaged(name, root).encode(), usedforsecurity=False) for name in holders}
+        if all(each.hexdigest() == self._names[name] for name, each in found.items()):
+            return Known("same")
+        return Known("survived")
 
 
-def files_of(name: str) -> set[Path]:
+def files_of(name: str, root: Path = build.ROOT) -> set[Path]:
     """Return the files that are packed into a command, lazy ones too."""
     found: set[Path] = set()
-    todo = [build.ROOT / "ours" / f"{name}.lua" if name in build.own() else build.ROOT / f"{name}.lua"]
+    todo = [root / "ours" / f"{name}.lua" if name in build.own(root) else root / f"{name}.lua"]
     while todo:
         path = todo.pop()
         if path in found:
@@ -480,7 +535,7 @@ def files_of(name: str) -> set[Path]:
         found.add(path)
         text = path.read_text(encoding="utf-8")
         included = re.findall(r"^--- (?:include|lazy) ([a-z0-9_]+)", text, re.MULTILINE)
-        todo += [build.ROOT / "includes" / f"{include}.lua" for include in included]
+        todo += [root / "includes" / f"{include}.lua" for include in included]
     return found
 
 
@@ -507,6 +562,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="plant no more after so long")
     parser.add_argument("--only", default="", help="faults of files that hold this text in their name")
     parser.add_argument("--part", default="1/1", help="for instance 2/3: the second of three parts")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found out")
     asked = parser.parse_args(arguments)
     entries: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
     everything = mutants()
@@ -522,7 +578,7 @@ def main(arguments: Sequence[str]) -> int:
     noticed: list[Mutant] = []
     runner = Runner(None)
     try:
-        ground = Field(runner)
+        ground = Field(runner, Kept(KEPT, fresh=asked.fresh))
         spent = time.monotonic() - began
         print(f"mutants: {len(chosen)} of {len(everything)} faults, {len(ground.tests)} tests, {spent:.0f} s to begin")
         told = time.monotonic()
@@ -541,7 +597,8 @@ def main(arguments: Sequence[str]) -> int:
             if time.monotonic() - told > 30:
                 told = time.monotonic()
                 print(
-                    f"mutants: {number} of {len(chosen)}, {outcomes['survived']} survive, {told - began:.0f} s",
+                    f"mutants: {number} of {len(chosen)}, {outcomes['survived']} survive, {ground.again} tested now, "
+                    f"{told - began:.0f} s",
                     flush=True,
                 )
         ground.close()
@@ -556,7 +613,7 @@ def main(arguments: Sequence[str]) -> int:
     print(
         f"mutants: Lua, {outcomes['killed']} of {counted} noticed ({rate:.1%}), {outcomes['survived']} survive, "
         f"{outcomes['equivalent']} equivalent, {outcomes['broken']} do not compile, {outcomes['same']} change nothing, "
-        f"{runner.hangs} hang, {time.monotonic() - began:.0f} s"
+        f"{runner.hangs} hang, {ground.again} tested now, {time.monotonic() - began:.0f} s"
     )
     least = LEAST_OF_SAMPLE if asked.sample else LEAST
     return 1 if rate < least or stale or noticed else 0
