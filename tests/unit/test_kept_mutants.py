@@ -86,6 +86,27 @@ def _asking(name: str, notices: bool) -> lua.Test:
     return lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest(name))
 
 
+@pytest.mark.parametrize(("noticing", "outcome"), [(False, "survived"), (True, "killed")])
+def test_what_changes_beside_the_scripts_is_not_the_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticing: bool, outcome: str
+) -> None:
+    fault = next(each for each in lua.mutants() if each.file == "releaseLock.lua")
+    order = "ab"
+
+    def run(runner: lua.Runner, names: lua.Names) -> lua.Seen:
+        return (("releaseLock", [*order, noticing and names["releaseLock"] != RIGHT], ("state", []), 1),)
+
+    monkeypatch.setattr(
+        lua, "tests", lambda: [lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest("one"))]
+    )
+    ground = lua.Field(_Runner(), Kept(tmp_path / "lua.jsonl"))
+    try:
+        order = "ba"
+        assert ground.plant(fault) == outcome
+    finally:
+        ground.close()
+
+
 RIGHT = lua.hashlib.sha1(lua.build.packaged("releaseLock").encode(), usedforsecurity=False).hexdigest()
 
 
