@@ -95,10 +95,10 @@ class Job(JobBase, Generic[T]):
         """Whether `add` added this job. False: it gave way to an existing job, whose `id` it has, while everything else
         is as given; `refresh` reads the existing one.
 
-        An existing job with the same id, or the owner of the deduplication id, is looked up in the same round trip,
-        just before the add: what others do between the two goes unnoticed. It is True for ids from the queue's counter,
-        and None where nothing tells: for jobs that were read or taken, for those of job schedulers, and where the
-        server refuses the look-up.
+        The call that adds the job tells. With BullMQ's own scripts, and in flows, an existing job with the same id, or
+        the owner of the deduplication id, is looked up in the same round trip, just before the add: what others do
+        between the two goes unnoticed. It is True for ids from the queue's counter, and None where nothing tells: for
+        jobs that were read or taken, for those of job schedulers, and where the server refuses the look-up.
         """
         return self._added
 

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
-from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.adding import add_job, add_or_find
 from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
@@ -173,9 +173,15 @@ class Queue(QueueBase, Generic[T]):
         if not (self._checked and self._described):
             self._open()
         if job.deduplication_key is not None or job.job_id:
-            return self._job(run(add_one(self._keys, job), self._transport))
+            return self._add_or_find(job)
         command = add_job(self._keys, job)
         return self._job(added_record(job, command.decode(self._transport.perform(command))))
+
+    def _add_or_find(self, job: PreparedJob) -> Job[T]:
+        if self._add_all is not add_many:
+            return self._job(run(add_one(self._keys, job), self._transport))
+        command = add_or_find(self._keys, job)
+        return self._job(added_record(job, *command.decode(self._transport.perform(command))))
 
     def _add_traced(self, tracing: Tracing, name: str, data: Any, options: JobOptions) -> Job[T]:
         with tracing.span("add", "producer", destination=f"{self.name}.{name}") as span:

@@ -3,13 +3,13 @@ full message. Frozen: commands compare."""
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, NamedTuple, TypeGuard, cast
 
 import msgspec
 
 from bullmq_protocol.common.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.errors import UnexpectedReply, script_error
+from bullmq_protocol.errors import ServerError, UnexpectedReply, script_error
 from bullmq_protocol.model.job import JobRecord
 
 
@@ -111,14 +111,44 @@ class JobFlag(msgspec.Struct, frozen=True):
 
 
 class AddedId(msgspec.Struct, frozen=True):
-    """Reply of an add command: the id as a bulk string, or an error code as an integer (told apart by type)."""
+    """Reply of an add command: the id as a bulk string, or an error code as an integer (told apart by type). As part of
+    a call for several jobs also the id of the job that it gave way to, and 0.
+
+    Source: specs/08-batches.md#gives-way
+    """
 
     parent_key: str | None
 
     def __call__(self, reply: Reply) -> str:
         if isinstance(reply, int):
             raise script_error(reply, "addJob", parent_key=self.parent_key or "undefined")
+        if _gives_way(reply):
+            return as_text(reply[0])
         return as_text(reply)
+
+
+class AddedJob(NamedTuple):
+    """The id of a job, and whether it was added: False for that of an existing job."""
+
+    job_id: str
+    added: bool
+
+
+class AddedOrFound(msgspec.Struct, frozen=True):
+    """Reply of addMany for one job, alone or as the part of a call for several, where an error stands apart."""
+
+    parent_key: str | None
+
+    def __call__(self, reply: Reply) -> AddedJob:
+        if isinstance(reply, list) and len(reply) == 1:
+            reply = reply[0]
+            if isinstance(reply, list) and len(reply) == 1:
+                raise ServerError(as_text(reply[0]))
+        return AddedJob(AddedId(self.parent_key)(reply), not _gives_way(reply))
+
+
+def _gives_way(reply: Reply) -> TypeGuard[list[Reply]]:
+    return isinstance(reply, list) and len(reply) == 2 and reply[1] == 0
 
 
 class FinishedReply(msgspec.Struct, frozen=True):

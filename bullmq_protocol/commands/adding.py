@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
 
 from bullmq_protocol.command import Command, Merge, Repeat
 from bullmq_protocol.commands._merging import ADDS
-from bullmq_protocol.commands._shared import AddedId
+from bullmq_protocol.commands._shared import AddedId, AddedOrFound
+from bullmq_protocol.commands._shared import AddedJob as AddedJob
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import as_bool, as_optional_text
-from bullmq_protocol.errors import BullMQError
+from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.model.job import PreparedJob
-from bullmq_protocol.scripts._lua import ADD_DELAYED_JOB, ADD_PARENT_JOB, ADD_PRIORITIZED_JOB, ADD_STANDARD_JOB
+from bullmq_protocol.scripts._lua import (
+    ADD_DELAYED_JOB,
+    ADD_MANY,
+    ADD_PARENT_JOB,
+    ADD_PRIORITIZED_JOB,
+    ADD_STANDARD_JOB,
+)
 
 _ADDED: Final = AddedId(None)
+_FOUND: Final = AddedOrFound(None)
+
+KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "addPrioritizedJob": "2"})
+"""The commands that go together in one call, and what stands for them there.
+
+Source: specs/08-batches.md#add-many
+"""
 
 
 def add_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
@@ -56,7 +71,7 @@ def add_standard_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_STANDARD_JOB,
         repeat=_repeat(job),
-        merge=_merge("0", keys, job),
+        merge=_merge(keys, job),
     )
 
 
@@ -78,7 +93,7 @@ def add_delayed_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_DELAYED_JOB,
         repeat=_repeat(job),
-        merge=_merge("1", keys, job),
+        merge=_merge(keys, job),
     )
 
 
@@ -100,7 +115,7 @@ def add_prioritized_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PRIORITIZED_JOB,
         repeat=_repeat(job),
-        merge=_merge("2", keys, job),
+        merge=_merge(keys, job),
     )
 
 
@@ -125,11 +140,45 @@ def add_parent_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
     )
 
 
+def add_or_find(keys: QueueKeys, job: PreparedJob) -> Command[AddedJob]:
+    """Add one job without children, and tell whether it was added or gave way to an existing one.
+
+    This is addMany for one job: it goes together with other adds. With BullMQ's own scripts nothing tells.
+
+    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
+    Args:    kind, packed head, data JSON, packed options
+    Reply:   the job's id, or that of the existing job, and 0 -> AddedJob
+    Raises:  UsageError for a job with children; ParentNotFound, ParentNotReplaceable
+    Repeat:  unsafe; guarded by the id when the caller gave one
+    Cost:    that of the single command
+    Source:  specs/08-batches.md#add-many
+    """
+    kind = KINDS.get(job.command)
+    if kind is None:
+        raise UsageError("job", job.command, "must be a job without children")
+    return Command(
+        "addMany",
+        keys.of_many_adds,
+        (kind, job.head, job.data_text, job.packed_options),
+        _FOUND if job.parent_key is None else AddedOrFound(job.parent_key),
+        script=ADD_MANY,
+        repeat=_repeat(job),
+        # The kind is among the arguments.
+        merge=Merge(ADDS, keys.base, len(job.data_text), ()),
+    )
+
+
 Look: TypeAlias = tuple[Command[Any], ...]
+
+
+def may_give_way(job: PreparedJob) -> bool:
+    """Tell whether a job may be answered by an existing one: it has an id of its own, or a deduplication id."""
+    return job.options.job_id is not UNSET or job.deduplication_key is not None
 
 
 def looks_before(keys: QueueKeys, job: PreparedJob) -> Look:
     """Return what tells, asked just before, whether a job was added: nothing for one whose id comes from the counter.
+    `add_or_find` needs none.
 
     A job with an id of its own: does it exist? One with a deduplication id: who owns it?
 
@@ -182,8 +231,8 @@ def _was_added(
     return added
 
 
-def _merge(kind: str, keys: QueueKeys, job: PreparedJob) -> Merge:
-    return Merge(ADDS, keys.base, len(job.data_text), (kind,))
+def _merge(keys: QueueKeys, job: PreparedJob) -> Merge:
+    return Merge(ADDS, keys.base, len(job.data_text), (KINDS[job.command],))
 
 
 def _repeat(job: PreparedJob) -> Repeat:

@@ -177,6 +177,11 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
         )
 
     @cached_property
+    def of_many_adds(self) -> tuple[str, ...]:
+        """The keys of addMany: those of addStandardJob, then prioritized and pc."""
+        return (*self.of_standard_add, self.prioritized, self.pc)
+
+    @cached_property
     def of_delayed_add(self) -> tuple[str, ...]:
         """The keys of addDelayedJob: marker, meta, id, delayed, completed, events."""
         return (self.marker, self.meta, self.id, self.delayed, self.completed, self.events)

@@ -7,7 +7,16 @@ from itertools import chain
 from typing import Any
 
 from bullmq_protocol.command import Batch, Command, Operation
-from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
+from bullmq_protocol.commands.adding import (
+    KINDS,
+    AddedJob,
+    add_job,
+    add_or_find,
+    looked_up,
+    looks_before,
+    may_give_way,
+    were_added,
+)
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.job import JobRecord, PreparedJob
@@ -15,7 +24,7 @@ from bullmq_protocol.net.merge import cut, merged
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
-    """Add one job.
+    """Add one job, with any scripts: with our own ones `add_or_find` is one command, which goes together with others.
 
     Steps:   one round trip
     Atomic:  no: the look at an existing job comes just before
@@ -43,9 +52,13 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     """
     if not jobs:
         return []
-    parts = list(cut([add_job(keys, job) for job in jobs]))
+    adds = [
+        add_or_find(keys, job) if job.command in KINDS and may_give_way(job) else add_job(keys, job) for job in jobs
+    ]
+    parts = list(cut(adds))
     calls: list[Command[Any]] = [part[0] if len(part) == 1 else merged(part) for part in parts]
-    looks = [looks_before(keys, job) for job in jobs]
+    # A job with children goes alone, and nothing tells of it.
+    looks = [() if job.command in KINDS else looks_before(keys, job) for job in jobs]
     seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls))))
     results: list[Any] = []
     for part, reply in zip(parts, replies, strict=True):
@@ -71,10 +84,13 @@ def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
 def _records(
     jobs: Sequence[PreparedJob], seen: Sequence[Sequence[Any]], results: Sequence[Any]
 ) -> list[JobRecord | BullMQError]:
-    return [
-        result if isinstance(result, BullMQError) else added_record(job, result, added)
-        for job, result, added in zip(jobs, results, were_added(jobs, seen, results), strict=True)
-    ]
+    return [_record(*each) for each in zip(jobs, results, were_added(jobs, seen, results), strict=True)]
+
+
+def _record(job: PreparedJob, result: str | AddedJob | BullMQError, added: bool | None) -> JobRecord | BullMQError:
+    if isinstance(result, BullMQError):
+        return result
+    return added_record(job, *result) if isinstance(result, AddedJob) else added_record(job, result, added)
 
 
 def added_record(job: PreparedJob, job_id: str, added: bool | None = True) -> JobRecord:

@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="cafdcb29da2a8f374a4ec098623ab282b4861aeb",
+    sha1="025180c931ab784b7ab6e374ad89903751ace8be",
     keys=6,
     source="""\
 local call = redis.call
@@ -318,7 +318,7 @@ local function finish_add(id, job)
   if pending ~= nil then
     call('SADD', pending, job)
   end
-  return id .. ''
+  return id .. '', true
 end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
@@ -707,7 +707,7 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="a22414cb9eba19b7d9049b34adfa3ff8cf5ffd57",
+    sha1="04a0cbdcf2f25b9af61fcd31cf15d76681913628",
     keys=6,
     source="""\
 local call = redis.call
@@ -977,7 +977,7 @@ local function finish_add(id, job)
   if pending ~= nil then
     call('SADD', pending, job)
   end
-  return id .. ''
+  return id .. '', true
 end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
@@ -1009,7 +1009,7 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="83885a54691ad8b0819c2d0d11ce47b973453485",
+    sha1="a2896e80586c07471aa6571de06b11dd3448616c",
     keys=9,
     source="""\
 local call = redis.call
@@ -1305,7 +1305,7 @@ local function finish_add(id, job)
   if pending ~= nil then
     call('SADD', pending, job)
   end
-  return id .. ''
+  return id .. '', true
 end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
@@ -1523,7 +1523,7 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="e01540d69a3cbbfee5cf1866b5fd5812d53027b4",
+    sha1="539860ea787b07ae43184e497f0a25f098acbc43",
     keys=9,
     source="""\
 local call = redis.call
@@ -1819,7 +1819,7 @@ local function finish_add(id, job)
   if pending ~= nil then
     call('SADD', pending, job)
   end
-  return id .. ''
+  return id .. '', true
 end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
@@ -5924,7 +5924,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="d82d4fa353dcf72fc2bebb234b1ace4c4478a060",
+    sha1="09f42dd9991f84a13e354481b539f7f7df9292ce",
     keys=11,
     source="""\
 local call = redis.call
@@ -6216,7 +6216,7 @@ local function finish_add(id, job)
   if pending ~= nil then
     call('SADD', pending, job)
   end
-  return id .. ''
+  return id .. '', true
 end
 local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
@@ -6408,13 +6408,7 @@ local function add_rest(from, count, replies)
       several.due_key = nil
     end
   end
-  local function add(number)
-    local at = 4 * number
-    local kind, options = ARGV[at - 3], ARGV[at]
-    open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
-    if many then
-      many.run = math.max(1, runs[number])
-    end
+  local function add(kind, options)
     if kind == '0' then
       options = known_options[options] or cmsgpack.unpack(options)
       return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
@@ -6425,8 +6419,20 @@ local function add_rest(from, count, replies)
     options = known_options[options] or cmsgpack.unpack(options)
     return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
   end
+  local function add_or_find(number)
+    local at = 4 * number
+    open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
+    if many then
+      many.run = math.max(1, runs[number])
+    end
+    local reply, added = add(ARGV[at - 3], ARGV[at])
+    if added or type(reply) ~= 'string' then
+      return reply
+    end
+    return { reply, 0 }
+  end
   for number = from, count do
-    replies[number] = alone_or_error(add, number)
+    replies[number] = alone_or_error(add_or_find, number)
   end
   several.flush()
   if several.ready then

@@ -74,12 +74,12 @@ local function admit(sequence, options, completed, delayed, events, cap)
   return id, job, nil
 end
 
--- specs/01-data-model-and-adding.md#sec-6-10, and the reply
+-- specs/01-data-model-and-adding.md#sec-6-10. Gives the reply, and true: only a job that was added comes here.
 local function finish_add(id, job)
   if pending ~= nil then
     --@linked
     call('SADD', pending, job)
   end
   --@added
-  return id .. ''
+  return id .. '', true
 end

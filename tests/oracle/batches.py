@@ -24,6 +24,7 @@ from bullmq_protocol.command import Merge
 from bullmq_protocol.commands import batches
 from bullmq_protocol.commands._merging import ADDS, OUTCOMES
 from bullmq_protocol.commands._shared import Limiter
+from bullmq_protocol.commands.adding import KINDS as ADD_KINDS
 from bullmq_protocol.commands.finishing import PackedFinish
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError
@@ -477,26 +478,53 @@ def compare(bench: Bench, name: str, made: list[Command], found: list[Call], mer
     singles = _one_by_one(bench, found)
     several = at_once(bench, found, merged)
     texts = []
-    for at, (call, one, other) in enumerate(zip(found, singles, several, strict=False)):
+    for at, (call, (one, added), other) in enumerate(zip(found, singles, several, strict=False)):
         if not _equal(call, one, other):
             texts.append(f"reply {at} of {call.name}: {one!r}, at once {other!r}")
+        if added is not None and isinstance(one, bytes) and added == _gave_way(other):
+            texts.append(f"reply {at} of {call.name}: {'added' if added else 'not added'}, at once {other!r}")
     if len(singles) != len(several):
         texts.append(f"{len(singles)} replies, at once {len(several)}")
     texts += differences(bench.state(0), bench.state(1))
     return tuple(f"{name}: {text}" for text in texts)
 
 
-def _one_by_one(bench: Bench, found: Sequence[Call]) -> list[Any]:
-    replies: list[Any] = []
+def _one_by_one(bench: Bench, found: Sequence[Call]) -> list[tuple[Any, bool | None]]:
+    """Return what each call was answered, and for adds whether the job was added, where the events tell."""
+    replies: list[tuple[Any, bool | None]] = []
     bench.wire.run([("SELECT", bench.databases[0])])
     for call in found:
         bench.tally.calls += 1
-        reply = bench.wire.run([("EVALSHA", bench.hash_of(call.name), len(call.keys), *call.keys, *call.args)])[0]
-        replies.append(reply)
+        eval_ = ("EVALSHA", bench.hash_of(call.name), len(call.keys), *call.keys, *call.args)
+        if call.name not in calls.ADD_KEYS:
+            reply, added = bench.wire.run([eval_])[0], None
+        else:
+            reply, added = _added(bench, eval_)
+        replies.append((reply, added))
         # calls that fetch end with the first that gives no job
         if call.name == "moveToActive" and isinstance(reply, list) and not isinstance(reply[0], list):
             break
     return replies
+
+
+def _added(bench: Bench, eval_: Command) -> tuple[Any, bool | None]:
+    """Run an add; tell from its events whether the job was stored, or None where they were trimmed or cannot be."""
+    events = f"{Q}events"
+    last, size_before, reply, size = bench.wire.run(
+        [("XREVRANGE", events, "+", "-", "COUNT", 1), ("XLEN", events), eval_, ("XLEN", events)]
+    )
+    if isinstance(last, Exception) or isinstance(size, Exception):
+        return reply, None
+    new = bench.wire.run([("XRANGE", events, b"(" + last[0][0] if last else "-", "+")])[0]
+    if not size or size - size_before != len(new):
+        # A cap of 0 leaves none.
+        return reply, None
+    return reply, any(fields[:2] == [b"event", b"added"] for _, fields in new)
+
+
+def _gave_way(reply: Any) -> bool:
+    """specs/08-batches.md#gives-way"""
+    return isinstance(reply, list) and len(reply) == 2 and reply[1] == 0
 
 
 def at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
@@ -534,6 +562,8 @@ def _equal(call: Call, one: Any, other: Any) -> bool:
         return isinstance(one, Exception)
     if isinstance(other, ServerError):
         return isinstance(one, Exception) and error_class(one) == error_class(other)
+    if call.name in calls.ADD_KEYS and _gave_way(other):
+        other = other[0]
     return replies_equal(call.name, one, _in_full(other, str(call.args[1])))
 
 
@@ -553,8 +583,7 @@ def _built(call: Call) -> Built[Any]:
 
 def _add_built(call: Call) -> Built[Any]:
     built = _built(call)
-    kind = str(tuple(calls.ADD_KEYS).index(call.name))
-    return replace(built, merge=Merge(ADDS, Q, 0, (kind,)))
+    return replace(built, merge=Merge(ADDS, Q, 0, (ADD_KINDS[call.name],)))
 
 
 def _finish(call: Call) -> Built[Any]:

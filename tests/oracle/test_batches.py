@@ -30,6 +30,8 @@ FAULTS = (
     ("addMany", "call('EXISTS', unpack(taken)) > 0", "false"),
     ("addMany", "many.last - many.reserved", "many.last"),
     ("addMany", "if several.ready then", "if false then"),
+    ("addMany", "if added or type(reply) ~= 'string' then", "if true then"),
+    ("addMany", "return id .. '', true", "return id .. ''"),
 )
 
 

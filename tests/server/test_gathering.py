@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bullmq_anyio import Connection, Queue
-from bullmq_protocol import JobOptions, NewJob, ParentRef, ServerError, UsageError, prepare
+from bullmq_protocol import Deduplication, JobOptions, NewJob, ParentRef, ServerError, UsageError, prepare
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.errors import BulkAddError, ParentNotFound
@@ -69,6 +69,16 @@ async def test_adds_at_once_take_few_calls(queue: Queue[Any]) -> None:
         job = await queue.get_job(job_id)
         assert job is not None
         assert job.data == {"n": number}
+
+
+async def test_adds_that_may_give_way_take_few_calls(queue: Queue[Any]) -> None:
+    before = await queue.call(SCRIPT_CALLS)
+    kinds = [[JobOptions(job_id=f"own-{at}"), JobOptions(deduplication=Deduplication(f"d{at}"))] for at in range(30)]
+    added = await add_at_once(queue, [None, *(each for kind in kinds for each in kind * 2)])
+    assert await queue.call(SCRIPT_CALLS) - before <= 10
+    assert added[1::4] == added[3::4] == [f"own-{at}" for at in range(30)]
+    assert added[2::4] == added[4::4]
+    assert await queue.get_job_counts("waiting") == {"waiting": 62, "paused": 0}
 
 
 async def test_each_gets_its_own_answer(queue: Queue[Any]) -> None:
