@@ -20,7 +20,7 @@ _FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL fai
 
 
 class BullMQError(Exception):
-    """Root of everything this library raises. Errors can be copied and pickled."""
+    """The root of everything this library raises. Errors can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), self.args, dict(self.__dict__))
@@ -110,10 +110,17 @@ def shown(value: object, most: int = 120) -> str:
 
 
 class UsageError(BullMQError, ValueError):
-    """A bad value from the caller, found before anything was sent.
+    """A bad value from the caller, found before anything was sent. The message holds all three values.
 
-    `field`, `value` and `rule` say which, what and why; the message holds all three. A value that looks like a URL with
-    a login is replaced by a text that says so.
+    Args:
+        field: Which argument or option it is.
+        value: What was given. One that looks like a URL with a login is replaced by a text that says so.
+        rule: What it must be.
+
+    Example:
+        >>> error = UsageError("delay", -1, "must be at least 0")
+        >>> print(error)
+        delay: must be at least 0 (got -1)
     """
 
     def __init__(self, field: str, value: object, rule: str) -> None:
@@ -131,7 +138,12 @@ def _holds_login(value: object) -> bool:
 
 
 class UnexpectedReply(BullMQError):
-    """The server answered with a shape that the specification does not allow."""
+    """The server answered in a form that the specification does not allow.
+
+    Args:
+        expected: The form that is allowed.
+        reply: What came.
+    """
 
     def __init__(self, expected: str, reply: object) -> None:
         super().__init__(f"expected {expected}, got {shown(reply, 200)}")
@@ -140,8 +152,13 @@ class UnexpectedReply(BullMQError):
 
 
 class ServerError(BullMQError):
-    """An error reply of the server. `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...), or that of the error
-    which a script met."""
+    """An error reply of the server.
+
+    `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...), or that of the error that a script ran into.
+
+    Args:
+        message: The reply.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -159,8 +176,12 @@ class ServerError(BullMQError):
 
 
 class RetriedInPart(ServerError):
-    """A failed child whose failure its parent ignores was put to wait again, and will run; but the script of BullMQ
-    5.62.0 stopped there (WRONGTYPE): no event tells of it, and the parent counts the failure as ignored still.
+    """A failed child whose failure its parent ignores was moved back to wait, and will run; but there the script of
+    BullMQ 5.62.0 stopped (WRONGTYPE): no event announces it, and the parent still counts the failure as ignored.
+
+    Args:
+        job_id: The id of the child.
+        parent_key: The key of its parent's hash.
 
     Source: specs/03-transitions-admin-getters.md#reprocess-job
     """
@@ -184,14 +205,20 @@ class PayloadMismatch(PayloadError, msgspec.ValidationError):
 
 
 class ServerTooOld(BullMQError):
-    """The server is older than the minimum that the scripts need."""
+    """The server is older than the oldest one that the scripts run on."""
 
 
 class TransportError(BullMQError):
     """The connection failed before a reply came.
 
-    `maybe_applied` is True when the command may have run on the server: its bytes were handed to the operating system
-    and no reply came. False means it certainly did not run.
+    Args:
+        message: What happened; `reason` keeps it as it is.
+        maybe_applied: True: the command may have run on the server, because its bytes had been handed to the operating
+            system. False: it certainly did not run.
+
+    Example:
+        >>> print(TransportError("connection reset", maybe_applied=True))
+        connection reset; the command may have run on the server
     """
 
     def __init__(self, message: str, *, maybe_applied: bool) -> None:
@@ -202,26 +229,35 @@ class TransportError(BullMQError):
 
 
 class ConnectionLost(TransportError):
-    """No connection could be made, or it broke."""
+    """No connection could be made, or it broke. `maybe_applied` says whether the command may have run."""
 
 
 class TransportTimeout(TransportError):
-    """No reply came within the time limit of the call; the connection was dropped."""
+    """No reply came within `ConnectionOptions.command_timeout_ms`; the connection was dropped."""
 
 
 class Closed(TransportError):
-    """The client was closed by its owner."""
+    """The client was closed by its owner.
+
+    Args:
+        message: What was closed; the client by default.
+        maybe_applied: Whether the command may have run on the server; False by default.
+    """
 
     def __init__(self, message: str = "the client is closed", *, maybe_applied: bool = False) -> None:
         super().__init__(message, maybe_applied=maybe_applied)
 
 
 class AuthenticationFailed(ServerError):
-    """The server refused user and password (WRONGPASS, NOAUTH, NOPERM on connect)."""
+    """The server refused the login (WRONGPASS, NOAUTH, or NOPERM when connecting)."""
 
 
 class BulkAddError(BullMQError):
-    """Some jobs of a bulk were refused. `results` says per job what happened: the added job, or the error."""
+    """The server refused some jobs of a bulk.
+
+    Args:
+        results: For each job, in their order, the added job or the error.
+    """
 
     def __init__(self, results: Sequence[object]) -> None:
         errors = [result for result in results if isinstance(result, BullMQError)]
@@ -230,9 +266,12 @@ class BulkAddError(BullMQError):
 
 
 class FlowAddError(BullMQError):
-    """Some nodes of a flow were refused, and the transaction does not undo the others.
+    """The server refused some nodes of a flow; the transaction does not undo the others.
 
-    Per node, level by level: `nodes` names it, with its job's id; `results` is that id, or the error.
+    Args:
+        place: Where the first refused node is, such as `flow[0].children[1]`; only in the message.
+        nodes: Each node with its job's id, level by level.
+        results: For each of them the job's id, or the error.
     """
 
     def __init__(self, place: str, nodes: Sequence[str], results: Sequence[str | BullMQError]) -> None:
@@ -246,7 +285,9 @@ class FlowAddError(BullMQError):
 class NodeRefused(BullMQError):
     """A node of a flow gave way to an existing job, so that its place in the flow stays empty.
 
-    `existing_id` is the job that stands for it.
+    Args:
+        message: Which rule refused it.
+        existing_id: The id of the job that stands for it.
     """
 
     def __init__(self, message: str, *, existing_id: str) -> None:
@@ -255,7 +296,12 @@ class NodeRefused(BullMQError):
 
 
 class JobFailedError(BullMQError):
-    """A job that was waited for has failed for good. `reason` is its failure's text."""
+    """A job that a caller waited for has failed for good.
+
+    Args:
+        job_id: The job.
+        reason: The text of its failure.
+    """
 
     def __init__(self, job_id: str, reason: str) -> None:
         super().__init__(reason or f"job {job_id} failed without a reason")
@@ -264,7 +310,12 @@ class JobFailedError(BullMQError):
 
 
 class WaitTimeout(BullMQError, TimeoutError):
-    """A job that was waited for did not finish in time. It may do so later."""
+    """A job that a caller waited for did not finish in time. It may do so later.
+
+    Args:
+        job_id: The job.
+        timeout_ms: How long the caller waited, in milliseconds.
+    """
 
     def __init__(self, job_id: str, timeout_ms: int) -> None:
         super().__init__(f"job {job_id} did not finish within {timeout_ms} ms")
@@ -272,14 +323,20 @@ class WaitTimeout(BullMQError, TimeoutError):
         self.timeout_ms = timeout_ms
 
 
-# --- signals of a processor
-# --------------------------------------------------------------------------------------------
+# --- signals of a processor -----------------------------------------------------------------------------------------
 
 
 class JobSignal(BullMQError):
-    """What a processor raises to say how its job ends. The default message is BullMQ's own.
+    """What a processor raises to decide how its job ends.
+
+    Args:
+        message: The text of the failure. None, the default: the signal's own `default_message`, which is BullMQ's.
 
     Source: specs/05-worker-runtime.md#sec-8-2
+
+    Example:
+        >>> print(UnrecoverableError("the account is closed"))
+        the account is closed
     """
 
     default_message = ""
@@ -289,39 +346,47 @@ class JobSignal(BullMQError):
 
 
 class UnrecoverableError(JobSignal):
-    """Fail the job for good, whatever attempts are left."""
+    """Raised by a processor: fail the job for good, however many attempts are left."""
 
     default_message = "bullmq:unrecoverable"
 
 
 class DelayedError(JobSignal):
-    """The processor has moved the job to delayed itself."""
+    """Raised by a processor that has moved the job to delayed itself, with `Job.move_to_delayed`."""
 
     default_message = "bullmq:movedToDelayed"
 
 
 class WaitingError(JobSignal):
-    """The processor has moved the job to wait itself."""
+    """Raised by a processor that has moved the job to wait itself, with `Job.move_to_wait`."""
 
     default_message = "bullmq:movedToWait"
 
 
 class WaitingChildrenError(JobSignal):
-    """The processor has moved the job to waiting-children itself."""
+    """Raised by a processor that has parked the job itself: `Job.move_to_waiting_children` returned True."""
 
     default_message = "bullmq:movedToWaitingChildren"
 
 
 class RateLimitError(JobSignal):
-    """Give the job back: the queue is rate limited. Recognised by its message, as BullMQ does."""
+    """Raised by a processor: give the job back, because the queue is rate limited (`Queue.rate_limit`). Known by its
+    message, as in BullMQ.
+    """
 
     default_message = "bullmq:rateLimitExceeded"
 
 
 class TransientError(JobSignal):
-    """Say that the failure is worth a retry, whatever the error's type says.
+    """Raised by a processor: this failure is worth a retry, whatever its type.
 
-    `retry_after_ms`, when given, replaces the computed backoff delay.
+    Args:
+        message: The text of the failure; `transient error` by default.
+        retry_after_ms: The wait before the retry in milliseconds. None, the default: what the job's backoff gives.
+
+    Example:
+        >>> TransientError("mail server is busy", retry_after_ms=30_000).retry_after_ms
+        30000
     """
 
     default_message = "transient error"
@@ -332,17 +397,23 @@ class TransientError(JobSignal):
 
 
 class PermanentError(JobSignal):
-    """Say that a retry is pointless: the job fails for good."""
+    """Raised by a processor: a retry is pointless, so fail the job for good."""
 
     default_message = "permanent error"
 
 
-# --- script error codes
-# ------------------------------------------------------------------------------------------------
+# --- script error codes ---------------------------------------------------------------------------------------------
 
 
 class ScriptError(BullMQError):
-    """A negative reply of a script. `code` is that number.
+    """A script refused the call. `code` is the number it replied; each known one has a class of its own below.
+
+    Args:
+        command: BullMQ's name of the command.
+        job_id: The id of the job.
+        parent_key: The key of its parent's hash; only in the message.
+        state: The state the command needs; only in the message.
+        code: The number. None, the default: that of the class.
 
     Source: specs/03-transitions-admin-getters.md#sec-1-7
     """
@@ -369,21 +440,21 @@ class ScriptError(BullMQError):
 
 
 class JobNotFound(ScriptError):
-    """-1: the job's hash does not exist."""
+    """-1: the job does not exist (any more)."""
 
     code = -1
     template = "Missing key for job {job_id}. {command}"
 
 
 class LockMissing(ScriptError):
-    """-2: the job has no lock (it expired, or the job was never active)."""
+    """-2: the job has no lock: it expired, or the job was never active."""
 
     code = -2
     template = "Missing lock for job {job_id}. {command}"
 
 
 class WrongState(ScriptError):
-    """-3: the job is not in the state the command needs."""
+    """-3: the job is not in the state that the command needs."""
 
     code = -3
     template = "Job {job_id} is not in the {state} state. {command}"
@@ -397,49 +468,49 @@ class PendingChildren(ScriptError):
 
 
 class ParentNotFound(ScriptError):
-    """-5: the parent's hash does not exist."""
+    """-5: the parent does not exist (any more)."""
 
     code = -5
     template = "Missing key for parent job {parent_key}. {command}"
 
 
 class LockMismatch(ScriptError):
-    """-6: the lock is held with another token."""
+    """-6: the job's lock has another token: another worker holds the job."""
 
     code = -6
     template = "Lock mismatch for job {job_id}. Cmd {command} from {state}"
 
 
 class ParentNotReplaceable(ScriptError):
-    """-7: the existing job belongs to another parent that still exists."""
+    """-7: the job exists already and belongs to another parent, which still exists."""
 
     code = -7
     template = "The parent job {parent_key} cannot be replaced. {command}"
 
 
 class JobBelongsToScheduler(ScriptError):
-    """-8: the job is the current iteration of a job scheduler."""
+    """-8: the job is the next one of a job scheduler, which must be removed instead."""
 
     code = -8
     template = "Job {job_id} belongs to a job scheduler and cannot be removed directly. {command}"
 
 
 class ChildFailed(ScriptError, UnrecoverableError):
-    """-9: a child that fails its parent has failed."""
+    """-9: a child has failed whose failure fails its parent."""
 
     code = -9
     template = "Cannot complete job {job_id} because it has at least one failed child. {command}"
 
 
 class SchedulerIdTaken(ScriptError):
-    """-10: a job with the id of the scheduler's iteration exists."""
+    """-10: a job has the id that the scheduler's next job would get."""
 
     code = -10
     template = "Cannot create job scheduler iteration - job ID already exists. {command}"
 
 
 class SchedulerSlotsTaken(ScriptError):
-    """-11: the scheduler's slot and the one after it hold jobs."""
+    """-11: there are jobs at the scheduler's next time and the one after it."""
 
     code = -11
     template = "Cannot create job scheduler iteration - current and next time slots already have jobs. {command}"

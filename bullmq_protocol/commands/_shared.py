@@ -31,9 +31,17 @@ NOTHING = Fetched()
 
 
 class Limiter(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's rate limit: at most `max` jobs per `duration` milliseconds, counted for the whole queue.
+    """A rate limit, counted for the whole queue.
+
+    Args:
+        max: How many jobs may start per period, at least 1.
+        duration: The period in milliseconds, at least 1.
 
     Source: specs/02-worker-path.md#sec-10
+
+    Example:
+        >>> WorkerOptions(limiter=Limiter(max=100, duration=60_000)).limiter
+        Limiter(max=100, duration=60000)
     """
 
     max: int

@@ -38,11 +38,11 @@ SUMMARY_STATES = ("waiting", "prioritized", "active", "delayed", "completed", "f
 
 
 class QueueNotPaused(BullMQError):
-    """obliterate: the queue must be paused first."""
+    """The queue must be paused before it is destroyed; `Queue.obliterate` pauses it."""
 
 
 class QueueHasActiveJobs(BullMQError):
-    """obliterate: the queue has active jobs and `force` was not given."""
+    """The queue has active jobs, and `Queue.obliterate` was called without `force`."""
 
 
 def get_counts(keys: QueueKeys, states: Sequence[str]) -> Command[list[int]]:

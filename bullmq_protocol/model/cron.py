@@ -58,7 +58,13 @@ _FIXED: Final = re.compile(r"utc(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?)?", re.IGN
 
 
 class CronError(UsageError):
-    """A pattern that cannot be read. `reason` is what cron-parser says, `part` the part of the pattern."""
+    """A cron pattern that cannot be read.
+
+    Args:
+        pattern: The pattern; `value` keeps it.
+        part: The part of the pattern that is wrong; None: the whole.
+        reason: What is wrong, in the words of cron-parser.
+    """
 
     def __init__(self, pattern: str, part: str | None, reason: str) -> None:
         super().__init__("pattern", pattern, reason if part is None else f"{part}: {reason}")

@@ -25,8 +25,19 @@ _NO_OPTIONS: Final = JobOptions()
 class FlowNode(Struct, frozen=True):
     """A job to be added, and the children it waits for, each in any queue. Nothing passes from parent to child.
 
-    `data` is any value with a JSON form; not given: `{}`. `prefix` is the producer's if not given. `options` may have
-    neither `repeat` nor, below the root, `parent`.
+    Args:
+        name: What kind of job it is: 1 to 255 characters.
+        queue_name: The name of its queue.
+        data: The payload: any value with a JSON form; `{}` by default.
+        options: The job's options; none by default. `repeat` is not allowed, nor `parent` below the root.
+        prefix: The prefix of its queue. None, the default: the producer's.
+        children: The nodes that this one waits for; none by default.
+
+    Source: specs/04-schedulers-flows-events.md#sec-7-2
+
+    Example:
+        >>> FlowNode("book", "prints", children=[FlowNode("page", "renders", {"number": 1})])
+        FlowNode('book', 'prints', 1 child)
     """
 
     name: str
@@ -44,7 +55,13 @@ class FlowNode(Struct, frozen=True):
 
 
 class FlowJob(Struct, Generic[J], frozen=True, gc=False):
-    """A job of a flow and its children. `missing` has the keys of children whose jobs are gone (only when read)."""
+    """A job of a flow and its children, as `FlowProducer` returns them.
+
+    Args:
+        job: The job.
+        children: Its children, each a `FlowJob`.
+        missing: The keys of children whose jobs are gone; only where a flow is read.
+    """
 
     job: J
     children: tuple[FlowJob[J], ...] = ()

@@ -348,7 +348,17 @@ def _parent_info(found: dict[str, Any]) -> ParentInfo:
 
 
 class NewJob(Struct, frozen=True, gc=False):
-    """A job to be added: name, data (any value with a JSON form; not given: `{}`), options."""
+    """A job to be added with `add_bulk`.
+
+    Args:
+        name: What kind of job it is: 1 to 255 characters.
+        data: The payload: any value with a JSON form; `{}` by default.
+        options: The job's options; none by default.
+
+    Example:
+        >>> NewJob("welcome", {"to": "ada"}, JobOptions(priority=1)).name
+        'welcome'
+    """
 
     name: str
     data: Any = UNSET

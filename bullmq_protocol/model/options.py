@@ -29,11 +29,17 @@ S = TypeVar("S", bound=Struct)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits on what this library adds, never on what it reads. None lifts a limit.
+    """Bounds on what this library writes, never on what it reads. None lifts a bound.
 
-    `max_payload_bytes` counts the UTF-8 bytes of the data's JSON plus the packed options, and those of updated data, of
-    a progress and of a row of a log; `max_name_length` counts the characters of a job's name and of its id;
-    `max_result_bytes` counts the UTF-8 bytes of a return value's JSON.
+    Args:
+        max_payload_bytes: The most UTF-8 bytes of a job's data as JSON plus its packed options; also of updated data,
+            of a progress and of a row of a log. 10 MiB by default.
+        max_name_length: The most characters of a job's name, and of its id; 255 by default.
+        max_result_bytes: The most UTF-8 bytes of a result as JSON; 10 MiB by default.
+
+    Example:
+        >>> Limits(max_payload_bytes=64 * 1024).max_result_bytes
+        10485760
     """
 
     max_payload_bytes: int | None = MAX_PAYLOAD_BYTES
@@ -67,13 +73,22 @@ def _within(field: str, text: str, most: int | None) -> str:
 
 
 class Backoff(Struct, frozen=True, repr_omit_defaults=True):
-    """How long to wait before a retry: `fixed`, `exponential`, or a type that the worker's own strategy knows.
+    """How long to wait before a retry.
 
-    `delay` in milliseconds (or a `timedelta`), `jitter` from 0 to 1. `max_delay` (milliseconds above 0, or a
-    `timedelta`) caps what the two come to; it is this library's own: workers on Node wait without that cap. `extra`
-    holds further members, as read.
+    Args:
+        type: `fixed`: always `delay`. `exponential`: `delay`, then twice as long each time. Any other type is left to
+            the worker's `backoff_strategy`.
+        delay: In milliseconds, or a `timedelta`. Not stored by default, which means 0: no wait.
+        jitter: From 0 to 1: the part of the delay that is left to chance, 0 by default: none.
+        extra: Further members as another client stored them; none by default.
+        max_delay: The longest delay that the two come to: milliseconds above 0, or a `timedelta`. No bound by default.
+            It is this library's own: workers on Node do not know it.
 
     Source: specs/05-worker-runtime.md#sec-9-2
+
+    Example:
+        >>> JobOptions(attempts=5, backoff=Backoff("exponential", 1_000, jitter=0.5))
+        JobOptions(attempts=5, backoff=Backoff(type='exponential', delay=1000, jitter=0.5))
     """
 
     type: str
@@ -84,9 +99,18 @@ class Backoff(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
-    """Which finished jobs to keep: the newest `count` (-1: all), none older than `age` **seconds** (or a `timedelta`).
+    """Which finished jobs to keep. The others are removed whenever a job finishes.
+
+    Args:
+        count: How many, the newest ones; 0: none, -1: all. By default only `age` counts.
+        age: How long, in **seconds** or as a `timedelta`. By default only `count` counts.
+        extra: Further members as another client stored them; none by default.
 
     Source: specs/05-worker-runtime.md#sec-11
+
+    Example:
+        >>> JobOptions(remove_on_complete=KeepJobs(count=1_000, age=24 * 3_600))
+        JobOptions(remove_on_complete=KeepJobs(count=1000, age=86400))
     """
 
     count: int | UnsetType = UNSET
@@ -99,7 +123,17 @@ Retention: TypeAlias = bool | int | KeepJobs
 
 
 class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
-    """A job's parent: its id, and its queue as the qualified name `<prefix>:<name>` (`QueueKeys.qualified`)."""
+    """A job's parent; `Job.ref` makes one.
+
+    Args:
+        id: The parent's id.
+        queue: The qualified name of its queue, `<prefix>:<name>` (`QueueKeys.qualified`).
+        extra: Further members as another client stored them; none by default.
+
+    Example:
+        >>> ParentRef("1", "bull:mail")
+        ParentRef(id='1', queue='bull:mail')
+    """
 
     id: str
     queue: str
@@ -107,12 +141,21 @@ class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
-    """Let one job stand for all that are added with this id.
+    """Let one job stand for all that are added with the same id.
 
-    Without `ttl`: until that job finishes; with it: for so many milliseconds (or a `timedelta`). `extend`: each add
-    restarts the time; `replace`: a delayed job is replaced by the new one.
+    Args:
+        id: The deduplication id, any text but the empty one.
+        ttl: How long the job stands for others, in milliseconds or as a `timedelta`, above 0. By default until it
+            finishes.
+        extend: True: each add starts `ttl` again. False by default.
+        replace: True: a delayed job gives way to the new one. False by default.
+        extra: Further members as another client stored them; none by default.
 
     Source: specs/01-data-model-and-adding.md#sec-6-4
+
+    Example:
+        >>> JobOptions(deduplication=Deduplication("daily-report", ttl=60_000))
+        JobOptions(deduplication=Deduplication(id='daily-report', ttl=60000))
     """
 
     id: str
@@ -123,7 +166,11 @@ class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
-    """Trace context that travels with the job, and whether to leave it out.
+    """The trace context that travels with a job.
+
+    Args:
+        metadata: The context as text, in the form of the telemetry provider; not stored by default.
+        omit_context: True: spans of the job do not continue the trace it was added in. False by default.
 
     Source: specs/04-schedulers-flows-events.md#sec-12-3
     """
@@ -133,29 +180,42 @@ class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """All options of a job. What is not given stays absent, so that the stored text equals BullMQ's.
+    """The options of a job. What is not given is not stored, so that the stored text equals BullMQ's.
 
-    attempts:          total tries, at least 1 (stored as 0 when not given: one try)
-    backoff:           wait before a retry; a number of milliseconds means `fixed`
-    delay:             milliseconds (or a `timedelta`) before the job may run
-    priority:          1 (most urgent) to 2,097,152; 0: none, runs before all that have one
-    lifo:              run next, before the jobs that wait
-    timestamp:         moment of creation, milliseconds since the epoch; default now
-    job_id:            an id of the caller's; an existing job with it is left as it is
-    parent:            the job that waits for this one
-    remove_on_complete, remove_on_fail: retention of finished jobs
-    keep_logs:         number of log rows to keep
-    stack_trace_limit: number of stack traces to keep
-    size_limit:        largest size of the data's JSON in bytes
-    repeat:            repeat rule as another client left it
-    repeat_job_key:    scheduler that made the job (stored in the hash, not in the options)
-    prev_millis:       slot of the scheduler's iteration
-    deduplication, telemetry: see their classes
-    fail_parent_on_failure, continue_parent_on_failure, ignore_dependency_on_failure, remove_dependency_on_failure:
-                       what this job's failure means to its parent; at most one of them
-    extra:             options that this library does not know, under their stored names; kept as they are
+    Args:
+        attempts: How often to try in all, at least 1; 1 by default (stored as 0).
+        backoff: How long to wait before a retry: a `Backoff`, or a fixed time in milliseconds or as a `timedelta`. No
+            wait by default.
+        delay: How long to wait before the job may run, in milliseconds or as a `timedelta`; 0 by default.
+        priority: From 1, the most urgent, to 2,097,152; 0, the default: none, which runs before all others.
+        lifo: True: the job runs before those that wait already. False by default.
+        timestamp: When the job was created, in milliseconds since the epoch; now by default.
+        job_id: An id of your own: an existing job with it is left as it is. By default the queue's counter gives one.
+        parent: The job that waits for this one; none by default.
+        remove_on_complete: What to keep of completed jobs when this one completes: True: nothing; False: all; a number:
+            that many; or a `KeepJobs`. By default the worker's option decides, which keeps all by default.
+        remove_on_fail: The same for failed jobs when this one fails for good.
+        keep_logs: How many rows of its log to keep, at least 0; all by default.
+        stack_trace_limit: How many stack traces to keep, at least 0; all by default.
+        size_limit: The most bytes of the data as JSON, at least 1; no bound by default but `Limits`.
+        repeat: The repeat rule as another client left it. Not for adding: use `upsert_job_scheduler`.
+        prev_millis: When a scheduler's job is due, in milliseconds since the epoch, as the scheduler sets it.
+        repeat_job_key: The scheduler that made the job, in a field of its own.
+        deduplication: The id that this job stands for, or gives way to; none by default.
+        fail_parent_on_failure: True: if this job fails, so does its parent. False by default; at most one of these
+            four.
+        continue_parent_on_failure: True: if this job fails, its parent runs without waiting for the other children.
+            False by default.
+        ignore_dependency_on_failure: True: if this job fails, its parent counts it as done. False by default.
+        remove_dependency_on_failure: True: if this job fails, its parent forgets it. False by default.
+        telemetry: The trace context; set by queues with a telemetry provider.
+        extra: Options that this library does not know, under their stored names; none by default.
 
     Source: specs/01-data-model-and-adding.md#sec-3-3
+
+    Example:
+        >>> JobOptions(attempts=3, backoff=1_000, remove_on_complete=True)
+        JobOptions(attempts=3, backoff=1000, remove_on_complete=True)
     """
 
     attempts: Number | UnsetType = UNSET

@@ -45,20 +45,25 @@ _NOT_IN_TEMPLATES: Final = ("job_id", "delay", "repeat", "deduplication", "paren
 
 
 class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """When a job scheduler's jobs are due: `every` so much time, or by a cron `pattern`; one of them.
-
-    every:       a duration, in milliseconds or as a `timedelta`
-    pattern:     a cron pattern of five parts, or six with seconds in front
-    tz:          zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`; default the zone of each process
-    limit:       number of jobs to make
-    offset:      BullMQ takes it and leaves it without effect; so does this library
-    start_date:  no job is due before
-    end_date:    no job is made after
-    immediately: the first job of a pattern is due now
+    """When the jobs of a scheduler are due: `every` so often, or by a cron `pattern`. One of the two is needed.
 
     Moments are milliseconds since the epoch, or a `datetime` with a time zone.
 
+    Args:
+        every: The time between two jobs, in milliseconds or as a `timedelta`.
+        pattern: A cron pattern of five parts, or of six with seconds in front.
+        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default the zone of each process.
+        limit: How many jobs to make; no bound by default.
+        offset: Accepted, and without effect, as in BullMQ.
+        start_date: No job is due before this moment; none by default.
+        end_date: No job is made after this moment; none by default.
+        immediately: True: the first job of a pattern is due now. False by default.
+
     Source: specs/04-schedulers-flows-events.md#sec-4-1
+
+    Example:
+        >>> RepeatOptions(pattern="0 6 * * 1-5", tz="Europe/Paris", limit=10)
+        RepeatOptions(pattern='0 6 * * 1-5', tz='Europe/Paris', limit=10)
     """
 
     every: Duration | UnsetType = UNSET

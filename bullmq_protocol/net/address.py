@@ -28,10 +28,28 @@ _QUERY_KEYS = ("db", "client_name", "connect_timeout_ms", "command_timeout_ms")
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One server, as both adapters take it. Values are checked when it is made (`UsageError`).
+    """One server, for either adapter. The values are checked when it is made.
 
-    `unix_path` set means a unix socket; host and port are then not used. `tls`: False, True (the system's
-    authorities), or an `ssl.SSLContext`. Time limits in milliseconds; `command_timeout_ms=None` means none.
+    Args:
+        host: A name or an address; `127.0.0.1` by default.
+        port: From 1 to 65535; 6379 by default.
+        unix_path: The path of a unix socket, which replaces host and port. None by default.
+        username: The user to log in as; None, the default: the server's default user.
+        password: The password; None, the default: no login.
+        credentials: Called before each attempt to connect, for user and password; may be async in `bullmq_anyio`. In
+            place of `username` and `password`; None by default.
+        db: The number of the database; 0 by default.
+        tls: False, the default; True: trust the system's authorities; or an `ssl.SSLContext`.
+        connect_timeout_ms: The longest attempt to connect, in milliseconds; 5,000 by default.
+        command_timeout_ms: The longest wait for a reply, in milliseconds; 3,000 by default. None: no limit.
+        client_name: The connection's name in CLIENT LIST; None by default.
+
+    Raises:
+        UsageError: A value is wrong, or two contradict each other.
+
+    Example:
+        >>> ConnectionOptions(host="redis.example.org", password="secret", tls=True)
+        ConnectionOptions('rediss://redis.example.org:6379/0')
     """
 
     host: str = "127.0.0.1"

@@ -40,10 +40,22 @@ _SENTINEL_KEYS = ("sentinel_username", "sentinel_password")
 
 
 class SentinelOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A master that sentinels know by the name of its service. Values are checked when it is made (`UsageError`).
+    """A master that sentinels know by the name of its service. The values are checked when it is made.
 
-    `server` holds what is the same for every data node: login, TLS, database, time limits; its host and port are not
-    used. `sentinel_tls=None` means as `server.tls`; the sentinels have a login of their own.
+    Args:
+        sentinels: Host and port of some of the sentinels.
+        service: The name that they know the master by.
+        server: What all data nodes have in common: login, TLS, database, time limits. Host and port are not used.
+        sentinel_username: The user to log in as at the sentinels; None by default.
+        sentinel_password: The password for the sentinels; None, the default: no login.
+        sentinel_tls: TLS to the sentinels, as in `ConnectionOptions`. None, the default: as to the server.
+
+    Raises:
+        UsageError: A value is wrong.
+
+    Example:
+        >>> SentinelOptions(sentinels=(("s1.example.org", 26379),), service="mymaster")
+        SentinelOptions('redis+sentinel://s1.example.org:26379/mymaster/0')
     """
 
     sentinels: tuple[Place, ...]
@@ -87,9 +99,18 @@ class SentinelOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A Redis Cluster, by some of its nodes; the others are found. Values are checked when it is made (`UsageError`).
+    """A Redis Cluster, by some of its nodes; the others are found. The values are checked when it is made.
 
-    `server` holds what is the same for every node: login, TLS, time limits; its host and port are not used.
+    Args:
+        nodes: Host and port of some of the nodes.
+        server: What all nodes have in common: login, TLS, time limits. Host and port are not used.
+
+    Raises:
+        UsageError: A value is wrong.
+
+    Example:
+        >>> ClusterOptions(nodes=(("n1.example.org", 6379),))
+        ClusterOptions('redis+cluster://n1.example.org:6379')
     """
 
     nodes: tuple[Place, ...]

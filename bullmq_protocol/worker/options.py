@@ -29,54 +29,57 @@ LONGEST_MS = 10 * 365 * 24 * 3_600_000
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker may be told. Durations are milliseconds or a `timedelta`, but for `drain_delay` (seconds, as
-    BullMQ).
+    """How a worker works. Durations are milliseconds or a `timedelta`, but `drain_delay` is seconds, as in BullMQ.
 
     Source: specs/05-worker-runtime.md#sec-2-1
+
+    Example:
+        >>> WorkerOptions(concurrency=20, lock_duration=60_000).stalled_interval
+        30000
     """
 
     concurrency: int = 1
-    """Jobs at a time."""
+    """How many jobs run at a time, at least 1."""
     lock_duration: Duration = 30_000
-    """How long a job's lock lives without renewal."""
+    """How long a job's lock lives without renewal, above 0 ms."""
     lock_renew_time: Duration | None = None
-    """Locks are renewed before they are so old; default half the lock duration."""
+    """How old a lock gets before it is renewed, above 0 ms. None: half of `lock_duration`."""
     stalled_interval: Duration = 30_000
-    """Time between two checks for jobs whose lock is gone."""
+    """The time between two checks for jobs whose lock has expired, above 0 ms."""
     max_stalled_count: int = 1
-    """A job that stalled more often fails."""
+    """How often a job may stall, at least 0; then it fails for good."""
     max_started_attempts: int | None = None
-    """A job that was started more often fails; None or 0: no limit."""
+    """How often a job may be started; then it fails for good. None or 0: no limit."""
     limiter: Limiter | None = None
-    """Rate limit of the queue."""
+    """The queue's rate limit as this worker sees it. None: none but a global one."""
     drain_delay: float | timedelta = 5
-    """Seconds to wait for a marker before asking again."""
+    """The longest wait for a job in one call of the server, in **seconds**, above 0."""
     remove_on_complete: KeepJobs | None = None
-    """Retention of completed jobs that have no option of their own."""
+    """Which completed jobs to keep, for jobs without an option of their own. None: all."""
     remove_on_fail: KeepJobs | None = None
-    """Retention of failed jobs that have no option of their own."""
+    """Which failed jobs to keep, for jobs without an option of their own. None: all."""
     metrics_max_data_points: int = 0
-    """Minutes of metrics to keep; 0 switches metrics off."""
+    """How many minutes of metrics to keep (`Queue.get_metrics`). 0: there are none."""
     name: str | None = None
-    """Stored in every job this worker takes, and part of the connection's name."""
+    """The worker's own name: stored in every job it takes, and part of the name of its connection. None: no name."""
     retry_policy: RetryPolicy = RetryPolicy.BULLMQ
-    """Who is retried: everybody (BullMQ's way), or transient errors only."""
+    """Which failures are retried: all of them, as in BullMQ, or only transient ones (`RetryPolicy.CATEGORISING`)."""
     max_backoff_delay: Duration | None = DEFAULT_MAX_BACKOFF_DELAY_MS
-    """Cap of a computed backoff delay; None: none."""
+    """The longest wait before a retry, above 0 ms; an hour by default. None: no bound."""
     extra_jitter: float | None = None
-    """Jitter on top of the job's own: 0.2 (`backoff.PLUS_MINUS_20`) spreads a delay by 20 % either way."""
+    """Jitter on top of the job's own, from 0 to 1: 0.2 spreads a delay by 20 % either way. None: no jitter."""
     cancel_on_lost_lock: bool = False
-    """Cancel a handler whose lock is lost."""
+    """Whether to cancel a processor whose job's lock is lost."""
     max_reconnect_attempts: int = 0
-    """Give up and shut down after so many failed attempts in a row; 0: never."""
+    """After how many failed attempts to reconnect in a row the worker gives up and closes. 0: never."""
     max_reconnect_delay: Duration = 30_000
-    """Largest pause between two attempts to reconnect."""
+    """The longest pause between two attempts to reconnect, above 0 ms."""
     shutdown_timeout: Duration = 30_000
-    """How long a graceful close waits for running jobs before it gives them back; 0: at once."""
+    """How long a graceful close waits for running jobs before it gives them back, at least 0 ms."""
     skip_stalled_check: bool = False
-    """Never run the stalled check."""
+    """True: never check for stalled jobs; another worker of the queue should."""
     skip_lock_renewal: bool = False
-    """Never renew locks."""
+    """True: never renew locks; jobs must end within `lock_duration`."""
 
     def checked(self, *, zones: Zones = no_zones) -> tuple[WorkerSettings, tuple[str, ...]]:
         """Return the settings and the warnings, or raise `UsageError` with the first bad field.

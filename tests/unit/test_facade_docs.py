@@ -1,20 +1,54 @@
 """The docstrings of the facade name every parameter, what comes back and what is raised, and have an example each."""
 
+import ast
+import doctest
 import inspect
+import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import bullmq_anyio
+import bullmq_protocol
 import bullmq_sync
-from bullmq_protocol import CronError, errors
+from bullmq_protocol import (
+    Backoff,
+    ClusterOptions,
+    ConnectionOptions,
+    CronError,
+    Deduplication,
+    FlowJob,
+    FlowNode,
+    JobOptions,
+    KeepJobs,
+    Limiter,
+    Limits,
+    NewJob,
+    ParentRef,
+    RepeatOptions,
+    SentinelOptions,
+    Telemetry,
+    WorkerOptions,
+    errors,
+)
 from bullmq_protocol.commands.queues import QueueHasActiveJobs
 from tests.support.docstrings import documented, entries, examples, sections
 from tools import twin
 
+# What callers make, or are given, besides the objects of the facade.
+OPTIONS = (
+    *(Backoff, Deduplication, FlowJob, FlowNode, JobOptions, KeepJobs, Limiter, Limits, NewJob, ParentRef),
+    *(ClusterOptions, ConnectionOptions, RepeatOptions, SentinelOptions, Telemetry, WorkerOptions),
+)
+ERRORS = (
+    *(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.BullMQError)),
+    *(CronError, QueueHasActiveJobs),
+)
+
 _ROOT = Path(__file__).parents[2]
 _ALL = list(documented())
 _CALLED = [(each, each.signature) for each in _ALL if each.signature is not None]
-_RAISED = {*vars(errors), CronError.__name__, QueueHasActiveJobs.__name__}
+_RAISED = {kind.__name__ for kind in ERRORS}
 _SAYS_WHAT_COMES_BACK = re.compile(r"(Return|Count|Tell|List|Read) |[^.]* return ")
 
 
@@ -84,3 +118,46 @@ def test_both_packages_document_the_same() -> None:
         if shown[0] != shown[1]:
             wrong.append(each.label)
     assert wrong == []
+
+
+def test_every_option_and_every_value_of_an_error_is_named() -> None:
+    unnamed: dict[str, list[str]] = {}
+    for kind in (*OPTIONS, *ERRORS):
+        text = inspect.getdoc(kind) if "__doc__" in vars(kind) else None
+        assert text, kind
+        if kind in ERRORS:
+            given = parameters(inspect.signature(kind)) if "__init__" in vars(kind) else set()
+        else:
+            given = set(inspect.signature(kind).parameters)
+        found = entries(text, "Args") | attributes(kind)
+        if given != found:
+            unnamed[kind.__name__] = sorted(given ^ found)
+        if entries(text, "Raises") - _RAISED:
+            unnamed[kind.__name__] = sorted(entries(text, "Raises") - _RAISED)
+    assert unnamed == {}
+
+
+def test_examples_of_options_and_errors_show_what_they_promise() -> None:
+    names = {name: getattr(bullmq_protocol, name) for name in bullmq_protocol.__all__}
+    shown = 0
+    for kind in (*OPTIONS, *ERRORS):
+        steps = examples(inspect.getdoc(kind) or "")
+        test = doctest.DocTest(steps, {**names, **vars(errors)}, kind.__name__, None, None, None)
+        report = io.StringIO()
+        runner = doctest.DocTestRunner()
+        assert runner.run(test, out=report.write).failed == 0, report.getvalue()
+        shown += len(steps)
+    assert shown > len(OPTIONS)
+
+
+def attributes(kind: type) -> set[str]:
+    """Return the fields of a class that have a docstring of their own."""
+    body = ast.parse(inspect.getsource(kind)).body[0].body
+    return {
+        field.target.id
+        for field, following in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+    }
