@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import random
 import time
@@ -11,19 +10,15 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
-import anyio
-from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
-
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
-from bullmq_anyio.guard import is_cancelling
+from bullmq_anyio.guard import call_back, say
+from bullmq_anyio.primitives import SHORTAGE, Background, Event, Lock, in_each_process, shielded, time_limit
 from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.errors import BullMQError, Closed, UsageError, WaitTimeout
+from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, UsageError, WaitTimeout
 from bullmq_protocol.events.stream import EventsMissed, ReadEvent
 from bullmq_protocol.events.waiters import RECHECK_MS, Waiters, result_of
-from bullmq_protocol.model.categories import is_one
 from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
@@ -36,8 +31,6 @@ _LOOK_MS: Millis = 5_000
 """The reader that others wait for looks up at least so often."""
 _ASKED_TOGETHER = 250
 """So many jobs are asked for in one round trip."""
-
-_log = logging.getLogger("bullmq_anyio")
 
 
 class EventStream(AsyncIterator[ReadEvent]):
@@ -55,7 +48,12 @@ class EventStream(AsyncIterator[ReadEvent]):
         self._last = reader.position
         self._checked = False
         self._closed = closed
-        self._ended: anyio.Event | None = None
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        self._ended = Event()
+        if self._closed:
+            self._ended.set()
 
     @property
     def last_event_id(self) -> str | None:
@@ -81,12 +79,13 @@ class EventStream(AsyncIterator[ReadEvent]):
                 await check_server(self._transport, self._keys)
                 self._checked = True
             events = self._reader.answered(await self._transport.perform(self._reader.step()))
-        except BullMQError as error:
+        except (BullMQError, *SHORTAGE) as error:
+            if not isinstance(error, BullMQError):
+                error = ConnectionLost(f"the call could not be made: {error!r}", maybe_applied=True)
             delay_ms = self._reader.failed(error, random.random())
-            _log.warning("events of %s: %s; next attempt in %d ms", self._keys.name, error, delay_ms)
-            self._ended = anyio.Event()
-            with anyio.move_on_after(delay_ms / 1000):
-                await self._ended.wait()
+            message = "events of %s: %s; next attempt in %d ms"
+            say(logging.WARNING, message, self._keys.name, error, delay_ms)
+            await self._ended.wait(delay_ms / 1000)
             return []
         if self._last is None:
             self._last = self._reader.position
@@ -95,8 +94,7 @@ class EventStream(AsyncIterator[ReadEvent]):
     async def aclose(self) -> None:
         """End the iteration and close the connection."""
         self._closed = True
-        if self._ended is not None:
-            self._ended.set()
+        self._ended.set()
         await self._transport.aclose()
 
     def __aiter__(self) -> Self:
@@ -170,17 +168,26 @@ class QueueEvents:
         self._begin = last_event_id
         self._new_reader(last_event_id, self._block_ms)
         self._transport, self._owned = transport_of(connection, scripts)
-        self._waiters = Waiters()
+        # replaced as a whole under _lock, and read without it
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
-        self._streams: list[EventStream] = []
-        self._source: EventStream | None = None
+        # the reader's own, of which others may read the last place
         self._last = last_event_id
         self._ask_at = 0.0
-        self._running = False
+        # set once
         self._closed = False
-        self._met: anyio.Event | None = None
-        self._error: Exception | None = None
-        self._tasks: TaskGroup | None = None
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        """In a process of its own nobody reads yet."""
+        self._lock = Lock()
+        # guarded by _lock
+        self._waiters = Waiters()
+        self._streams: list[EventStream] = []
+        self._source: EventStream | None = None
+        self._running = False
+        # set once
+        self._met = Event()
+        self._background: Background | None = None
 
     @property
     def name(self) -> str:
@@ -195,7 +202,8 @@ class QueueEvents:
     @property
     def is_running(self) -> bool:
         """Whether it reads, for callbacks and for callers that wait."""
-        return self._running
+        with self._lock:
+            return self._running
 
     @property
     def last_event_id(self) -> str | None:
@@ -205,8 +213,8 @@ class QueueEvents:
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
         """Call a function with each event of one kind.
 
-        Functions are called one after the other in the order of the events, async ones awaited: a slow one holds up the
-        next event. What a function raises is logged and changes nothing.
+        Functions are called one after the other in the order of the events: a slow one holds up the next event. What a
+        function raises is logged and changes nothing. It runs in the reader's task, and is awaited where it is async.
 
         Args:
             kind: A class of `bullmq_protocol.events.stream`, such as `CompletedEvent`.
@@ -225,13 +233,15 @@ class QueueEvents:
             raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.events.stream")
         if not callable(callback):
             raise UsageError("callback", callback, "must be a function of the event")
-        self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+        with self._lock:
+            self._callbacks = {**self._callbacks, kind: (*self._callbacks.get(kind, ()), callback)}
 
         def remove() -> None:
-            known = list(self._callbacks.get(kind, ()))
-            if callback in known:
-                known.remove(callback)
-            self._callbacks[kind] = tuple(known)
+            with self._lock:
+                known = list(self._callbacks.get(kind, ()))
+                if callback in known:
+                    known.remove(callback)
+                self._callbacks = {**self._callbacks, kind: tuple(known)}
 
         return remove
 
@@ -252,8 +262,9 @@ class QueueEvents:
             AddedEvent True
             >>> await stream.aclose()
         """
-        stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
-        self._streams = [each for each in self._streams if not each.closed] + [stream]
+        with self._lock:
+            stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
+            self._streams = [each for each in self._streams if not each.closed] + [stream]
         return stream
 
     def __aiter__(self) -> EventStream:
@@ -301,30 +312,35 @@ class QueueEvents:
         timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
         if self._closed:
             raise Closed
-        if not self._running:
-            raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
-        waiters = self._waiters
-        woken = anyio.Event()
-
-        def wake() -> None:
-            woken.set()
-
-        waiter = waiters.add(job_id, wake, may_not_exist=may_not_exist)
-        waiter.must_ask = False
+        end = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        woken, lock = Event(), self._lock
+        with self._lock:
+            waiters = self._waiters
+            if not self._running:
+                raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
+            waiter = waiters.add(job_id, woken.set, may_not_exist=may_not_exist)
+            waiter.must_ask = False
         try:
-            with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
+            with time_limit(None if timeout_ms is None else timeout_ms / 1000):
                 # The first question is the caller's own; later ones the reader asks for all.
-                waiters.answer(waiter, await run(ask_finished(self._keys, job_id, look_back=True), self._transport))
-                while waiter.finished is None:
+                answer = await run(ask_finished(self._keys, job_id, look_back=True), self._transport)
+                with lock:
+                    waiters.answer(waiter, answer)
+            while True:
+                woken.clear()
+                with lock:
+                    if waiter.finished is not None:
+                        break
                     if waiters.closed:
                         raise Closed("the queue events are closed")
-                    await woken.wait()
-                    woken = anyio.Event()
-            if waiter.finished is None:
-                raise WaitTimeout(job_id, timeout_ms or 0)
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    raise WaitTimeout(job_id, timeout_ms or 0)
+                await woken.wait(left)
             return result_of(waiter.finished, job_id, result_type)
         finally:
-            waiters.discard(waiter)
+            with lock:
+                waiters.discard(waiter)
 
     async def run(self) -> None:
         """Read for callbacks and waiting callers until this object is closed. `async with` does this in the background.
@@ -345,17 +361,28 @@ class QueueEvents:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> await events.run()
         """
-        if self._running:
-            raise UsageError("queue_events", self.name, "is already running")
+        self._claim()
+        await self._read_on()
+
+    def _claim(self) -> None:
+        """Note that it begins to read, or refuse it."""
         if self._closed:
             raise Closed
-        self._running = True
-        self._source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
-        self._ask_at = time.monotonic() + _RECHECK_S
+        with self._lock:
+            if self._running:
+                raise UsageError("queue_events", self.name, "is already running")
+            self._running = True
+            self._waiters = Waiters()
+
+    async def _read_on(self) -> None:
+        source: EventStream | None = None
         try:
+            with self._lock:
+                source = self._source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
+            self._ask_at = time.monotonic() + _RECHECK_S
             while not self._closed:
-                events = await self._source.read()
-                self._meet(self._source)
+                events = await source.read()
+                self._meet(source)
                 for event in events:
                     await self._deliver(event)
                 await self._ask_again()
@@ -363,10 +390,12 @@ class QueueEvents:
             if not self._is_closed():
                 raise
         finally:
-            self._running = False
-            self._waiters.close()
-            with anyio.CancelScope(shield=True):
-                await self._source.aclose()
+            with self._lock:
+                self._running = False
+                self._waiters.close()
+            if source is not None:
+                with shielded():
+                    await source.aclose()
 
     async def aclose(self) -> None:
         """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
@@ -375,63 +404,59 @@ class QueueEvents:
         Example:
             >>> await events.aclose()
         """
-        self._closed = True
-        for stream in (*self._streams, self._source):
+        with self._lock:
+            self._closed = True
+            streams = (*self._streams, self._source)
+        for stream in streams:
             if stream is not None:
                 await stream.aclose()
         if self._owned:
             await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
-        if self._closed:
-            raise Closed
-        if self._running or self._tasks is not None:
-            raise UsageError("queue_events", self.name, "is already running")
-        self._met = anyio.Event()
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._run_behind)
+        self._claim()
+        background = Background(self._run_behind, f"bullmq events {self.name}")
+        try:
+            await background.start()
+        except BaseException:
+            with self._lock:
+                self._running = False
+            raise
+        self._background = background
         try:
             await self._met.wait()
         except BaseException as error:
-            self._tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self.aclose()
-            await self._tasks.__aexit__(type(error), error, error.__traceback__)
+            await background.leave(self.aclose, type(error), error, error.__traceback__)
             raise
-        if self._error is not None:
+        if background.error is not None:
             await self.__aexit__(None, None, None)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._tasks is not None
-        if error is None or isinstance(error, Exception):
+        if self._background is None:
+            # The child of a fork that was made in the body.
             await self.aclose()
-            await self._tasks.__aexit__(None, None, None)
-            if self._error is not None and error is None:
-                raise self._error
             return None
-        with anyio.CancelScope(shield=True):
-            await self.aclose()
-        return await self._tasks.__aexit__(kind, error, trace)
+        return await self._background.leave(self.aclose, kind, error, trace)
 
     async def _run_behind(self) -> None:
         try:
-            await self.run()
+            await self._read_on()
         except Exception as error:
-            self._error = error
+            say(logging.ERROR, "events of %s: the reader ended: %s", self.name, error)
+            raise
         finally:
-            if self._met is not None:
-                self._met.set()
+            self._met.set()
 
     async def _ask_again(self) -> None:
         """Ask for the jobs of all callers at once: a queue that is removed as a whole tells of none of them."""
         now = time.monotonic()
         # When it looks up next, it would be too late.
         everyone = now + _LOOK_MS / 1000 >= self._ask_at
-        found = self._waiters.to_ask(everyone=everyone)
+        with self._lock:
+            found = self._waiters.to_ask(everyone=everyone)
         if everyone:
             # Readers that began together do not ask together for ever.
             self._ask_at = now + _RECHECK_S * (1 - 0.3 * random.random())
@@ -439,49 +464,34 @@ class QueueEvents:
             waiters = found[begin : begin + _ASKED_TOGETHER]
             try:
                 answers = await run(ask_again(self._keys, sorted({each.job_id for each in waiters})), self._transport)
-            except BullMQError as error:
+            except (BullMQError, *SHORTAGE) as error:
                 # The events tell later, or the next question does.
-                _log.debug("events of %s: %s", self.name, error)
+                say(logging.DEBUG, "events of %s: %s", self.name, error)
                 return
-            for waiter in waiters:
-                if waiter.job_id in answers:
-                    self._waiters.answer(waiter, answers[waiter.job_id])
+            with self._lock:
+                for waiter in waiters:
+                    if waiter.job_id in answers:
+                        self._waiters.answer(waiter, answers[waiter.job_id])
 
     def _meet(self, source: EventStream) -> None:
         """After the first answer, or the first failure."""
         if self._last is None:
             self._begin = self._last = source.last_event_id
         if self._last is not None:
-            self._waiters.reached(self._last)
-        if self._met is not None:
-            self._met.set()
+            with self._lock:
+                self._waiters.reached(self._last)
+        self._met.set()
 
     async def _deliver(self, event: ReadEvent) -> None:
-        self._waiters.take(event)
+        with self._lock:
+            self._waiters.take(event)
         for callback in self._callbacks.get(type(event), ()):
-            await self._call(callback, event)
+            message = "events of %s: a callback for %s raised"
+            await call_back(callback, event, message, self.name, type(event).__name__)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id
-            self._waiters.reached(event.entry_id)
-
-    async def _call(self, callback: Callable[[Any], object], event: ReadEvent) -> None:
-        """Call a callback. Only Ctrl-C and a cancellation of the reader itself go on."""
-        awaits = False
-        try:
-            answer = callback(event)
-            if inspect.isawaitable(answer):
-                awaits = True
-                await answer
-        except BaseException as error:
-            if is_one(error, KeyboardInterrupt):
-                raise
-            if awaits and is_one(error, anyio.get_cancelled_exc_class()):
-                # That of a scope comes again, and one of the task itself is counted; a cancelled future's does neither.
-                for _ in range(2):
-                    await checkpoint()
-                if is_cancelling():
-                    raise
-            _log.exception("events of %s: a callback for %s raised", self.name, type(event).__name__)
+            with self._lock:
+                self._waiters.reached(event.entry_id)
 
     def _new_reader(self, last_event_id: str | None, block_ms: Millis) -> EventReader:
         return EventReader(self._keys, last_event_id=last_event_id, block_ms=block_ms, max_delay_ms=self._max_delay_ms)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from types import TracebackType
 
 import anyio
 from anyio.lowlevel import checkpoint
+
+SHORTAGE = (MemoryError, OSError)
+"""What a call may raise beside our errors where the system gives no memory, or no socket."""
 
 
 class Lock(nullcontext[None]):
@@ -47,3 +51,54 @@ def in_each_process(renew: Callable[[], None]) -> None:
     It is not called in the child of a fork, where connections refuse to work: what is needed there is made there.
     """
     renew()
+
+
+def shielded() -> anyio.CancelScope:
+    """Return what keeps its body from being cancelled."""
+    return anyio.CancelScope(shield=True)
+
+
+def time_limit(limit_s: float | None) -> anyio.CancelScope:
+    """Return what cuts its body off after `limit_s` seconds."""
+    return anyio.move_on_after(limit_s)
+
+
+class Background:
+    """A task that runs beside the body of an `async with` until it is left. `error` is what ended it."""
+
+    def __init__(self, main: Callable[[], Awaitable[None]], name: str) -> None:
+        self.error: Exception | None = None
+        self._main = main
+        self._name = name
+        self._tasks = anyio.create_task_group()
+
+    async def start(self) -> None:
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run, name=self._name)
+
+    async def leave(
+        self,
+        close: Callable[[], Awaitable[None]],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Call `close`, which ends it, and wait for its end; raise what ended it unless the body raised.
+
+        The last three are what the body raised. Where that is a cancellation, the rest is shielded from it.
+        """
+        if error is None or isinstance(error, Exception):
+            await close()
+            await self._tasks.__aexit__(None, None, None)
+            if self.error is not None and error is None:
+                raise self.error
+            return None
+        with shielded():
+            await close()
+        return await self._tasks.__aexit__(kind, error, trace)
+
+    async def _run(self) -> None:
+        try:
+            await self._main()
+        except Exception as error:
+            self.error = error

@@ -10,14 +10,13 @@ from typing import TypeAlias
 
 from bullmq_protocol.worker.actions import Call, Listen
 from bullmq_sync.forks import in_child
+from bullmq_sync.primitives import SHORTAGE
 
 Task: TypeAlias = Call | Listen | Callable[[], None] | None
 
 _JOIN_S = 5.0
 _IDLE_S = 2.0
 """A thread that had nothing to do for so long ends: an idle worker keeps none that it does not need."""
-SHORTAGE = (RuntimeError, MemoryError, OSError)
-"""What starting a thread raises where the system gives none."""
 
 
 class Crew:

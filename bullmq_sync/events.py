@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,10 +20,9 @@ from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
 from bullmq_protocol.scripts.source import OWN, ScriptSource
-from bullmq_sync.crew import SHORTAGE
 from bullmq_sync.drive import Connection, check_server, run, transport_of
-from bullmq_sync.forks import in_child
-from bullmq_sync.guard import is_interrupt, say
+from bullmq_sync.guard import call_back, say
+from bullmq_sync.primitives import SHORTAGE, Background, Event, Lock, in_each_process, shielded, time_limit
 
 E = TypeVar("E")
 
@@ -51,8 +48,12 @@ class EventStream(Iterator[ReadEvent]):
         self._last = reader.position
         self._checked = False
         self._closed = closed
-        self._ended = threading.Event()
-        in_child(self._forked)
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        self._ended = Event()
+        if self._closed:
+            self._ended.set()
 
     @property
     def last_event_id(self) -> str | None:
@@ -80,7 +81,6 @@ class EventStream(Iterator[ReadEvent]):
             events = self._reader.answered(self._transport.perform(self._reader.step()))
         except (BullMQError, *SHORTAGE) as error:
             if not isinstance(error, BullMQError):
-                # No memory, no socket, no thread: as a lost connection.
                 error = ConnectionLost(f"the call could not be made: {error!r}", maybe_applied=True)
             delay_ms = self._reader.failed(error, random.random())
             message = "events of %s: %s; next attempt in %d ms"
@@ -96,11 +96,6 @@ class EventStream(Iterator[ReadEvent]):
         self._closed = True
         self._ended.set()
         self._transport.close()
-
-    def _forked(self) -> None:
-        self._ended = threading.Event()
-        if self._closed:
-            self._ended.set()
 
     def __iter__(self) -> Self:
         return self
@@ -123,8 +118,8 @@ class QueueEvents:
     """The events of a queue, of all its jobs and of the workers of every library. Nothing is opened before the first
     use.
 
-    `with events:` reads on a thread in the background, on one connection: for callbacks (`on`) and for any number of
-    callers of `wait_until_finished`. `for event in events:` is a reader of its own (see `stream`).
+    `with events:` reads in the background, on one connection: for callbacks (`on`) and for any number of callers
+    of `wait_until_finished`. `for event in events:` is a reader of its own (see `stream`).
 
     No event is lost and none comes twice, not over lost connections either; those are made again after 100 ms, doubling
     up to `max_reconnect_delay`, give or take 20 %. A queue keeps about 10,000 events: a reader that was away for longer
@@ -173,24 +168,26 @@ class QueueEvents:
         self._begin = last_event_id
         self._new_reader(last_event_id, self._block_ms)
         self._transport, self._owned = transport_of(connection, scripts)
-        self._lock = threading.Lock()
-        # guarded by _lock
-        self._waiters = Waiters()
-        self._streams: list[EventStream] = []
-        self._source: EventStream | None = None
-        self._running = False
         # replaced as a whole under _lock, and read without it
         self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
         # the reader's own, of which others may read the last place
         self._last = last_event_id
         self._ask_at = 0.0
-        self._context: contextvars.Context | None = None
         # set once
         self._closed = False
-        self._met = threading.Event()
-        self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
-        in_child(self._forked)
+        in_each_process(self._renew)
+
+    def _renew(self) -> None:
+        """In a process of its own nobody reads yet."""
+        self._lock = Lock()
+        # guarded by _lock
+        self._waiters = Waiters()
+        self._streams: list[EventStream] = []
+        self._source: EventStream | None = None
+        self._running = False
+        # set once
+        self._met = Event()
+        self._background: Background | None = None
 
     @property
     def name(self) -> str:
@@ -216,9 +213,9 @@ class QueueEvents:
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
         """Call a function with each event of one kind.
 
-        Functions are called one after the other in the order of the events, on the reader's thread: a slow one holds up
-        the next event. Each runs in a copy of the context in which this object was entered, or `run` called. What a
-        function raises is logged and changes nothing.
+        Functions are called one after the other in the order of the events: a slow one holds up the next event. What a
+        function raises is logged and changes nothing. It runs on the reader's thread, in a copy of
+        the context in which it was entered, or `run` called.
 
         Args:
             kind: A class of `bullmq_protocol.events.stream`, such as `CompletedEvent`.
@@ -266,11 +263,9 @@ class QueueEvents:
             AddedEvent True
             >>> stream.close()
         """
-        stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
         with self._lock:
+            stream = self._new_stream(self._begin if last_event_id is None else last_event_id, self._block_ms)
             self._streams = [each for each in self._streams if not each.closed] + [stream]
-        if self._closed:
-            stream.close()
         return stream
 
     def __iter__(self) -> EventStream:
@@ -319,7 +314,7 @@ class QueueEvents:
         if self._closed:
             raise Closed
         end = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        woken, lock = threading.Event(), self._lock
+        woken, lock = Event(), self._lock
         with self._lock:
             waiters = self._waiters
             if not self._running:
@@ -327,10 +322,11 @@ class QueueEvents:
             waiter = waiters.add(job_id, woken.set, may_not_exist=may_not_exist)
             waiter.must_ask = False
         try:
-            # The first question is the caller's own; later ones the reader asks for all.
-            answer = run(ask_finished(self._keys, job_id, look_back=True), self._transport)
-            with lock:
-                waiters.answer(waiter, answer)
+            with time_limit(None if timeout_ms is None else timeout_ms / 1000):
+                # The first question is the caller's own; later ones the reader asks for all.
+                answer = run(ask_finished(self._keys, job_id, look_back=True), self._transport)
+                with lock:
+                    waiters.answer(waiter, answer)
             while True:
                 woken.clear()
                 with lock:
@@ -378,14 +374,12 @@ class QueueEvents:
                 raise UsageError("queue_events", self.name, "is already running")
             self._running = True
             self._waiters = Waiters()
-        self._context = contextvars.copy_context()
 
     def _read_on(self) -> None:
         source: EventStream | None = None
         try:
-            source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
             with self._lock:
-                self._source = source
+                source = self._source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
             self._ask_at = time.monotonic() + _RECHECK_S
             while not self._closed:
                 events = source.read()
@@ -401,7 +395,8 @@ class QueueEvents:
                 self._running = False
                 self._waiters.close()
             if source is not None:
-                source.close()
+                with shielded():
+                    source.close()
 
     def close(self) -> None:
         """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
@@ -410,8 +405,8 @@ class QueueEvents:
         Example:
             >>> events.close()
         """
-        self._closed = True
         with self._lock:
+            self._closed = True
             streams = (*self._streams, self._source)
         for stream in streams:
             if stream is not None:
@@ -421,35 +416,38 @@ class QueueEvents:
 
     def __enter__(self) -> Self:
         self._claim()
-        # A callback that never ends must not keep the process alive.
-        self._thread = threading.Thread(target=self._run_behind, name=f"bullmq events {self.name}", daemon=True)
+        background = Background(self._run_behind, f"bullmq events {self.name}")
         try:
-            self._thread.start()
+            background.start()
         except BaseException:
-            self._thread = None
             with self._lock:
                 self._running = False
             raise
-        self._met.wait()
-        if self._error is not None:
+        self._background = background
+        try:
+            self._met.wait()
+        except BaseException as error:
+            background.leave(self.close, type(error), error, error.__traceback__)
+            raise
+        if background.error is not None:
             self.__exit__(None, None, None)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        if self._error is not None and error is None:
-            raise self._error
+        if self._background is None:
+            # The child of a fork that was made in the body.
+            self.close()
+            return None
+        return self._background.leave(self.close, kind, error, trace)
 
     def _run_behind(self) -> None:
         try:
             self._read_on()
-        except BaseException as error:
-            self._error = error
+        except Exception as error:
             say(logging.ERROR, "events of %s: the reader ended: %s", self.name, error)
+            raise
         finally:
             self._met.set()
 
@@ -489,15 +487,8 @@ class QueueEvents:
         with self._lock:
             self._waiters.take(event)
         for callback in self._callbacks.get(type(event), ()):
-            context = contextvars.copy_context() if self._context is None else self._context.copy()
-            try:
-                context.run(callback, event)
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                say(
-                    logging.ERROR, "events of %s: a callback for %s raised", self.name, type(event).__name__, trace=True
-                )
+            message = "events of %s: a callback for %s raised"
+            call_back(callback, event, message, self.name, type(event).__name__)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id
             with self._lock:
@@ -510,15 +501,6 @@ class QueueEvents:
         reader = self._new_reader(last_event_id, block_ms)
         transport = self._transport.dedicated(client_name=f"{self._keys.client_name()}:qe")
         return EventStream(reader, self._keys, transport, self._closed)
-
-    def _forked(self) -> None:
-        """In the child of a fork, where nobody reads: it may begin anew."""
-        self._lock = threading.Lock()
-        self._waiters = Waiters()
-        self._streams, self._source = [], None
-        self._running = False
-        self._thread = None
-        self._met = threading.Event()
 
     def _is_closed(self) -> bool:
         return self._closed

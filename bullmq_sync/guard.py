@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from bullmq_protocol.model.categories import is_one
@@ -31,3 +33,16 @@ def provider_raised(error: BaseException) -> None:
     if is_interrupt(error):
         raise error
     say(logging.ERROR, "the telemetry provider raised", trace=True)
+
+
+def call_back(function: Callable[[Any], object], argument: object, message: str, *args: object) -> None:
+    """Call a function of the user's, in a copy of this thread's context.
+
+    What it raises is logged with `message`. Only Ctrl-C goes on.
+    """
+    try:
+        copy_context().run(function, argument)
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        say(logging.ERROR, message, *args, trace=True)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import copy_context
 from threading import Event, Lock
+from types import TracebackType
 
 from bullmq_sync.forks import in_child
 
-__all__ = ["Event", "Lock", "in_each_process"]
+__all__ = ["SHORTAGE", "Background", "Event", "Lock", "in_each_process", "shielded", "time_limit"]
+
+SHORTAGE = (RuntimeError, MemoryError, OSError)
+"""What a call, or the start of a thread, may raise where the system gives no memory, no socket or no thread."""
 
 
 def in_each_process(renew: Callable[[], None]) -> None:
@@ -17,3 +24,50 @@ def in_each_process(renew: Callable[[], None]) -> None:
     """
     renew()
     in_child(renew)
+
+
+def shielded() -> nullcontext[None]:
+    """Return nothing of note: a thread cannot be cancelled."""
+    return nullcontext()
+
+
+def time_limit(limit_s: float | None) -> nullcontext[None]:
+    """Return nothing of note: a thread cannot be cut off. The calls of its body have time limits of their own."""
+    return nullcontext()
+
+
+class Background:
+    """A thread that runs beside the body of a `with` until it is left, in a copy of the context. `error` is what ended
+    it."""
+
+    def __init__(self, main: Callable[[], None], name: str) -> None:
+        self.error: BaseException | None = None
+        self._main = main
+        # A callback that never ends must not keep the process alive.
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def leave(
+        self,
+        close: Callable[[], None],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Call `close`, which ends it, and wait for its end; raise what ended it unless the body raised.
+
+        The last three are what the body raised. From the thread itself it does not wait.
+        """
+        close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        if self.error is not None and error is None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            self._main()
+        except BaseException as error:
+            self.error = error

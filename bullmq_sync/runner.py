@@ -11,7 +11,7 @@ from typing import Any
 
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_workers, hand_on
-from bullmq_sync.crew import SHORTAGE
+from bullmq_sync.primitives import SHORTAGE
 from bullmq_sync.worker import Worker
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)

@@ -103,12 +103,13 @@ from bullmq_protocol.worker.options import WorkerOptions, check_concurrency, che
 from bullmq_protocol.worker.outcome import failure_report
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
-from bullmq_sync.crew import SHORTAGE, Crew, Task
+from bullmq_sync.crew import Crew, Task
 from bullmq_sync.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
 from bullmq_sync.forks import in_child
 from bullmq_sync.guard import is_interrupt, provider_raised, say
 from bullmq_sync.job import Job
 from bullmq_sync.notices import Notices
+from bullmq_sync.primitives import SHORTAGE
 from bullmq_sync.zones import find_zone
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("queue", "job", "scripts", "producers", "zones", "notices", "drive", "base")
+NAMES = ("queue", "job", "scripts", "producers", "zones", "notices", "drive", "base", "events")
 
 WORDS = (
     (r"\basync (?=def|for|with)", ""),
@@ -29,8 +29,16 @@ OF_ONE = {
         (r"\n(?=from bullmq_sync\.drive import)", "\nfrom bullmq_sync.cancellation import Cancellable\n"),
         (r"\bclass JobBase:", "class JobBase(Cancellable):"),
     ),
+    "events": (
+        (
+            r"in the reader's task, and is awaited where it is async\.",
+            r"on the reader's thread, in a copy of\n        the context in which it was entered, or `run` called.",
+        ),
+        (r"The function, async or not;", "The function;"),
+        (r"(-> )bool \| (?=None:)", r"\1"),
+    ),
 }
-"""What only one module has: a thread is not cancelled as a task is, but looks whether it is to end."""
+"""What only one module has. A thread is not cancelled as a task is, but looks whether it is to end."""
 LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a\w+__)\b")
 
 
