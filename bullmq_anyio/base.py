@@ -43,9 +43,17 @@ SHORT_EVENT_STREAM = 100
 
 
 class Pages(Generic[V]):
-    """The pages of a long operation, one at each step of the iteration. `rest` is the plan of those to come.
+    """The pages of a long operation, one at each step of the iteration. Methods named `..._pages` make one.
 
-    It is for one task. After an error the next step tries the same page again.
+    `rest` is the plan of the pages to come, None after the last. After an error the next step tries the same page
+    again.
+
+    It is for one task.
+
+    Example:
+        >>> async for page in queue.clean_pages(0, page_size=100):
+        ...     print(page.value, page.rest)
+        [] None
     """
 
     def __init__(self, plan: Plan[V], keys: QueueKeys, run: Callable[[Operation[Page[V]]], Awaitable[Page[V]]]) -> None:
@@ -65,7 +73,13 @@ class Pages(Generic[V]):
 
 
 class Items(Generic[X]):
-    """The single items of all pages. `rest` is the plan of the pages that are not read yet."""
+    """The single items of all pages of a long operation. Methods named `iter_...` make one.
+
+    Example:
+        >>> async for each in queue.iter_jobs("waiting", page_size=100):
+        ...     print(each.id == job.id)
+        True
+    """
 
     def __init__(self, pages: Pages[V], items_of: Callable[[V], Sequence[X]]) -> None:
         self._pages: Any = pages
@@ -74,6 +88,7 @@ class Items(Generic[X]):
 
     @property
     def rest(self) -> Plan[Any] | None:
+        """The plan of the pages that are not read yet; None after the last."""
         rest: Plan[Any] | None = self._pages.rest
         return rest
 

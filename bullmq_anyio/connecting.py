@@ -15,11 +15,20 @@ from bullmq_protocol.scripts.source import ScriptSource
 
 
 def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
-    """Return the native transport for a URL or for options, to be shared by queues and workers. Nothing is opened.
+    """Return the native transport for a server, for queues and workers to share. Nothing is opened.
 
-    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
-    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
-    Raises `UsageError`.
+    Args:
+        server: A URL, or the options it stands for. `redis://`, `rediss://` and `unix://` name one server;
+            `redis+sentinel://host:port,host:port/service` asks sentinels for the master;
+            `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
+
+    Raises:
+        UsageError: It is nothing of the kind.
+
+    Example:
+        >>> transport = connect("redis://localhost:6379")
+        >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
+        >>> await transport.aclose()
     """
     options = parse_address(server) if isinstance(server, str) else server
     if isinstance(options, SentinelOptions):

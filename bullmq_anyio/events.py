@@ -34,10 +34,20 @@ _ASKED_TOGETHER = 250
 
 
 class EventStream(AsyncIterator[ReadEvent]):
-    """The events of a queue, one at each step, on a connection of its own; it ends when it is closed.
+    """The events of a queue, one at each step of the iteration, on a connection of its own. `QueueEvents.stream` makes
+    one.
 
-    No event is lost or comes twice, also over lost connections, which are made again; unless the stream is trimmed past
-    this reader, which an `EventsMissed` tells. It is for one task.
+    No event is lost and none comes twice, not over lost connections either, which are made again, unless the queue's
+    stream is trimmed past this reader: an `EventsMissed` says so. It is for one task. The iteration ends when the
+    reader is closed.
+
+    Source: specs/04-schedulers-flows-events.md#sec-8
+
+    Example:
+        >>> async for event in events.stream("0-0"):
+        ...     print(type(event).__name__, event.job_id == job.id)
+        ...     break
+        AddedEvent True
     """
 
     def __init__(self, reader: EventReader, keys: QueueKeys, transport: AsyncTransport, closed: bool = False) -> None:
@@ -62,16 +72,46 @@ class EventStream(AsyncIterator[ReadEvent]):
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._closed
 
     async def start(self) -> str | None:
-        """Fix the place to begin at, without waiting for an event; return it. None while the server is not there."""
+        """Fix the place to begin at, without waiting for an event.
+
+        Returns:
+            The id of the event to begin after; None while the server cannot be reached.
+
+        Source: specs/04-schedulers-flows-events.md#sec-8-1
+
+        Example:
+            >>> stream = events.stream()
+            >>> begin = await stream.start()
+            >>> begin == stream.last_event_id
+            True
+        """
         if self._reader.position is None:
             await self.read()
         return self._reader.position
 
     async def read(self) -> list[ReadEvent]:
-        """Return what came next; nothing after a lost connection, and when no event came in the blocking time."""
+        """Read what came next.
+
+        Returns:
+            The events; none after a lost connection, or when none came within `blocking_timeout`.
+
+        Raises:
+            Closed: It was closed.
+            AuthenticationFailed: The server refused the login, and has never given another answer; so for the one
+                below.
+            ServerTooOld: The server is older than the scripts need.
+
+        Source: specs/04-schedulers-flows-events.md#sec-8-1
+
+        Example:
+            >>> found = await events.stream("0-0").read()
+            >>> found[0].job_id == job.id
+            True
+        """
         if self._closed:
             raise Closed
         try:
@@ -92,7 +132,14 @@ class EventStream(AsyncIterator[ReadEvent]):
         return events
 
     async def aclose(self) -> None:
-        """End the iteration and close the connection."""
+        """End the iteration and close the connection.
+
+        Example:
+            >>> stream = events.stream()
+            >>> await stream.aclose()
+            >>> stream.closed
+            True
+        """
         self._closed = True
         self._ended.set()
         await self._transport.aclose()

@@ -11,7 +11,17 @@ from bullmq_protocol.worker.notices import Notice
 
 
 class Notices(AsyncIterator[Notice]):
-    """Notices of a worker, oldest first. `dropped` counts those that a slow reader missed."""
+    """The notices of a worker, the oldest first. `Worker.notices` makes one.
+
+    `dropped` counts the notices that a slow reader has missed.
+
+    Source: specs/05-worker-runtime.md#sec-16
+
+    Example:
+        >>> notices = worker.notices(buffer=100)
+        >>> notices.dropped
+        0
+    """
 
     def __init__(self, buffer: int, forget: Callable[[Notices], None]) -> None:
         self.dropped = 0
@@ -26,7 +36,15 @@ class Notices(AsyncIterator[Notice]):
         self._ready = Event()
 
     def put(self, notice: Notice) -> None:
-        """Add one; the worker does this."""
+        """Add a notice; the worker does this.
+
+        Args:
+            notice: The notice.
+
+        Example:
+            >>> notices = worker.notices()
+            >>> notices.put(Drained())
+        """
         with self._lock:
             if len(self._kept) == self._buffer:
                 self.dropped += 1
@@ -34,7 +52,14 @@ class Notices(AsyncIterator[Notice]):
             self._ready.set()
 
     def close(self) -> None:
-        """End the iteration after what is kept."""
+        """End the iteration after the notices that are kept.
+
+        Example:
+            >>> notices = worker.notices()
+            >>> notices.close()
+            >>> async for notice in notices:
+            ...     print(notice)
+        """
         self._forget(self)
         with self._lock:
             self._closed = True

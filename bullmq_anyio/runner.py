@@ -20,16 +20,24 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
-    """Run the workers until SIGTERM or SIGINT; return the signal, or None if they were all closed otherwise.
+    """Run workers until SIGTERM or SIGINT.
 
-    The first signal closes them in good order: running jobs may end within `shutdown_timeout`, then they are given
-    back to the queue, where another worker takes them at once. A second one cuts the wait short (`aclose(force=True)`).
-    If a worker fails (see `Worker.run`), the others are closed in good order and its error is raised. Raises
-    `UsageError` without workers and outside the main thread, which alone hears of signals.
+    The first signal closes them gracefully: running jobs may end within `shutdown_timeout`, then they are given back to
+    the queue, where another worker takes them at once. A second one cuts the wait short (`aclose(force=True)`). If a
+    worker fails (see `Worker.run`), the others are closed gracefully and its error is raised.
 
-    It is for programs whose main thing the workers are. At its end the signals have the handlers back that it found,
-    and one of the program's own is called with the signal. A web server closes workers in its own good order: write
+    This is for programs that exist to run workers. At its end the signals have the handlers back that it found, and a
+    handler of the program's own is called with the signal. A web server closes workers itself when it shuts down: write
     `async with worker:` there.
+
+    Args:
+        workers: One worker or several.
+
+    Returns:
+        The signal; None if all workers were closed in another way.
+
+    Raises:
+        UsageError: There are no workers, or this is not the main thread, which alone gets signals.
     """
     check_workers(workers, Worker, "bullmq_anyio")
     running = _Running(workers)

@@ -16,12 +16,23 @@ from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport, is_senti
 
 
 def connect(server: Any) -> Connection | RedisPyTransport | RedisPyClusterTransport:
-    """Return the transport for a URL, options or a client of redis-py, to be shared by queues and workers.
+    """Return the transport for a server, or around a client of redis-py, for queues and workers to share. Nothing is
+    opened.
 
-    `redis://`, `rediss://` and `unix://` name one server; `redis+sentinel://host:port,host:port/service` asks sentinels
-    for the master; `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag. A client is a
-    `redis.Redis` with its retries off, also one of `Sentinel.master_for`, or a `redis.RedisCluster`; it stays yours.
-    Nothing is opened. Raises `UsageError`.
+    Args:
+        server: A URL, options, or a client. `redis://`, `rediss://` and `unix://` name one server;
+            `redis+sentinel://host:port,host:port/service` asks sentinels for the master;
+            `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag. A client is a
+            `redis.Redis` with its retries off, also one of `Sentinel.master_for`, or a `redis.RedisCluster`; it stays
+            yours to close.
+
+    Raises:
+        UsageError: It is nothing of the kind.
+
+    Example:
+        >>> transport = connect("redis://localhost:6379")
+        >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
+        >>> transport.close()
     """
     options: Any = parse_address(server) if isinstance(server, str) else server
     if isinstance(options, SentinelOptions) or is_sentinel_client(options):

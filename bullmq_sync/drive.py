@@ -25,7 +25,12 @@ None for the local server."""
 
 
 def clock() -> Instant:
-    """Read both clocks."""
+    """Read both clocks, in milliseconds.
+
+    Example:
+        >>> clock().wall > 1_600_000_000_000
+        True
+    """
     return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
 
 
@@ -37,7 +42,22 @@ class Performer(Protocol):
 
 
 def perform(transport: Performer, command: Command[T]) -> T:
-    """Perform one command and return its decoded reply."""
+    """Perform one command over a transport.
+
+    Args:
+        transport: The transport, such as one from `connect`.
+        command: A command from `bullmq_protocol.commands`.
+
+    Returns:
+        The decoded reply.
+
+    Raises:
+        BullMQError: What the command's own docstring lists.
+
+    Example:
+        >>> from bullmq_protocol.commands.queues import ping
+        >>> perform(transport, ping())
+    """
     return command.decode(transport.perform(command))
 
 
@@ -47,9 +67,24 @@ def run(
     clock: Clock = clock,
     opening: Callable[[], None] | None = None,
 ) -> T:
-    """Run an operation to its end: perform each step, answer each question for the time.
+    """Run an operation to its end over a transport: perform each step, answer each question for the time.
 
-    `opening` is called once before the first step is performed, and after its arguments were checked.
+    Args:
+        op: An operation from `bullmq_protocol.operations`.
+        transport: The transport, such as one from `connect`.
+        clock: The clocks to read; those of the system by default.
+        opening: Called once before the first step, after the arguments were checked; None by default.
+
+    Returns:
+        What the operation returns.
+
+    Raises:
+        BullMQError: What the operation's own docstring lists.
+
+    Example:
+        >>> from bullmq_protocol.operations.read_jobs import get_jobs
+        >>> run(get_jobs(QueueKeys.of("no-such-queue")), transport)
+        []
     """
     resume: Any = op.send
     value: Any = None

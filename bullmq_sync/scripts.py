@@ -10,12 +10,18 @@ from bullmq_protocol.scripts.source import ScriptSource, read_package_version, r
 
 
 def bullmq_scripts(folder: str | PathLike[str]) -> ScriptSource:
-    """Read the scripts of an installed BullMQ: the folder of its npm package, or the `node_modules` that holds it.
+    """Read the scripts of an installed BullMQ: some fifty files. Node is not needed.
 
-    It reads some fifty files, and needs no Node. The source's digest tells whether two programs run the same scripts.
+    Args:
+        folder: The folder of the npm package, or the `node_modules` that holds it.
 
-    Raises `UsageError` for a folder without the package, for another version of it, and for scripts whose calls do not
-    fit ours.
+    Returns:
+        The scripts, for the argument `scripts` of queues and workers. Two programs whose sources have the same `digest`
+        run the same scripts.
+
+    Raises:
+        UsageError: The folder does not hold the package, or holds another version of it, or scripts whose calls do not
+            fit ours.
     """
     package = Path(folder)
     if (package / "bullmq").is_dir():

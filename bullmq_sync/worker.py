@@ -595,7 +595,8 @@ class Worker(Generic[T]):
         `fail`.
 
         Args:
-            block: True, the default: if there is no job, wait for one, up to `drain_delay`. False: do not wait.
+            block: True, the default: if the last call found no job, wait for one first, up to `drain_delay`. False: do
+                not wait.
 
         Returns:
             The job; None if there is none, or if the worker is closed.

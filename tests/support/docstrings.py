@@ -13,14 +13,16 @@ import bullmq_sync
 
 PACKAGES: tuple[ModuleType, ...] = (bullmq_anyio, bullmq_sync)
 FACADE = ("Queue", "Job", "Worker", "QueueEvents", "FlowProducer", "QueueEventsProducer")
-# Only their owners make them.
-_NOT_MADE = ("Job",)
+# What methods of those return: only they make it.
+RETURNED = ("EventStream", "Notices", "Pages", "Items")
+FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_workers")
+_NOT_MADE = ("Job", *RETURNED)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Example):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+(?:, \w+)*): \S", re.MULTILINE)
 
 
 class Documented(NamedTuple):
-    """A public callable or property of a class of the facade; the class itself where `name` is empty."""
+    """A public callable or property of a class; the class itself, or a function, where `name` is empty."""
 
     package: ModuleType
     kind: str
@@ -48,9 +50,11 @@ class Documented(NamedTuple):
 
 
 def documented() -> Iterator[Documented]:
-    """Yield the classes of the facade of both packages, and their public methods and properties."""
+    """Yield the classes of both packages with their public methods and properties, and the functions."""
     for package in PACKAGES:
-        for name in FACADE:
+        for name in FUNCTIONS:
+            yield Documented(package, name, "", getattr(package, name))
+        for name in (*FACADE, *RETURNED):
             kind = getattr(package, name)
             yield Documented(package, name, "", kind)
             owners = [owner for owner in reversed(kind.__mro__) if owner.__module__.startswith("bullmq_")]
