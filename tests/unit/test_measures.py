@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import measures
+from tools import measures, twin
 
 _SHARED = [f"same = {number}" for number in range(6)]
 
@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_what_both_adapters_have_is_found_wherever_it_lies(root: Path) -> None:
     pairs = {pair.name: pair for pair in measures.hand_kept(root)}
-    assert set(pairs) == {"link", "worker", "events"}
+    assert set(pairs) == {"link", *measures.FACADE} - set(twin.NAMES)
     assert measures.identical_lines(pairs["link"]) == 6
     assert measures.shared_places(pairs["link"]) == 1
     (root / "bullmq_sync/net/link.py").write_text("\n".join(_SHARED[:5]))
