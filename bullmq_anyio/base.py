@@ -50,7 +50,7 @@ class Pages(Generic[V]):
 
     It is for one task.
 
-    Example:
+    Examples:
         >>> async for page in queue.clean_pages(0, page_size=100):
         ...     print(page.value, page.rest)
         [] None
@@ -75,7 +75,7 @@ class Pages(Generic[V]):
 class Items(Generic[X]):
     """The single items of all pages of a long operation. Methods named `iter_...` make one.
 
-    Example:
+    Examples:
         >>> async for each in queue.iter_jobs("waiting", page_size=100):
         ...     print(each.id == job.id)
         True
@@ -154,7 +154,7 @@ class QueueBase:
         Raises:
             BullMQError: What the command's own docstring lists.
 
-        Example:
+        Examples:
             >>> from bullmq_protocol.commands.queues import is_paused
             >>> await queue.call(is_paused(queue.keys))
             False
@@ -177,7 +177,7 @@ class QueueBase:
         Raises:
             BullMQError: What the operation's own docstring lists.
 
-        Example:
+        Examples:
             >>> from bullmq_protocol.operations.read_jobs import get_jobs
             >>> await queue.run(get_jobs(queue.keys, ["waiting"]))
             []
@@ -196,7 +196,7 @@ class QueueBase:
         Returns:
             An iterator over the pages; each has a `value` and the plan of the `rest`.
 
-        Example:
+        Examples:
             >>> begun = queue.retry_pages("failed", count=100)
             >>> async for page in queue.pages(begun.rest):
             ...     print(page.value, "left")
@@ -209,7 +209,7 @@ class QueueBase:
     async def aclose(self) -> None:
         """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
 
-        Example:
+        Examples:
             >>> await queue.aclose()
         """
         with self._span("close"):

@@ -25,7 +25,7 @@ def connect(server: str | Address) -> Connection | SentinelConnection | ClusterC
     Raises:
         UsageError: It is nothing of the kind.
 
-    Example:
+    Examples:
         >>> transport = connect("redis://localhost:6379")
         >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
         >>> await transport.aclose()

@@ -43,7 +43,7 @@ class EventStream(AsyncIterator[ReadEvent]):
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
-    Example:
+    Examples:
         >>> async for event in events.stream("0-0"):
         ...     print(type(event).__name__, event.job_id == job.id)
         ...     break
@@ -83,7 +83,7 @@ class EventStream(AsyncIterator[ReadEvent]):
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> stream = events.stream()
             >>> begin = await stream.start()
             >>> begin == stream.last_event_id
@@ -107,7 +107,7 @@ class EventStream(AsyncIterator[ReadEvent]):
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> found = await events.stream("0-0").read()
             >>> found[0].job_id == job.id
             True
@@ -134,7 +134,7 @@ class EventStream(AsyncIterator[ReadEvent]):
     async def aclose(self) -> None:
         """End the iteration and close the connection.
 
-        Example:
+        Examples:
             >>> stream = events.stream()
             >>> await stream.aclose()
             >>> stream.closed
@@ -191,7 +191,7 @@ class QueueEvents:
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
-    Example:
+    Examples:
         >>> async with events, worker:
         ...     print(await events.wait_until_finished(job.id, timeout=10_000))
         sent to ada
@@ -272,7 +272,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-3
 
-        Example:
+        Examples:
             >>> remove = events.on(CompletedEvent, lambda event: print(event.job_id, event.returnvalue))
             >>> remove()
         """
@@ -301,7 +301,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> stream = events.stream("0-0")
             >>> async for event in stream:
             ...     print(type(event).__name__, event.job_id == job.id)
@@ -348,7 +348,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-10
 
-        Example:
+        Examples:
             >>> async with events, worker:
             ...     print(await events.wait_until_finished(job.id, timeout=10_000, result_type=str))
             sent to ada
@@ -401,7 +401,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> async def stop(event):
             ...     await events.aclose()
             >>> remove = events.on(AddedEvent, stop)
@@ -448,7 +448,7 @@ class QueueEvents:
         """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
         does nothing.
 
-        Example:
+        Examples:
             >>> await events.aclose()
         """
         with self._lock:

@@ -17,7 +17,7 @@ class Notices(AsyncIterator[Notice]):
 
     Source: specs/05-worker-runtime.md#sec-16
 
-    Example:
+    Examples:
         >>> notices = worker.notices(buffer=100)
         >>> notices.dropped
         0
@@ -41,7 +41,7 @@ class Notices(AsyncIterator[Notice]):
         Args:
             notice: The notice.
 
-        Example:
+        Examples:
             >>> notices = worker.notices()
             >>> notices.put(Drained())
         """
@@ -54,7 +54,7 @@ class Notices(AsyncIterator[Notice]):
     def close(self) -> None:
         """End the iteration after the notices that are kept.
 
-        Example:
+        Examples:
             >>> notices = worker.notices()
             >>> notices.close()
             >>> async for notice in notices:

@@ -92,7 +92,7 @@ class Queue(QueueBase, Generic[T]):
 
     Source: specs/01-data-model-and-adding.md#sec-2
 
-    Example:
+    Examples:
         >>> mail = Queue("mail", "redis://localhost:6379", default_job_options=JobOptions(attempts=3))
         >>> await mail.aclose()
     """
@@ -148,7 +148,7 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             The job as it was stored. Its `added` is False if it gave way to an existing job, by its id or by
-            deduplication.
+                deduplication.
 
         Raises:
             ParentNotFound: The parent named in the options does not exist.
@@ -156,7 +156,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/01-data-model-and-adding.md#sec-8-1
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"}, JobOptions(attempts=3, delay=5_000))
             >>> job.id, job.delay
             ('1', 5000)
@@ -205,7 +205,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/01-data-model-and-adding.md#sec-8-2
 
-        Example:
+        Examples:
             >>> jobs = await queue.add_bulk([NewJob("welcome", {"to": "ada"}), NewJob("welcome", {"to": "grace"})])
             >>> [job.id for job in jobs]
             ['1', '2']
@@ -245,7 +245,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> found = await queue.get_job(job.id)
             >>> found.data
             {'to': 'ada'}
@@ -262,7 +262,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-state
 
-        Example:
+        Examples:
             >>> await queue.get_job_state(job.id)
             'waiting'
         """
@@ -276,7 +276,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-state
 
-        Example:
+        Examples:
             >>> await queue.get_state(delayed.id)
             'delayed'
         """
@@ -300,7 +300,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-ranges
 
-        Example:
+        Examples:
             >>> await queue.get_ranges("waiting", 0, -1) == [job.id]
             True
         """
@@ -328,7 +328,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> found = await queue.get_jobs(["waiting", "delayed"])
             >>> len(found) == await queue.get_job_count_by_types("waiting", "delayed")
             True
@@ -349,7 +349,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_waiting()] == [job.id]
             True
         """
@@ -367,7 +367,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_waiting_children()] == [parent.id]
             True
         """
@@ -385,7 +385,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_active()] == [active.id]
             True
         """
@@ -403,7 +403,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_delayed()] == [delayed.id]
             True
         """
@@ -421,7 +421,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_prioritized()] == [urgent.id]
             True
         """
@@ -439,7 +439,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_completed()] == [completed.id]
             True
         """
@@ -457,7 +457,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in await queue.get_failed()] == [failed.id]
             True
         """
@@ -479,7 +479,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> async for each in queue.iter_jobs("waiting"):
             ...     print(each.id == job.id)
             True
@@ -498,14 +498,14 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             False if the job or one of its children is locked: nothing is removed then. A job that does not exist counts
-            as removed.
+                as removed.
 
         Raises:
             JobBelongsToScheduler: It is the next job of a job scheduler: use `remove_job_scheduler`.
 
         Source: specs/03-transitions-admin-getters.md#remove-job
 
-        Example:
+        Examples:
             >>> await queue.remove(job.id)
             True
         """
@@ -526,7 +526,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#update-progress
 
-        Example:
+        Examples:
             >>> await queue.update_job_progress(job.id, {"sent": 2, "of": 5})
         """
         text = within_size("progress", json_text(progress, field="progress"), self._limits)
@@ -560,7 +560,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-10
 
-        Example:
+        Examples:
             >>> async with events, worker:
             ...     print(await queue.wait_until_finished(job.id, events, timeout=10_000))
             sent to ada
@@ -586,7 +586,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#add-log
 
-        Example:
+        Examples:
             >>> await queue.add_job_log(job.id, "looked up the address")
             1
         """
@@ -604,7 +604,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.add_job_log(job.id, "looked up the address")
             1
             >>> await queue.get_job_logs(job.id)
@@ -626,7 +626,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.add_job_log(job.id, "looked up the address")
             1
             >>> async for row in queue.iter_logs(job.id):
@@ -650,11 +650,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             The children, beside them in `jobs` their records (None for one that is gone), and how many there are in
-            `total`.
+                `total`.
 
         Source: specs/03-transitions-admin-getters.md#sec-13-5
 
-        Example:
+        Examples:
             >>> found = await queue.get_dependencies(parent.id, "pending")
             >>> found.total, found.jobs[0].name
             (1, 'page')
@@ -675,7 +675,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.add("welcome", {"to": "ada"})
             Job(...)
             >>> await queue.get_job_counts("waiting", "delayed")
@@ -691,7 +691,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_job_count_by_types("waiting", "delayed")
             0
         """
@@ -703,7 +703,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.count()
             0
         """
@@ -715,7 +715,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_summary()
             QueueSummary(waiting=0, active=0, delayed=0, completed=0, failed=0)
         """
@@ -726,7 +726,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_waiting_count()
             0
         """
@@ -737,7 +737,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_waiting_children_count()
             0
         """
@@ -748,7 +748,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_active_count()
             0
         """
@@ -759,7 +759,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_delayed_count()
             0
         """
@@ -770,7 +770,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_prioritized_count()
             0
         """
@@ -781,7 +781,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_completed_count()
             0
         """
@@ -792,7 +792,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> await queue.get_failed_count()
             0
         """
@@ -809,7 +809,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts-per-priority
 
-        Example:
+        Examples:
             >>> await queue.get_counts_per_priority([0, 1, 2])
             {0: 0, 1: 0, 2: 0}
         """
@@ -830,7 +830,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-metrics
 
-        Example:
+        Examples:
             >>> metrics = await queue.get_metrics("completed")
             >>> metrics.data, metrics.total
             ([], 0)
@@ -846,7 +846,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-15
 
-        Example:
+        Examples:
             >>> text = await queue.export_prometheus_metrics({"region": "eu"})
             >>> print(text.splitlines()[0])
             # HELP bullmq_job_count Number of jobs in the queue by state
@@ -863,7 +863,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#pause
 
-        Example:
+        Examples:
             >>> await queue.pause()
             >>> await queue.is_paused()
             True
@@ -876,7 +876,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#pause
 
-        Example:
+        Examples:
             >>> await queue.pause()
             >>> await queue.resume()
             >>> await queue.is_paused()
@@ -890,7 +890,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.is_paused()
             False
         """
@@ -907,7 +907,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#drain
 
-        Example:
+        Examples:
             >>> await queue.drain()
             >>> await queue.get_waiting_count()
             0
@@ -938,7 +938,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
-        Example:
+        Examples:
             >>> await queue.clean(0, 1_000, "failed") == [failed.id]
             True
         """
@@ -967,11 +967,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` are the ids it removed.
+                process too. A page's `value` are the ids it removed.
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
-        Example:
+        Examples:
             >>> async for page in queue.clean_pages(0, state="failed", page_size=100):
             ...     print(page.value == [failed.id])
             True
@@ -995,7 +995,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#obliterate
 
-        Example:
+        Examples:
             >>> await queue.obliterate(force=True)
             >>> await queue.get_job(job.id) is None
             True
@@ -1013,11 +1013,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#obliterate
 
-        Example:
+        Examples:
             >>> async for page in queue.obliterate_pages(count=100):
             ...     print(page.value, "left")
             0 left
@@ -1045,7 +1045,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> await queue.retry_jobs()
             >>> await queue.get_job_state(failed.id)
             'waiting'
@@ -1073,11 +1073,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> async for page in queue.retry_pages("failed", count=100):
             ...     print(page.value, "left")
             0 left
@@ -1098,7 +1098,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> await queue.promote_jobs()
             >>> await queue.get_job_state(delayed.id)
             'waiting'
@@ -1116,11 +1116,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> async for page in queue.promote_pages():
             ...     print(page.value, "left")
             0 left
@@ -1139,7 +1139,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.trim_events(1_000)
             0
         """
@@ -1156,7 +1156,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.set_global_concurrency(4)
             >>> await queue.get_global_concurrency()
             4
@@ -1168,7 +1168,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.get_global_concurrency()
         """
         return await self.call(settings.get_global_concurrency(self._keys))
@@ -1181,7 +1181,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.remove_global_concurrency()
             False
         """
@@ -1192,7 +1192,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/02-worker-path.md#is-maxed
 
-        Example:
+        Examples:
             >>> await queue.is_maxed()
             False
         """
@@ -1207,7 +1207,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.set_global_rate_limit(100, 60_000)
             >>> await queue.get_global_rate_limit()
             Limiter(max=100, duration=60000)
@@ -1220,7 +1220,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.get_global_rate_limit()
         """
         return await self.call(settings.get_global_rate_limit(self._keys))
@@ -1233,7 +1233,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.remove_global_rate_limit()
             False
         """
@@ -1248,7 +1248,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.rate_limit(30_000)
             >>> 0 < await queue.get_rate_limit_ttl() <= 30_000
             True
@@ -1271,7 +1271,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/02-worker-path.md#get-rate-limit-ttl
 
-        Example:
+        Examples:
             >>> await queue.get_rate_limit_ttl(100)
             0
         """
@@ -1287,7 +1287,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.rate_limit(30_000)
             >>> await queue.remove_rate_limit_key()
             True
@@ -1304,7 +1304,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job = await queue.add("report", options=JobOptions(deduplication=Deduplication("daily")))
             >>> await queue.get_deduplication_job_id("daily") == job.id
             True
@@ -1323,7 +1323,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.remove_deduplication_key("daily")
             False
         """
@@ -1362,7 +1362,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#add-job-scheduler
 
-        Example:
+        Examples:
             >>> rule = RepeatOptions(pattern="0 6 * * *", tz="utc")
             >>> job = await queue.upsert_job_scheduler("daily", rule, "report", {"of": "sales"})
             >>> job.name
@@ -1406,7 +1406,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#get-job-scheduler
 
-        Example:
+        Examples:
             >>> await queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
             Job(...)
             >>> scheduler = await queue.get_job_scheduler("heartbeat")
@@ -1426,7 +1426,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
-        Example:
+        Examples:
             >>> await queue.get_job_schedulers()
             []
         """
@@ -1438,7 +1438,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-1
 
-        Example:
+        Examples:
             >>> await queue.get_job_schedulers_count()
             0
         """
@@ -1455,7 +1455,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-job-scheduler
 
-        Example:
+        Examples:
             >>> await queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
             Job(...)
             >>> await queue.remove_job_scheduler("heartbeat")
@@ -1474,7 +1474,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
-        Example:
+        Examples:
             >>> await queue.get_repeatable_jobs()
             []
         """
@@ -1493,7 +1493,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-repeatable
 
-        Example:
+        Examples:
             >>> await queue.remove_repeatable("heartbeat", RepeatOptions(every=60_000))
             False
         """
@@ -1515,7 +1515,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-repeatable
 
-        Example:
+        Examples:
             >>> await queue.remove_repeatable_by_key("heartbeat")
             False
         """
@@ -1530,7 +1530,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.get_version()
             'bullmq-protocol:...'
         """
@@ -1541,11 +1541,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             For each the attributes of its connection from CLIENT LIST; `rawname` ends with the worker's own name if it
-            has one.
+                has one.
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> await queue.get_workers()
             []
         """
@@ -1556,7 +1556,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> await queue.get_workers_count()
             0
         """
@@ -1570,7 +1570,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> await queue.get_queue_events()
             []
         """
@@ -1584,7 +1584,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> await queue.remove_deprecated_priority_key()
             False
         """

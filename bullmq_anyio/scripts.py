@@ -17,7 +17,7 @@ def bullmq_scripts(folder: str | PathLike[str]) -> ScriptSource:
 
     Returns:
         The scripts, for the argument `scripts` of queues and workers. Two programs whose sources have the same `digest`
-        run the same scripts.
+            run the same scripts.
 
     Raises:
         UsageError: The folder does not hold the package, or holds another version of it, or scripts whose calls do not

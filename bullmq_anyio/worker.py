@@ -167,7 +167,7 @@ class Worker(Generic[T]):
 
     Source: specs/05-worker-runtime.md#sec-2
 
-    Example:
+    Examples:
         >>> async def greet(job):
         ...     return f"hello {job.data['to']}"
         >>> worker = Worker("mail", greet, "redis://localhost:6379", options=WorkerOptions(concurrency=20))
@@ -317,7 +317,7 @@ class Worker(Generic[T]):
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode.
 
-        Example:
+        Examples:
             >>> snapshot = worker.snapshot()
             >>> snapshot.state, snapshot.jobs, snapshot.completed
             ('stopped', (), 0)
@@ -340,7 +340,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-4-2
 
-        Example:
+        Examples:
             >>> async def stop(notice):
             ...     await worker.aclose()
             >>> remove = worker.on(JobCompleted, stop)
@@ -398,7 +398,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-1
 
-        Example:
+        Examples:
             >>> async with worker:
             ...     await worker.pause()
         """
@@ -416,7 +416,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-2
 
-        Example:
+        Examples:
             >>> async with worker:
             ...     await worker.pause()
             ...     worker.resume()
@@ -439,7 +439,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-3
 
-        Example:
+        Examples:
             >>> async with worker:
             ...     await worker.aclose(force=True)
         """
@@ -502,7 +502,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-16
 
-        Example:
+        Examples:
             >>> remove = worker.on(JobFailed, lambda notice: print(notice.job.id, notice.reason))
             >>> remove()
         """
@@ -526,7 +526,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-16
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> notices = worker.notices()
             >>> async with worker:
@@ -561,7 +561,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-17
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> taken = await worker.get_next_job()
             >>> taken.data
@@ -608,7 +608,7 @@ class Worker(Generic[T]):
 
         Source: specs/02-worker-path.md#move-to-finished
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> taken = await worker.get_next_job()
             >>> await worker.complete(taken, {"sent": True})
@@ -642,7 +642,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-9-1
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> taken = await worker.get_next_job()
             >>> await worker.fail(taken, ValueError("no such address"))
@@ -688,7 +688,7 @@ class Worker(Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#extend-lock
 
-        Example:
+        Examples:
             >>> job = await queue.add("welcome", {"to": "ada"})
             >>> taken = await worker.get_next_job()
             >>> await worker.extend_lock(taken)

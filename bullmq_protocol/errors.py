@@ -117,7 +117,7 @@ class UsageError(BullMQError, ValueError):
         value: What was given. One that looks like a URL with a login is replaced by a text that says so.
         rule: What it must be.
 
-    Example:
+    Examples:
         >>> error = UsageError("delay", -1, "must be at least 0")
         >>> print(error)
         delay: must be at least 0 (got -1)
@@ -216,7 +216,7 @@ class TransportError(BullMQError):
         maybe_applied: True: the command may have run on the server, because its bytes had been handed to the operating
             system. False: it certainly did not run.
 
-    Example:
+    Examples:
         >>> print(TransportError("connection reset", maybe_applied=True))
         connection reset; the command may have run on the server
     """
@@ -334,7 +334,7 @@ class JobSignal(BullMQError):
 
     Source: specs/05-worker-runtime.md#sec-8-2
 
-    Example:
+    Examples:
         >>> print(UnrecoverableError("the account is closed"))
         the account is closed
     """
@@ -384,7 +384,7 @@ class TransientError(JobSignal):
         message: The text of the failure; `transient error` by default.
         retry_after_ms: The wait before the retry in milliseconds. None, the default: what the job's backoff gives.
 
-    Example:
+    Examples:
         >>> TransientError("mail server is busy", retry_after_ms=30_000).retry_after_ms
         30000
     """

@@ -51,7 +51,7 @@ class Pages(Generic[V]):
 
     It is for one thread.
 
-    Example:
+    Examples:
         >>> for page in queue.clean_pages(0, page_size=100):
         ...     print(page.value, page.rest)
         [] None
@@ -76,7 +76,7 @@ class Pages(Generic[V]):
 class Items(Generic[X]):
     """The single items of all pages of a long operation. Methods named `iter_...` make one.
 
-    Example:
+    Examples:
         >>> for each in queue.iter_jobs("waiting", page_size=100):
         ...     print(each.id == job.id)
         True
@@ -155,7 +155,7 @@ class QueueBase:
         Raises:
             BullMQError: What the command's own docstring lists.
 
-        Example:
+        Examples:
             >>> from bullmq_protocol.commands.queues import is_paused
             >>> queue.call(is_paused(queue.keys))
             False
@@ -178,7 +178,7 @@ class QueueBase:
         Raises:
             BullMQError: What the operation's own docstring lists.
 
-        Example:
+        Examples:
             >>> from bullmq_protocol.operations.read_jobs import get_jobs
             >>> queue.run(get_jobs(queue.keys, ["waiting"]))
             []
@@ -197,7 +197,7 @@ class QueueBase:
         Returns:
             An iterator over the pages; each has a `value` and the plan of the `rest`.
 
-        Example:
+        Examples:
             >>> begun = queue.retry_pages("failed", count=100)
             >>> for page in queue.pages(begun.rest):
             ...     print(page.value, "left")
@@ -210,7 +210,7 @@ class QueueBase:
     def close(self) -> None:
         """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
 
-        Example:
+        Examples:
             >>> queue.close()
         """
         with self._span("close"):

@@ -29,7 +29,7 @@ def connect(server: Any) -> Connection | RedisPyTransport | RedisPyClusterTransp
     Raises:
         UsageError: It is nothing of the kind.
 
-    Example:
+    Examples:
         >>> transport = connect("redis://localhost:6379")
         >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
         >>> transport.close()

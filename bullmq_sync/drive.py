@@ -27,7 +27,7 @@ None for the local server."""
 def clock() -> Instant:
     """Read both clocks, in milliseconds.
 
-    Example:
+    Examples:
         >>> clock().wall > 1_600_000_000_000
         True
     """
@@ -54,7 +54,7 @@ def perform(transport: Performer, command: Command[T]) -> T:
     Raises:
         BullMQError: What the command's own docstring lists.
 
-    Example:
+    Examples:
         >>> from bullmq_protocol.commands.queues import ping
         >>> perform(transport, ping())
     """
@@ -81,7 +81,7 @@ def run(
     Raises:
         BullMQError: What the operation's own docstring lists.
 
-    Example:
+    Examples:
         >>> from bullmq_protocol.operations.read_jobs import get_jobs
         >>> run(get_jobs(QueueKeys.of("no-such-queue")), transport)
         []

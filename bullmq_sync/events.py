@@ -43,7 +43,7 @@ class EventStream(Iterator[ReadEvent]):
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
-    Example:
+    Examples:
         >>> for event in events.stream("0-0"):
         ...     print(type(event).__name__, event.job_id == job.id)
         ...     break
@@ -83,7 +83,7 @@ class EventStream(Iterator[ReadEvent]):
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> stream = events.stream()
             >>> begin = stream.start()
             >>> begin == stream.last_event_id
@@ -107,7 +107,7 @@ class EventStream(Iterator[ReadEvent]):
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> found = events.stream("0-0").read()
             >>> found[0].job_id == job.id
             True
@@ -134,7 +134,7 @@ class EventStream(Iterator[ReadEvent]):
     def close(self) -> None:
         """End the iteration and close the connection.
 
-        Example:
+        Examples:
             >>> stream = events.stream()
             >>> stream.close()
             >>> stream.closed
@@ -191,7 +191,7 @@ class QueueEvents:
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
-    Example:
+    Examples:
         >>> with events, worker:
         ...     print(events.wait_until_finished(job.id, timeout=10_000))
         sent to ada
@@ -273,7 +273,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-3
 
-        Example:
+        Examples:
             >>> remove = events.on(CompletedEvent, lambda event: print(event.job_id, event.returnvalue))
             >>> remove()
         """
@@ -302,7 +302,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> stream = events.stream("0-0")
             >>> for event in stream:
             ...     print(type(event).__name__, event.job_id == job.id)
@@ -349,7 +349,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-10
 
-        Example:
+        Examples:
             >>> with events, worker:
             ...     print(events.wait_until_finished(job.id, timeout=10_000, result_type=str))
             sent to ada
@@ -402,7 +402,7 @@ class QueueEvents:
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
-        Example:
+        Examples:
             >>> def stop(event):
             ...     events.close()
             >>> remove = events.on(AddedEvent, stop)
@@ -449,7 +449,7 @@ class QueueEvents:
         """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
         does nothing.
 
-        Example:
+        Examples:
             >>> events.close()
         """
         with self._lock:

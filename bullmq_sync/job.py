@@ -67,7 +67,7 @@ class Job(JobBase, Generic[T]):
 
     Source: specs/01-data-model-and-adding.md#sec-3
 
-    Example:
+    Examples:
         >>> job.name, job.data, job.attempts_made
         ('welcome', {'to': 'ada'}, 0)
     """
@@ -226,7 +226,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#update-progress
 
-        Example:
+        Examples:
             >>> job.update_progress({"sent": 2, "of": 5})
             >>> job.progress
             {'sent': 2, 'of': 5}
@@ -248,7 +248,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#update-data
 
-        Example:
+        Examples:
             >>> job.update_data({"to": "grace"})
             >>> job.data
             {'to': 'grace'}
@@ -273,7 +273,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#add-log
 
-        Example:
+        Examples:
             >>> job.log("looked up the address")
             1
         """
@@ -294,7 +294,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job.log("looked up the address")
             1
             >>> job.get_logs()
@@ -315,7 +315,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job.log("looked up the address")
             1
             >>> for row in job.iter_logs():
@@ -334,7 +334,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job.clear_logs()
         """
         self._perform(clear_logs(self._keys, self.id, keep=check_whole("keep_logs", keep_logs, least=0)))
@@ -347,7 +347,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-state
 
-        Example:
+        Examples:
             >>> job.get_state()
             'waiting'
         """
@@ -358,14 +358,14 @@ class Job(JobBase, Generic[T]):
 
         Returns:
             `status` is `completed`, `failed` or `pending`; `value` the JSON text of the result, or the text of the
-            failure.
+                failure.
 
         Raises:
             JobNotFound: The job does not exist any more.
 
         Source: specs/03-transitions-admin-getters.md#is-finished
 
-        Example:
+        Examples:
             >>> completed.finished_state()
             FinishedState(status='completed', value='"sent to ada"')
         """
@@ -376,7 +376,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> completed.is_completed()
             True
         """
@@ -387,7 +387,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> failed.is_failed()
             True
         """
@@ -398,7 +398,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> delayed.is_delayed()
             True
         """
@@ -409,7 +409,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> parent.is_waiting_children()
             True
         """
@@ -420,7 +420,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> active.is_active()
             True
         """
@@ -431,7 +431,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job.is_waiting()
             True
         """
@@ -457,7 +457,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-10
 
-        Example:
+        Examples:
             >>> with events, worker:
             ...     print(job.wait_until_finished(events, timeout=10_000))
             sent to ada
@@ -481,7 +481,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#reprocess-job
 
-        Example:
+        Examples:
             >>> failed.retry()
             >>> failed.get_state()
             'waiting'
@@ -505,7 +505,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#promote
 
-        Example:
+        Examples:
             >>> delayed.promote()
             >>> delayed.get_state()
             'waiting'
@@ -525,7 +525,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#change-delay
 
-        Example:
+        Examples:
             >>> delayed.change_delay(5_000)
             >>> delayed.delay
             5000
@@ -546,7 +546,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#change-priority
 
-        Example:
+        Examples:
             >>> job.change_priority(2)
             >>> job.get_state()
             'prioritized'
@@ -570,7 +570,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-to-delayed
 
-        Example:
+        Examples:
             >>> active.move_to_delayed(active.timestamp + 60_000)
             >>> active.get_state()
             'delayed'
@@ -600,7 +600,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-job-from-active-to-wait
 
-        Example:
+        Examples:
             >>> limited_ms = active.move_to_wait()
             >>> active.get_state()
             'waiting'
@@ -626,7 +626,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-to-waiting-children
 
-        Example:
+        Examples:
             >>> active.move_to_waiting_children()
             False
         """
@@ -650,7 +650,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#extend-lock
 
-        Example:
+        Examples:
             >>> active.extend_lock(30_000)
             True
         """
@@ -662,7 +662,7 @@ class Job(JobBase, Generic[T]):
     def discard(self) -> None:
         """Let the next failure of this run be the last one, however many attempts are left.
 
-        Example:
+        Examples:
             >>> active.discard()
             >>> active.discarded
             True
@@ -683,7 +683,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#remove-job
 
-        Example:
+        Examples:
             >>> job.remove()
             True
         """
@@ -698,7 +698,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job.refresh()
         """
         record = self._perform(commands.get_job(self._keys, self.id))
@@ -713,7 +713,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> values = parent.get_children_values()
             >>> list(values.values())
             [250]
@@ -725,7 +725,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> failures = parent.get_ignored_children_failures()
             >>> list(failures.values())
             ['torn out']
@@ -737,7 +737,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> failures = parent.get_failed_children_values()
             >>> list(failures.values())
             ['torn out']
@@ -749,11 +749,12 @@ class Job(JobBase, Generic[T]):
 
         Returns:
             What the completed children returned, by key (`processed`); the keys of those to come (`unprocessed`); the
-            texts of ignored failures, by key (`ignored`); the keys of children whose failure fails this job (`failed`).
+                texts of ignored failures, by key (`ignored`); the keys of children whose failure fails this job
+                (`failed`).
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
 
-        Example:
+        Examples:
             >>> children = parent.get_dependencies()
             >>> len(children.processed), len(children.unprocessed), len(children.ignored)
             (1, 1, 1)
@@ -783,7 +784,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
 
-        Example:
+        Examples:
             >>> page = parent.get_dependencies_page(unprocessed=Cursor(count=100))
             >>> len(page.unprocessed.children), page.unprocessed.cursor
             (1, 0)
@@ -808,11 +809,11 @@ class Job(JobBase, Generic[T]):
 
         Returns:
             An iterator over the children, each with its `key` and the `value` of its kind; its `rest` is the plan of
-            the pages that are still to be read.
+                the pages that are still to be read.
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
 
-        Example:
+        Examples:
             >>> for each in parent.iter_dependencies("processed"):
             ...     print(each.value)
             250
@@ -831,7 +832,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-dependency-counts
 
-        Example:
+        Examples:
             >>> parent.get_dependencies_count("processed", "unprocessed")
             {'processed': 1, 'unprocessed': 1}
         """
@@ -849,7 +850,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#remove-child-dependency
 
-        Example:
+        Examples:
             >>> child.remove_child_dependency()
             True
         """
@@ -867,7 +868,7 @@ class Job(JobBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#remove-unprocessed-children
 
-        Example:
+        Examples:
             >>> parent.remove_unprocessed_children()
             >>> parent.get_dependencies_count("unprocessed")
             {'unprocessed': 0}

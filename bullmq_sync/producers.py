@@ -48,7 +48,7 @@ class FlowProducer:
 
     Source: specs/04-schedulers-flows-events.md#sec-7
 
-    Example:
+    Examples:
         >>> with FlowProducer("redis://localhost:6379") as flows:
         ...     print(FlowNode("book", "prints", children=[FlowNode("page", "renders", {"number": 1})]))
         FlowNode('book', 'prints', 1 child)
@@ -93,7 +93,7 @@ class FlowProducer:
 
         Source: specs/04-schedulers-flows-events.md#sec-7-2
 
-        Example:
+        Examples:
             >>> pages = [FlowNode("page", "mail", {"number": number}) for number in (1, 2)]
             >>> flow = flows.add(FlowNode("book", "mail", children=pages))
             >>> flow.job.name, [child.job.data for child in flow.children]
@@ -123,7 +123,7 @@ class FlowProducer:
 
         Source: specs/04-schedulers-flows-events.md#sec-7-2
 
-        Example:
+        Examples:
             >>> added = flows.add_bulk([FlowNode("book", "mail"), FlowNode("leaflet", "mail")])
             >>> [each.job.name for each in added]
             ['book', 'leaflet']
@@ -161,11 +161,11 @@ class FlowProducer:
 
         Returns:
             The jobs in the shape of the flow; `missing` has the keys of children that are gone. None if there is no
-            such job.
+                such job.
 
         Source: specs/04-schedulers-flows-events.md#sec-7-5
 
-        Example:
+        Examples:
             >>> flow = flows.get_flow(parent.id, "mail")
             >>> flow.job.name, len(flow.children)
             ('book', 3)
@@ -182,7 +182,7 @@ class FlowProducer:
     def close(self) -> None:
         """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
 
-        Example:
+        Examples:
             >>> flows.close()
         """
         if self._owned:
@@ -239,7 +239,7 @@ class QueueEventsProducer:
 
     Source: specs/04-schedulers-flows-events.md#sec-9
 
-    Example:
+    Examples:
         >>> with QueueEventsProducer("mail", "redis://localhost:6379") as producer:
         ...     print(producer.name)
         mail
@@ -277,7 +277,7 @@ class QueueEventsProducer:
 
         Source: specs/04-schedulers-flows-events.md#sec-9
 
-        Example:
+        Examples:
             >>> entry_id = producer.publish("bounced", {"address": "ada@example.org"})
         """
         command = publish_event(self._keys, event_name, {} if fields is None else fields, max_events=max_events)
@@ -287,7 +287,7 @@ class QueueEventsProducer:
     def close(self) -> None:
         """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
 
-        Example:
+        Examples:
             >>> producer.close()
         """
         if self._owned:

@@ -92,7 +92,7 @@ class Queue(QueueBase, Generic[T]):
 
     Source: specs/01-data-model-and-adding.md#sec-2
 
-    Example:
+    Examples:
         >>> mail = Queue("mail", "redis://localhost:6379", default_job_options=JobOptions(attempts=3))
         >>> mail.close()
     """
@@ -148,7 +148,7 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             The job as it was stored. Its `added` is False if it gave way to an existing job, by its id or by
-            deduplication.
+                deduplication.
 
         Raises:
             ParentNotFound: The parent named in the options does not exist.
@@ -156,7 +156,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/01-data-model-and-adding.md#sec-8-1
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"}, JobOptions(attempts=3, delay=5_000))
             >>> job.id, job.delay
             ('1', 5000)
@@ -205,7 +205,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/01-data-model-and-adding.md#sec-8-2
 
-        Example:
+        Examples:
             >>> jobs = queue.add_bulk([NewJob("welcome", {"to": "ada"}), NewJob("welcome", {"to": "grace"})])
             >>> [job.id for job in jobs]
             ['1', '2']
@@ -245,7 +245,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> found = queue.get_job(job.id)
             >>> found.data
             {'to': 'ada'}
@@ -262,7 +262,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-state
 
-        Example:
+        Examples:
             >>> queue.get_job_state(job.id)
             'waiting'
         """
@@ -276,7 +276,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-state
 
-        Example:
+        Examples:
             >>> queue.get_state(delayed.id)
             'delayed'
         """
@@ -298,7 +298,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-ranges
 
-        Example:
+        Examples:
             >>> queue.get_ranges("waiting", 0, -1) == [job.id]
             True
         """
@@ -326,7 +326,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> found = queue.get_jobs(["waiting", "delayed"])
             >>> len(found) == queue.get_job_count_by_types("waiting", "delayed")
             True
@@ -347,7 +347,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_waiting()] == [job.id]
             True
         """
@@ -365,7 +365,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_waiting_children()] == [parent.id]
             True
         """
@@ -383,7 +383,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_active()] == [active.id]
             True
         """
@@ -401,7 +401,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_delayed()] == [delayed.id]
             True
         """
@@ -419,7 +419,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_prioritized()] == [urgent.id]
             True
         """
@@ -437,7 +437,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_completed()] == [completed.id]
             True
         """
@@ -455,7 +455,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> [each.id for each in queue.get_failed()] == [failed.id]
             True
         """
@@ -477,7 +477,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
-        Example:
+        Examples:
             >>> for each in queue.iter_jobs("waiting"):
             ...     print(each.id == job.id)
             True
@@ -496,14 +496,14 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             False if the job or one of its children is locked: nothing is removed then. A job that does not exist counts
-            as removed.
+                as removed.
 
         Raises:
             JobBelongsToScheduler: It is the next job of a job scheduler: use `remove_job_scheduler`.
 
         Source: specs/03-transitions-admin-getters.md#remove-job
 
-        Example:
+        Examples:
             >>> queue.remove(job.id)
             True
         """
@@ -524,7 +524,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#update-progress
 
-        Example:
+        Examples:
             >>> queue.update_job_progress(job.id, {"sent": 2, "of": 5})
         """
         text = within_size("progress", json_text(progress, field="progress"), self._limits)
@@ -558,7 +558,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-10
 
-        Example:
+        Examples:
             >>> with events, worker:
             ...     print(queue.wait_until_finished(job.id, events, timeout=10_000))
             sent to ada
@@ -582,7 +582,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#add-log
 
-        Example:
+        Examples:
             >>> queue.add_job_log(job.id, "looked up the address")
             1
         """
@@ -600,7 +600,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.add_job_log(job.id, "looked up the address")
             1
             >>> queue.get_job_logs(job.id)
@@ -622,7 +622,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.add_job_log(job.id, "looked up the address")
             1
             >>> for row in queue.iter_logs(job.id):
@@ -646,11 +646,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             The children, beside them in `jobs` their records (None for one that is gone), and how many there are in
-            `total`.
+                `total`.
 
         Source: specs/03-transitions-admin-getters.md#sec-13-5
 
-        Example:
+        Examples:
             >>> found = queue.get_dependencies(parent.id, "pending")
             >>> found.total, found.jobs[0].name
             (1, 'page')
@@ -671,7 +671,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.add("welcome", {"to": "ada"})
             Job(...)
             >>> queue.get_job_counts("waiting", "delayed")
@@ -687,7 +687,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_job_count_by_types("waiting", "delayed")
             0
         """
@@ -699,7 +699,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.count()
             0
         """
@@ -711,7 +711,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_summary()
             QueueSummary(waiting=0, active=0, delayed=0, completed=0, failed=0)
         """
@@ -722,7 +722,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_waiting_count()
             0
         """
@@ -733,7 +733,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_waiting_children_count()
             0
         """
@@ -744,7 +744,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_active_count()
             0
         """
@@ -755,7 +755,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_delayed_count()
             0
         """
@@ -766,7 +766,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_prioritized_count()
             0
         """
@@ -777,7 +777,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_completed_count()
             0
         """
@@ -788,7 +788,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
-        Example:
+        Examples:
             >>> queue.get_failed_count()
             0
         """
@@ -805,7 +805,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-counts-per-priority
 
-        Example:
+        Examples:
             >>> queue.get_counts_per_priority([0, 1, 2])
             {0: 0, 1: 0, 2: 0}
         """
@@ -826,7 +826,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#get-metrics
 
-        Example:
+        Examples:
             >>> metrics = queue.get_metrics("completed")
             >>> metrics.data, metrics.total
             ([], 0)
@@ -842,7 +842,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-15
 
-        Example:
+        Examples:
             >>> text = queue.export_prometheus_metrics({"region": "eu"})
             >>> print(text.splitlines()[0])
             # HELP bullmq_job_count Number of jobs in the queue by state
@@ -859,7 +859,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#pause
 
-        Example:
+        Examples:
             >>> queue.pause()
             >>> queue.is_paused()
             True
@@ -872,7 +872,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#pause
 
-        Example:
+        Examples:
             >>> queue.pause()
             >>> queue.resume()
             >>> queue.is_paused()
@@ -886,7 +886,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.is_paused()
             False
         """
@@ -903,7 +903,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#drain
 
-        Example:
+        Examples:
             >>> queue.drain()
             >>> queue.get_waiting_count()
             0
@@ -934,7 +934,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
-        Example:
+        Examples:
             >>> queue.clean(0, 1_000, "failed") == [failed.id]
             True
         """
@@ -963,11 +963,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` are the ids it removed.
+                process too. A page's `value` are the ids it removed.
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
-        Example:
+        Examples:
             >>> for page in queue.clean_pages(0, state="failed", page_size=100):
             ...     print(page.value == [failed.id])
             True
@@ -991,7 +991,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#obliterate
 
-        Example:
+        Examples:
             >>> queue.obliterate(force=True)
             >>> queue.get_job(job.id) is None
             True
@@ -1009,11 +1009,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#obliterate
 
-        Example:
+        Examples:
             >>> for page in queue.obliterate_pages(count=100):
             ...     print(page.value, "left")
             0 left
@@ -1041,7 +1041,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> queue.retry_jobs()
             >>> queue.get_job_state(failed.id)
             'waiting'
@@ -1069,11 +1069,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> for page in queue.retry_pages("failed", count=100):
             ...     print(page.value, "left")
             0 left
@@ -1094,7 +1094,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> queue.promote_jobs()
             >>> queue.get_job_state(delayed.id)
             'waiting'
@@ -1112,11 +1112,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-            process too. A page's `value` is the number of jobs that are left.
+                process too. A page's `value` is the number of jobs that are left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
-        Example:
+        Examples:
             >>> for page in queue.promote_pages():
             ...     print(page.value, "left")
             0 left
@@ -1135,7 +1135,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.trim_events(1_000)
             0
         """
@@ -1152,7 +1152,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.set_global_concurrency(4)
             >>> queue.get_global_concurrency()
             4
@@ -1164,7 +1164,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.get_global_concurrency()
         """
         return self.call(settings.get_global_concurrency(self._keys))
@@ -1177,7 +1177,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.remove_global_concurrency()
             False
         """
@@ -1188,7 +1188,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/02-worker-path.md#is-maxed
 
-        Example:
+        Examples:
             >>> queue.is_maxed()
             False
         """
@@ -1203,7 +1203,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.set_global_rate_limit(100, 60_000)
             >>> queue.get_global_rate_limit()
             Limiter(max=100, duration=60000)
@@ -1216,7 +1216,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.get_global_rate_limit()
         """
         return self.call(settings.get_global_rate_limit(self._keys))
@@ -1229,7 +1229,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.remove_global_rate_limit()
             False
         """
@@ -1244,7 +1244,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.rate_limit(30_000)
             >>> 0 < queue.get_rate_limit_ttl() <= 30_000
             True
@@ -1267,7 +1267,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/02-worker-path.md#get-rate-limit-ttl
 
-        Example:
+        Examples:
             >>> queue.get_rate_limit_ttl(100)
             0
         """
@@ -1283,7 +1283,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.rate_limit(30_000)
             >>> queue.remove_rate_limit_key()
             True
@@ -1300,7 +1300,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> job = queue.add("report", options=JobOptions(deduplication=Deduplication("daily")))
             >>> queue.get_deduplication_job_id("daily") == job.id
             True
@@ -1319,7 +1319,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.remove_deduplication_key("daily")
             False
         """
@@ -1358,7 +1358,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#add-job-scheduler
 
-        Example:
+        Examples:
             >>> rule = RepeatOptions(pattern="0 6 * * *", tz="utc")
             >>> job = queue.upsert_job_scheduler("daily", rule, "report", {"of": "sales"})
             >>> job.name
@@ -1402,7 +1402,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#get-job-scheduler
 
-        Example:
+        Examples:
             >>> queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
             Job(...)
             >>> scheduler = queue.get_job_scheduler("heartbeat")
@@ -1422,7 +1422,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
-        Example:
+        Examples:
             >>> queue.get_job_schedulers()
             []
         """
@@ -1434,7 +1434,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-1
 
-        Example:
+        Examples:
             >>> queue.get_job_schedulers_count()
             0
         """
@@ -1451,7 +1451,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-job-scheduler
 
-        Example:
+        Examples:
             >>> queue.upsert_job_scheduler("heartbeat", RepeatOptions(every=60_000))
             Job(...)
             >>> queue.remove_job_scheduler("heartbeat")
@@ -1470,7 +1470,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
-        Example:
+        Examples:
             >>> queue.get_repeatable_jobs()
             []
         """
@@ -1489,7 +1489,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-repeatable
 
-        Example:
+        Examples:
             >>> queue.remove_repeatable("heartbeat", RepeatOptions(every=60_000))
             False
         """
@@ -1511,7 +1511,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/04-schedulers-flows-events.md#remove-repeatable
 
-        Example:
+        Examples:
             >>> queue.remove_repeatable_by_key("heartbeat")
             False
         """
@@ -1526,7 +1526,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.get_version()
             'bullmq-protocol:...'
         """
@@ -1537,11 +1537,11 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             For each the attributes of its connection from CLIENT LIST; `rawname` ends with the worker's own name if it
-            has one.
+                has one.
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> queue.get_workers()
             []
         """
@@ -1552,7 +1552,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> queue.get_workers_count()
             0
         """
@@ -1566,7 +1566,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
-        Example:
+        Examples:
             >>> queue.get_queue_events()
             []
         """
@@ -1580,7 +1580,7 @@ class Queue(QueueBase, Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
-        Example:
+        Examples:
             >>> queue.remove_deprecated_priority_key()
             False
         """

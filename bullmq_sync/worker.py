@@ -168,7 +168,7 @@ class Worker(Generic[T]):
 
     Source: specs/05-worker-runtime.md#sec-2
 
-    Example:
+    Examples:
         >>> def greet(job):
         ...     return f"hello {job.data['to']}"
         >>> worker = Worker("mail", greet, "redis://localhost:6379", options=WorkerOptions(concurrency=20))
@@ -321,7 +321,7 @@ class Worker(Generic[T]):
     def snapshot(self) -> WorkerSnapshot:
         """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode.
 
-        Example:
+        Examples:
             >>> snapshot = worker.snapshot()
             >>> snapshot.state, snapshot.jobs, snapshot.completed
             ('stopped', (), 0)
@@ -346,7 +346,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-4-2
 
-        Example:
+        Examples:
             >>> def stop(notice):
             ...     worker.close()
             >>> remove = worker.on(JobCompleted, stop)
@@ -420,7 +420,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-1
 
-        Example:
+        Examples:
             >>> with worker:
             ...     worker.pause()
         """
@@ -436,7 +436,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-2
 
-        Example:
+        Examples:
             >>> with worker:
             ...     worker.pause()
             ...     worker.resume()
@@ -457,7 +457,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-14-3
 
-        Example:
+        Examples:
             >>> with worker:
             ...     worker.close(force=True)
         """
@@ -539,7 +539,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-16
 
-        Example:
+        Examples:
             >>> remove = worker.on(JobFailed, lambda notice: print(notice.job.id, notice.reason))
             >>> remove()
         """
@@ -566,7 +566,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-16
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"})
             >>> notices = worker.notices()
             >>> with worker:
@@ -603,7 +603,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-17
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"})
             >>> taken = worker.get_next_job()
             >>> taken.data
@@ -649,7 +649,7 @@ class Worker(Generic[T]):
 
         Source: specs/02-worker-path.md#move-to-finished
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"})
             >>> taken = worker.get_next_job()
             >>> worker.complete(taken, {"sent": True})
@@ -684,7 +684,7 @@ class Worker(Generic[T]):
 
         Source: specs/05-worker-runtime.md#sec-9-1
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"})
             >>> taken = worker.get_next_job()
             >>> worker.fail(taken, ValueError("no such address"))
@@ -731,7 +731,7 @@ class Worker(Generic[T]):
 
         Source: specs/03-transitions-admin-getters.md#extend-lock
 
-        Example:
+        Examples:
             >>> job = queue.add("welcome", {"to": "ada"})
             >>> taken = worker.get_next_job()
             >>> worker.extend_lock(taken)

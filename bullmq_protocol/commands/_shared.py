@@ -39,7 +39,7 @@ class Limiter(msgspec.Struct, frozen=True, kw_only=True):
 
     Source: specs/02-worker-path.md#sec-10
 
-    Example:
+    Examples:
         >>> WorkerOptions(limiter=Limiter(max=100, duration=60_000)).limiter
         Limiter(max=100, duration=60000)
     """

@@ -35,7 +35,7 @@ class FlowNode(Struct, frozen=True):
 
     Source: specs/04-schedulers-flows-events.md#sec-7-2
 
-    Example:
+    Examples:
         >>> FlowNode("book", "prints", children=[FlowNode("page", "renders", {"number": 1})])
         FlowNode('book', 'prints', 1 child)
     """

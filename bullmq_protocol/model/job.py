@@ -355,7 +355,7 @@ class NewJob(Struct, frozen=True, gc=False):
         data: The payload: any value with a JSON form; `{}` by default.
         options: The job's options; none by default.
 
-    Example:
+    Examples:
         >>> NewJob("welcome", {"to": "ada"}, JobOptions(priority=1)).name
         'welcome'
     """

@@ -37,7 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         max_name_length: The most characters of a job's name, and of its id; 255 by default.
         max_result_bytes: The most UTF-8 bytes of a result as JSON; 10 MiB by default.
 
-    Example:
+    Examples:
         >>> Limits(max_payload_bytes=64 * 1024).max_result_bytes
         10485760
     """
@@ -86,7 +86,7 @@ class Backoff(Struct, frozen=True, repr_omit_defaults=True):
 
     Source: specs/05-worker-runtime.md#sec-9-2
 
-    Example:
+    Examples:
         >>> JobOptions(attempts=5, backoff=Backoff("exponential", 1_000, jitter=0.5))
         JobOptions(attempts=5, backoff=Backoff(type='exponential', delay=1000, jitter=0.5))
     """
@@ -108,7 +108,7 @@ class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
 
     Source: specs/05-worker-runtime.md#sec-11
 
-    Example:
+    Examples:
         >>> JobOptions(remove_on_complete=KeepJobs(count=1_000, age=24 * 3_600))
         JobOptions(remove_on_complete=KeepJobs(count=1000, age=86400))
     """
@@ -130,7 +130,7 @@ class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
         queue: The qualified name of its queue, `<prefix>:<name>` (`QueueKeys.qualified`).
         extra: Further members as another client stored them; none by default.
 
-    Example:
+    Examples:
         >>> ParentRef("1", "bull:mail")
         ParentRef(id='1', queue='bull:mail')
     """
@@ -153,7 +153,7 @@ class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
 
     Source: specs/01-data-model-and-adding.md#sec-6-4
 
-    Example:
+    Examples:
         >>> JobOptions(deduplication=Deduplication("daily-report", ttl=60_000))
         JobOptions(deduplication=Deduplication(id='daily-report', ttl=60000))
     """
@@ -213,7 +213,7 @@ class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     Source: specs/01-data-model-and-adding.md#sec-3-3
 
-    Example:
+    Examples:
         >>> JobOptions(attempts=3, backoff=1_000, remove_on_complete=True)
         JobOptions(attempts=3, backoff=1000, remove_on_complete=True)
     """

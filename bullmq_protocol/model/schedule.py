@@ -61,7 +61,7 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_default
 
     Source: specs/04-schedulers-flows-events.md#sec-4-1
 
-    Example:
+    Examples:
         >>> RepeatOptions(pattern="0 6 * * 1-5", tz="Europe/Paris", limit=10)
         RepeatOptions(pattern='0 6 * * 1-5', tz='Europe/Paris', limit=10)
     """

@@ -47,7 +47,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     Raises:
         UsageError: A value is wrong, or two contradict each other.
 
-    Example:
+    Examples:
         >>> ConnectionOptions(host="redis.example.org", password="secret", tls=True)
         ConnectionOptions('rediss://redis.example.org:6379/0')
     """

@@ -53,7 +53,7 @@ class SentinelOptions(msgspec.Struct, frozen=True, kw_only=True):
     Raises:
         UsageError: A value is wrong.
 
-    Example:
+    Examples:
         >>> SentinelOptions(sentinels=(("s1.example.org", 26379),), service="mymaster")
         SentinelOptions('redis+sentinel://s1.example.org:26379/mymaster/0')
     """
@@ -108,7 +108,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
     Raises:
         UsageError: A value is wrong.
 
-    Example:
+    Examples:
         >>> ClusterOptions(nodes=(("n1.example.org", 6379),))
         ClusterOptions('redis+cluster://n1.example.org:6379')
     """

@@ -33,7 +33,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Source: specs/05-worker-runtime.md#sec-2-1
 
-    Example:
+    Examples:
         >>> WorkerOptions(concurrency=20, lock_duration=60_000).stalled_interval
         30000
     """

@@ -17,7 +17,7 @@ FACADE = ("Queue", "Job", "Worker", "QueueEvents", "FlowProducer", "QueueEventsP
 RETURNED = ("EventStream", "Notices", "Pages", "Items")
 FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_workers")
 _NOT_MADE = ("Job", *RETURNED)
-_SECTION = re.compile(r"^(Args|Returns|Raises|Example):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
+_SECTION = re.compile(r"^(Args|Returns|Raises|Examples):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+(?:, \w+)*): \S", re.MULTILINE)
 
 
@@ -76,7 +76,7 @@ def entries(text: str, section: str) -> set[str]:
 
 def examples(text: str) -> list[doctest.Example]:
     """Return the steps of the example of a docstring, each with the output that it promises."""
-    return doctest.DocTestParser().get_examples(sections(text).get("Example", ""))
+    return doctest.DocTestParser().get_examples(sections(text).get("Examples", ""))
 
 
 def needed(steps: list[doctest.Example]) -> set[str]:

@@ -115,7 +115,7 @@ def test_both_packages_document_the_same() -> None:
         for pattern, replacement in twin.WORDS:
             own = re.sub(pattern, replacement, own)
         shown = [
-            (entries(text, "Args"), entries(text, "Raises"), sections(text).get("Example")) for text in (own, other)
+            (entries(text, "Args"), entries(text, "Raises"), sections(text).get("Examples")) for text in (own, other)
         ]
         if shown[0] != shown[1]:
             wrong.append(each.label)

@@ -438,7 +438,7 @@ def _paragraphs(text: str) -> Iterator[list[int]]:
         in_example = False
         for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
             words = lines[number - 1].strip().strip('"')
-            in_example = bool(words) and (in_example or words == "Example:" or words[0] == "@")
+            in_example = bool(words) and (in_example or words == "Examples:" or words[0] == "@")
             if not words or in_example or _OWN_LINE.match(words) or lines[number - 2].endswith((":", "--")):
                 if paragraph:
                     yield paragraph
@@ -456,7 +456,7 @@ def test_a_ragged_docstring_is_seen() -> None:
     early = " ".join(["word"] * 18)
     assert ragged(f'"""Call it.\n\n{early} {early[:22]}\n{early}\n{early} {early[:22]}\n"""\n') == [4]
     assert ragged(f'"""Call it.\n\nArgs:\n    one: {early}\n    two: {early} {early[:22]}\n        more\n"""\n') == []
-    assert ragged('"""Call it.\n\nExample:\n    >>> one\n    a\n    >>> two\n"""\n') == []
+    assert ragged('"""Call it.\n\nExamples:\n    >>> one\n    a\n    >>> two\n"""\n') == []
     assert ragged('"""Theory\n------\nA run.\n\nArgs:    id\nReply:   0\n\n- one\n- two\n"""\n') == []
     assert ragged(f'"""Call it.\n\n    {"x" * 115}\n    y\n    {"z" * 115}\n"""\n') == []
 

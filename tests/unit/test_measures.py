@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
         'class Queue:\n    """A queue of a `connection`.\n\n    Args:\n        name: Its name.\n    """\n'
         "    def __init__(self, name, connection): ...\n"
         '    def add(self, *data, delay):\n        """Add `delay`.\n\n        Args:\n            data: It.\n\n'
-        '        Example:\n            >>> queue.add(1)\n        """\n'
+        '        Examples:\n            >>> queue.add(1)\n        """\n'
         "    def remove(self): ...\n    @property\n    def size(self): ...\n"
         "    @size.setter\n    def size(self, value): ...\n"
         "    def _hidden(self, more): ...\n"
