@@ -22,10 +22,9 @@ import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint, current_token
 
 from bullmq_anyio.net.link import Link, SocketLink, link_over, pack
-from bullmq_protocol.command import Arg, Batch, Command, Repeat
+from bullmq_protocol.command import Arg, Batch, Command
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import (
-    AuthenticationFailed,
     BullMQError,
     Closed,
     ConnectionLost,
@@ -35,13 +34,13 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.net.address import ConnectionOptions, checked_login, login_failed, parse_url
-from bullmq_protocol.net.handshake import ASKING, NO_TLS, Greeting, opening, why_no_greeting, without_tls
+from bullmq_protocol.net.exchange import Ask, Course, answer, answers, limit_of, may_repeat
+from bullmq_protocol.net.handshake import ASKING, NO_TLS, Greeting, opening, unanswered, without_tls
 from bullmq_protocol.net.server_info import ServerInfo
-from bullmq_protocol.net.topology import explained
 
 _log = logging.getLogger("bullmq_anyio")
 
-_BLOCK_MARGIN_MS: Millis = 2000
+_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
 
 
 class SharedConnection(ABC):
@@ -134,7 +133,7 @@ class SharedConnection(ABC):
             )
             return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
         except (ConnectionLost, TransportTimeout) as error:
-            if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
+            if not may_repeat(step, error):
                 raise
         link = await self._connected()
         if isinstance(step, Batch):
@@ -143,55 +142,34 @@ class SharedConnection(ABC):
         return reply if type(reply) is not ServerError else await self._refused(link, step, reply)
 
     def _limit(self, command: Command[Any]) -> Millis | None:
-        block_ms = command.block_ms
-        if block_ms is None:
-            return self._command_timeout_ms
-        if self._parent is None:
-            raise UsageError("command", command.name, "blocks its connection: perform it on one made by dedicated()")
-        return block_ms + _BLOCK_MARGIN_MS if block_ms else None
+        return limit_of(command, self._command_timeout_ms, dedicated=self._parent is not None)
 
     async def _refused(self, link: Link, command: Command[Any], error: ServerError) -> Any:
         """Send a script again that the server lost; raise any other error."""
-        if command.script is None or error.code != "NOSCRIPT":
-            raise explained(error)
-        # It did not run, so sending it again is safe in every repeat class.
-        reply = await link.request(pack(command.wire(full_source=True)), self._limit(command))
-        if isinstance(reply, ServerError):
-            raise reply
-        return reply
+        return await self._follow(link, answer(command, error))
 
     async def _run_batch(self, link: Link, batch: Batch) -> list[Any]:
-        commands = batch.commands
-        if not commands:
-            return []
-        limit = self._command_timeout_ms
-        if batch.atomic:
-            # The source goes into the transaction itself: nothing can take the script away between its parts.
-            body = link.packed_all(commands, afresh=True)
-            replies = await link.exchange(pack(("MULTI",)) + body + pack(("EXEC",)), len(commands) + 2, limit)
-            begun, *queued, outcome = replies
-            if isinstance(begun, ServerError):
-                return queued
-            if isinstance(outcome, ServerError):
-                return [each if isinstance(each, ServerError) else outcome for each in queued]
-            results: list[Any] = outcome
-            return results
-        replies = await link.exchange(link.packed_all(commands), len(commands), limit)
-        again = [
-            index
-            for index, reply in enumerate(replies)
-            if isinstance(reply, ServerError) and reply.code == "NOSCRIPT" and commands[index].script is not None
-        ]
-        if again:
-            payload = link.packed_all([commands[index] for index in again], afresh=True)
-            try:
-                late = await link.exchange(payload, len(again), limit)
-            except TransportError as error:
-                # The other commands of the batch did run.
-                raise type(error)(error.reason, maybe_applied=True) from error
-            for index, reply in zip(again, late, strict=True):
-                replies[index] = reply
+        replies: list[Any] = await self._follow(link, answers(batch))
         return replies
+
+    async def _follow(self, link: Link, course: Course) -> Any:
+        """Send what a course asks for, until it returns."""
+        resume: Any = course.send
+        value: Any = None
+        while True:
+            try:
+                ask: Ask = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            payload = link.packed_all(ask.commands, afresh=ask.afresh)
+            count = len(ask.commands)
+            if ask.atomic:
+                payload = _MULTI + payload + _EXEC
+                count += 2
+            try:
+                resume, value = course.send, await link.exchange(payload, count, self._command_timeout_ms)
+            except TransportError as error:
+                resume, value = course.throw, error
 
     def _ready(self) -> Link | None:
         """Return the link, or None if it has to be made. Raises `UsageError` in a strange event loop."""
@@ -266,18 +244,15 @@ class SharedConnection(ABC):
             replies = await link.exchange(b"".join(map(pack, commands)), len(commands), None)
         except TransportError as error:
             # One that was there once has not changed its ways.
-            why = why_no_greeting(error.reason, tls=tls or self._info is not None)
-            raise ConnectionLost(f"{address}: {why}", maybe_applied=False) from error
+            raise unanswered(address, error, tls=tls or self._info is not None) from error
         greeted = saying.read(replies)
         if greeted.unnamed is not None:
             _log.debug("the server refused the connection name %r: %s", self._client_name, greeted.unnamed)
-        if greeted.uninformed is not None:
-            raise AuthenticationFailed(f"{greeted.uninformed} (user {user or 'default'!r} at {address})")
-        info = greeted.info
-        if info.eviction_warning is not None and not self._warned:
+        if greeted.warnings and not self._warned:
             self._warned = True
-            _log.warning("%s: %s", address, info.eviction_warning)
-        self._info = info
+            for warning in greeted.warnings:
+                _log.warning("%s: %s", address, warning)
+        self._info = greeted.info
 
 
 class Connection(SharedConnection):

@@ -12,7 +12,14 @@ import msgspec
 
 from bullmq_protocol.command import Arg
 from bullmq_protocol.common.reply import Reply, as_text
-from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, UsageError
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ServerError,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
 from bullmq_protocol.net.address import Login, refusal_of_login
 from bullmq_protocol.net.server_info import INFO_SECTIONS, ServerInfo, read_server_info
 
@@ -43,12 +50,29 @@ def why_no_greeting(reason: str, *, tls: bool) -> str:
     return reason if tls or not reason.startswith(_ENDINGS) else f"{reason} {WITH_TLS}"
 
 
+def unanswered(address: str, error: TransportError, *, tls: bool) -> TransportError:
+    """Return the error for first commands that got no answer: `TransportTimeout` if their time ran out.
+
+    `tls`: it has TLS, or is known to have none.
+    """
+    kind = TransportTimeout if isinstance(error, TransportTimeout) else ConnectionLost
+    return kind(f"{address}: {why_no_greeting(error.reason, tls=tls)}", maybe_applied=False)
+
+
 class Greeted(msgspec.Struct, frozen=True):
     """What a server said of itself, and what it refused without harm: the connection's name, a section of `INFO`."""
 
     info: ServerInfo
     unnamed: ServerError | None = None
     uninformed: ServerError | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to log, once for a connection and all that are made from it."""
+        unchecked = None
+        if self.uninformed is not None:
+            unchecked = f"cannot check version and eviction policy: {self.uninformed}"
+        return tuple(each for each in (unchecked, self.info.eviction_warning) if each is not None)
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from bullmq_protocol.command import Batch, Command, Repeat
+from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import (
     BullMQError,
@@ -30,16 +30,16 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.net.address import ConnectionOptions, Login, checked_login, parse_url
-from bullmq_protocol.net.handshake import ASKING, NO_TLS, Greeting, opening, why_no_greeting, without_tls
+from bullmq_protocol.net.exchange import Ask, Course, answer, answers, limit_of, may_repeat
+from bullmq_protocol.net.handshake import ASKING, NO_TLS, Greeting, opening, unanswered, without_tls
 from bullmq_protocol.net.server_info import ServerInfo
-from bullmq_protocol.net.topology import explained
 from bullmq_sync.forks import in_child
 from bullmq_sync.guard import is_interrupt
 from bullmq_sync.net.link import Link, PlainStream, Stream, TlsStream, pack
 
 _log = logging.getLogger("bullmq_sync")
 
-_BLOCK_MARGIN_MS: Millis = 2000
+_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
 _CLOSE_WAIT_S = 1.0
 
 
@@ -158,9 +158,7 @@ class Connection:
                 return self._run_batch(link, step)
             return self._run(link, step, link.packed(step) if step.merge is None else step)
         except (ConnectionLost, TransportTimeout) as error:
-            if error.maybe_applied and (step.repeat is not Repeat.SAFE or isinstance(error, TransportTimeout)):
-                raise
-            if link.interrupted:
+            if link.interrupted or not may_repeat(step, error):
                 raise
         link = self._connected()
         if isinstance(step, Batch):
@@ -170,52 +168,33 @@ class Connection:
     def _run(self, link: Link, step: Command[Any], payload: bytes | Command[Any]) -> Any:
         limit_s = self._limit_s if step.block_ms is None else self._block_limit(step)
         reply = link.exchange(payload, 1, limit_s)[0]
-        if type(reply) is not ServerError:
-            return reply
-        if step.script is None or reply.code != "NOSCRIPT":
-            raise explained(reply)
-        # It did not run, so sending it again is safe in every repeat class.
-        reply = link.exchange(pack(step.wire(full_source=True)), 1, limit_s)[0]
-        if isinstance(reply, ServerError):
-            raise reply
-        return reply
+        return reply if type(reply) is not ServerError else self._follow(link, answer(step, reply))
 
     def _block_limit(self, command: Command[Any]) -> float:
-        if self._parent is None:
-            raise UsageError("command", command.name, "blocks its connection: perform it on one made by dedicated()")
-        return _seconds(command.block_ms + _BLOCK_MARGIN_MS if command.block_ms else None)
+        return _seconds(limit_of(command, None, dedicated=self._parent is not None))
 
     def _run_batch(self, link: Link, batch: Batch) -> list[Any]:
-        commands = batch.commands
-        if not commands:
-            return []
-        if batch.atomic:
-            # The source goes into the transaction itself: nothing can take the script away between its parts.
-            body = link.packed_all(commands, afresh=True)
-            replies = link.exchange(pack(("MULTI",)) + body + pack(("EXEC",)), len(commands) + 2, self._limit_s)
-            begun, *queued, outcome = replies
-            if isinstance(begun, ServerError):
-                return queued
-            if isinstance(outcome, ServerError):
-                return [each if isinstance(each, ServerError) else outcome for each in queued]
-            results: list[Any] = outcome
-            return results
-        replies = link.exchange(link.packed_all(commands), len(commands), self._limit_s)
-        again = [
-            index
-            for index, reply in enumerate(replies)
-            if isinstance(reply, ServerError) and reply.code == "NOSCRIPT" and commands[index].script is not None
-        ]
-        if again:
-            payload = link.packed_all([commands[index] for index in again], afresh=True)
-            try:
-                late = link.exchange(payload, len(again), self._limit_s)
-            except TransportError as error:
-                # The other commands of the batch did run.
-                raise type(error)(error.reason, maybe_applied=True) from error
-            for index, reply in zip(again, late, strict=True):
-                replies[index] = reply
+        replies: list[Any] = self._follow(link, answers(batch))
         return replies
+
+    def _follow(self, link: Link, course: Course) -> Any:
+        """Send what a course asks for, until it returns."""
+        resume: Any = course.send
+        value: Any = None
+        while True:
+            try:
+                ask: Ask = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            payload = link.packed_all(ask.commands, afresh=ask.afresh)
+            count = len(ask.commands)
+            if ask.atomic:
+                payload = _MULTI + payload + _EXEC
+                count += 2
+            try:
+                resume, value = course.send, link.exchange(payload, count, self._limit_s)
+            except TransportError as error:
+                resume, value = course.throw, error
 
     # --- connecting ---------------------------------------------------------------------------------------------------
 
@@ -379,21 +358,17 @@ class Connection:
         try:
             replies = link.exchange(payload, len(saying.commands), limit_s)
         except TransportError as error:
-            kind = TransportTimeout if isinstance(error, TransportTimeout) else ConnectionLost
             # One that was there once has not changed its ways.
             is_settled = bool(self._options.tls) or self._options.unix_path is not None or self._info is not None
-            why = why_no_greeting(error.reason, tls=is_settled)
-            raise kind(f"{saying.address}: {why}", maybe_applied=False) from error
+            raise unanswered(saying.address, error, tls=is_settled) from error
         greeted = saying.read(replies)
-        info = greeted.info
         if greeted.unnamed is not None:
             _log.debug("the server refused the connection name %r: %s", self._client_name, greeted.unnamed)
-        if greeted.uninformed is not None:
-            _log.warning("cannot check version and eviction policy: %s", greeted.uninformed)
-        if info.eviction_warning is not None and not self._warned:
+        if greeted.warnings and not self._warned:
             self._warned = True
-            _log.warning("%s: %s", saying.address, info.eviction_warning)
-        self._info = info
+            for warning in greeted.warnings:
+                _log.warning("%s: %s", saying.address, warning)
+        self._info = greeted.info
 
     def _forked(self) -> None:
         """In the child of a fork: let go of what is the parent's, whose threads are not here."""

@@ -44,9 +44,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from bullmq_protocol.command import Arg, Batch, Command, Repeat
+from bullmq_protocol.command import Arg, Batch, Command
 from bullmq_protocol.common.keys import is_client_name
-from bullmq_protocol.common.reply import as_text
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -59,8 +58,9 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.net.address import ConnectionOptions, Login, parse_url, refusal_of_login
-from bullmq_protocol.net.handshake import LOGIN_CODES, NO_TLS, WITH_TLS, without_tls
-from bullmq_protocol.net.server_info import INFO_SECTIONS, ServerInfo, read_server_info
+from bullmq_protocol.net.exchange import is_lost_script, limit_of, may_repeat, outcomes
+from bullmq_protocol.net.handshake import ASKING, LOGIN_CODES, NO_TLS, WITH_TLS, Greeting, without_tls
+from bullmq_protocol.net.server_info import INFO_SECTIONS, ServerInfo
 from bullmq_protocol.net.topology import explained
 from bullmq_protocol.net.transport import how_to_wrap
 from bullmq_protocol.net.wire import packer
@@ -69,7 +69,6 @@ from bullmq_sync.net.connection import login_of
 
 _log = logging.getLogger("bullmq_sync")
 
-_BLOCK_MARGIN_MS: Millis = 2000
 _CLOSE_WAIT_S = 1.0
 # redis-py cuts the first word off these error replies.
 _CODES: dict[type[RedisError], str] = {
@@ -107,6 +106,8 @@ class RawConnection(Protocol):
 
     @property
     def socket(self) -> socket.socket | None: ...
+    @property
+    def username(self) -> str | None: ...
     @property
     def password(self) -> str | None: ...
     def connect(self) -> None: ...
@@ -227,8 +228,8 @@ class RedisPyTransport:
         while connecting `AuthenticationFailed` or `ServerTooOld`; `UsageError` for a blocking command that is not on a
         dedicated transport.
         """
-        if isinstance(step, Command) and step.block_ms is not None and self._parent is None:
-            raise UsageError("command", step.name, "blocks: it needs a transport of its own, see dedicated()")
+        if isinstance(step, Command):
+            limit_of(step, None, dedicated=self._parent is not None)
         call = _Call(step, self._pack)
         with self._lock:
             if self._closed:
@@ -364,10 +365,9 @@ class RedisPyTransport:
             self._drop()
             for call in calls:
                 error = self._ours(caught, sent or call.begun)
-                # Where nothing was sent a fresh connection was just tried; a time limit that is used up is not begun
-                # anew.
-                lost = sent and type(error) is ConnectionLost and not self._interrupted
-                if lost and not call.repeated and call.step.repeat is Repeat.SAFE:
+                # Where nothing was sent a fresh connection was just tried.
+                lost = sent and not (self._interrupted or call.repeated)
+                if lost and type(error) is ConnectionLost and may_repeat(call.step, error):
                     call.repeated = True
                     again.append(call)
                 else:
@@ -402,17 +402,15 @@ class RedisPyTransport:
         if isinstance(step, Batch) and step.atomic:
             self._read_transaction(connection, call)
             return
-        block_ms = None if isinstance(step, Batch) else step.block_ms
-        if block_ms is not None:
-            limit_s = seconds(block_ms + _BLOCK_MARGIN_MS) if block_ms else None
+        if isinstance(step, Command) and step.block_ms is not None:
+            limit_s = seconds(limit_of(step, None, dedicated=True))
             self._set_limit(connection, limit_s)
             self._await_reply(connection, limit_s)
         missing: list[int] = []
         for number in call.open:
             reply = read_reply(connection)
             command = step.commands[number] if isinstance(step, Batch) else step
-            if command.script is not None and isinstance(reply, ServerError) and reply.code == "NOSCRIPT":
-                # Flushed since; it did not run, so sending it in full is no repetition.
+            if command.script is not None and is_lost_script(command, reply):
                 self._loaded.discard(command.script.sha1)
                 missing.append(number)
             elif not call.moved and self._must_move(reply):
@@ -423,16 +421,8 @@ class RedisPyTransport:
         call.open = missing
 
     def _read_transaction(self, connection: RawConnection, call: _Call) -> None:
-        read_reply(connection)
-        queued = [read_reply(connection) for _ in call.replies]
-        results = read_reply(connection)
-        for number, answer in enumerate(queued):
-            if isinstance(results, ServerError):
-                # Nothing ran: each command gets its own refusal, or that of the whole.
-                call.replies[number] = answer if isinstance(answer, ServerError) else results
-            else:
-                result = results[number]
-                call.replies[number] = _server_error(result) if isinstance(result, RedisError) else result
+        replies = [read_reply(connection) for _ in range(len(call.replies) + 2)]
+        call.replies = [_server_error(each) if isinstance(each, RedisError) else each for each in outcomes(replies)]
         refused = all(isinstance(reply, ServerError) for reply in call.replies)
         if not call.moved and refused and any(map(self._must_move, call.replies)):
             call.moved = True
@@ -475,7 +465,7 @@ class RedisPyTransport:
             if self._info is None and (told := explained_end(connection, error)) != str(error):
                 raise RedisConnectionError(told) from error
             raise
-        self._check_server(replies)
+        self._check_server(connection, replies)
         self._opened(connection)
         return connection
 
@@ -502,23 +492,13 @@ class RedisPyTransport:
     def _await_reply(self, connection: RawConnection, limit_s: float | None) -> None:
         """Wait for the reply to a blocking command, if more than its time limit can end the waiting."""
 
-    def _check_server(self, replies: list[Any]) -> None:
-        texts: list[str] = []
-        for reply in replies:
-            if not isinstance(reply, ServerError):
-                texts.append(as_text(reply))
-            elif reply.code == "NOPERM":
-                _log.warning("cannot check version and eviction policy: %s", reply)
-            elif reply.code in LOGIN_CODES:
-                raise AuthenticationFailed(str(reply))
-            else:
-                raise ConnectionLost(f"the server is not ready: {reply}", maybe_applied=False)
-        info = read_server_info("\n".join(texts))
-        info.require_supported()
-        if info.eviction_warning is not None and not self._warned:
+    def _check_server(self, connection: RawConnection, replies: list[Any]) -> None:
+        greeted = Greeting(_address_of(connection), connection.username, ASKING).read(replies)
+        if greeted.warnings and not self._warned:
             self._warned = True
-            _log.warning(info.eviction_warning)
-        self._info = info
+            for warning in greeted.warnings:
+                _log.warning("%s: %s", _address_of(connection), warning)
+        self._info = greeted.info
 
     def _is_over(self) -> bool:
         return self._closed or self._interrupted
@@ -694,6 +674,11 @@ class TlsConnection(redis.Connection):
 
 
 _NOT_PLAIN = (TlsConnection, redis.SSLConnection, redis.UnixDomainSocketConnection)
+
+
+def _address_of(connection: Any) -> str:
+    path: str | None = getattr(connection, "path", None)
+    return path or f"{connection.host}:{connection.port}"
 
 
 def explained_end(connection: object, error: Exception) -> str:

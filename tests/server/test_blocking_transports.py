@@ -187,9 +187,7 @@ def test_password_of_the_default_user(kind: Kind) -> None:
             refused.close()
 
 
-def test_acl_user_and_what_it_may_not_do(
-    kind: Kind, server: Server, admin: redis.Redis, key: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_acl_user_and_what_it_may_not_do(kind: Kind, server: Server, admin: redis.Redis, key: str) -> None:
     admin.execute_command("ACL", "SETUSER", key, "on", ">pass", f"~{key}*", "+@all", "-keys")
     transport = kind(ConnectionOptions(host=server.host, port=server.port, credentials=lambda: (key, "pass")))
     assert transport.perform(command("INCR", key)) == 1
@@ -197,11 +195,21 @@ def test_acl_user_and_what_it_may_not_do(
         transport.perform(command("KEYS", "*"))
     assert caught.value.code == "NOPERM"
     transport.close()
-    admin.execute_command("ACL", "SETUSER", key, "-info")
+    admin.execute_command("ACL", "DELUSER", key)
+
+
+def test_a_login_without_info_is_warned_about_once(
+    kind: Kind, server: Server, admin: redis.Redis, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.execute_command("ACL", "SETUSER", key, "on", ">pass", f"~{key}*", "+@all", "-info")
     blind = kind(f"redis://{key}:pass@{server.host}:{server.port}")
     with caplog.at_level(logging.WARNING, "bullmq_sync"):
+        assert blind.perform(command("INCR", key)) == 1
+        admin.execute_command("CLIENT", "KILL", "USER", key)
         assert blind.perform(command("INCR", key)) == 2
-    assert "NOPERM" in caplog.text
+        assert blind.dedicated().perform(command("INCR", key)) == 3
+    assert sum("NOPERM" in record.getMessage() for record in caplog.records) == 1
+    assert f"{server.host}:{server.port}" in caplog.text
     assert blind.server_info().version_text == ""
     blind.close()
     admin.execute_command("ACL", "DELUSER", key)

@@ -5,13 +5,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 import redis
 
 from bullmq_protocol import ConnectionOptions, WorkerOptions
-from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, TransportTimeout
+from bullmq_protocol.net.address import parse_url
 from bullmq_protocol.worker.notices import JobCompleted, Reconnected, ReconnectFailed
 from tests.support.colours import Colour
+from tests.support.cut_proxy import CutProxy, Fault
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
@@ -136,4 +139,53 @@ async def test_async_credentials_need_an_event_loop(colour: Colour, server: Serv
         else:
             with anyio.fail_after(30):
                 assert (await adding).id == "1"
+            await queue.obliterate(force=True)
+
+
+async def test_a_login_without_info_is_warned_about_once(
+    colour: Colour, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither a connection made again nor the one on which a worker waits says it again."""
+    caplog.set_level(logging.WARNING, colour.logger)
+    admin.execute_command("ACL", "SETUSER", name, "-info")
+    options = ConnectionOptions(host=server.host, port=server.port, username=name, password="first")
+    async with colour.Queue(name, options) as queue:
+        await queue.add("a")
+        admin.execute_command("CLIENT", "KILL", "USER", name)
+        await queue.add("b")
+    warnings = [each.getMessage() for each in caplog.records if "cannot check" in each.getMessage()]
+    assert warnings == [f"{options.address}: cannot check version and eviction policy: {_refusal(warnings)}"]
+    caplog.clear()
+    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    seen = Seen(worker, JobCompleted)
+    async with colour.Queue(name, server.url) as queue, worker:
+        await seen.wait(JobCompleted, 2)
+        await queue.add("c")
+        await seen.wait(JobCompleted, 3)
+        await queue.obliterate(force=True)
+    assert sum("cannot check" in each.getMessage() for each in caplog.records) == 1
+
+
+def _refusal(warnings: list[str]) -> str:
+    refusal = warnings[0].rpartition("policy: ")[2]
+    assert refusal.startswith("NOPERM")
+    return refusal
+
+
+@pytest.mark.parametrize("limits", [(250, 3000), (3000, 250)], ids=["of connecting", "of commands"])
+async def test_a_server_that_leaves_the_first_commands_unanswered(
+    colour: Colour, server: Server, name: str, limits: tuple[int, int]
+) -> None:
+    connect_timeout_ms, command_timeout_ms = limits
+    with CutProxy(server.host, server.port) as proxy:
+        proxy.arm(Fault.SWALLOW, "INFO", times=100)
+        options = msgspec.structs.replace(
+            parse_url(proxy.url), connect_timeout_ms=connect_timeout_ms, command_timeout_ms=command_timeout_ms
+        )
+        async with colour.Queue(name, options) as queue:
+            with pytest.raises(TransportTimeout) as caught:
+                await queue.add("a")
+            assert caught.value.maybe_applied is False
+            proxy.arm(Fault.NONE)
+            assert (await queue.add("a")).id == "1"
             await queue.obliterate(force=True)

@@ -1,5 +1,6 @@
 """The transport over a `redis.asyncio` client: which clients it takes, and what it makes of them."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -102,6 +103,24 @@ async def test_losses_and_logins() -> None:
             assert f"'{options.get('username', 'default')}'" in str(caught.value)
             await refused.aclose()
             await stranger.aclose()
+
+
+async def test_a_login_without_info_is_warned_about_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    user = f"blind-{uuid4().hex}"
+    async with redis.asyncio.Redis.from_url(server.url) as admin:
+        await admin.execute_command("ACL", "SETUSER", user, "on", ">pass", "~*", "+@all", "-info")
+        client = client_of(server, username=user, password="pass")
+        transport = RedisAsyncioTransport(client)
+        with caplog.at_level(logging.WARNING, "bullmq_anyio"):
+            assert await transport.perform(command("PING")) == b"PONG"
+            await admin.execute_command("CLIENT", "KILL", "USER", user)
+            assert await transport.perform(command("PING")) == b"PONG"
+            assert await transport.dedicated().perform(command("PING")) == b"PONG"
+        assert sum("NOPERM" in record.getMessage() for record in caplog.records) == 1
+        assert (await transport.server_info()).version_text == ""
+        await transport.aclose()
+        await client.aclose()
+        await admin.execute_command("ACL", "DELUSER", user)
 
 
 async def test_queue_over_it(server: Server) -> None:

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, ServerError, ServerTooOld, UsageError
-from bullmq_protocol.net.handshake import ASKING, WITH_TLS, Greeting, opening, why_no_greeting, without_tls
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ServerError,
+    ServerTooOld,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
+from bullmq_protocol.net.handshake import ASKING, WITH_TLS, Greeting, opening, unanswered, why_no_greeting, without_tls
 
 INFO = (b"redis_version:7.2.4", b"maxmemory_policy:noeviction", b"cluster_enabled:0", b"role:master")
 
@@ -44,6 +52,25 @@ def test_what_may_be_refused() -> None:
     greeted = said.read([ServerError("ERR no spaces"), *[ServerError("NOPERM no INFO")] * 4])
     assert [str(greeted.unnamed), str(greeted.uninformed)] == ["ERR no spaces", "NOPERM no INFO"]
     assert greeted.info.version_text == ""
+    assert greeted.warnings == ("cannot check version and eviction policy: NOPERM no INFO",)
+
+
+def test_what_is_warned_about() -> None:
+    said = greeting((None, None))
+    assert said.read(INFO).warnings == ()
+    (warning,) = said.read([INFO[0], b"maxmemory_policy:allkeys-lru", *INFO[2:]]).warnings
+    assert "allkeys-lru" in warning
+    # Sections can be refused one by one.
+    warnings = said.read([ServerError("NOPERM no"), b"maxmemory_policy:allkeys-lru", *INFO[2:]]).warnings
+    assert [each.partition(" ")[0] for each in warnings] == ["cannot", "the"]
+
+
+@pytest.mark.parametrize("kind", [ConnectionLost, TransportTimeout])
+def test_first_commands_without_an_answer(kind: type[TransportError]) -> None:
+    error = unanswered("redis://h", kind("reading failed", maybe_applied=True), tls=True)
+    assert (type(error), str(error), error.maybe_applied) == (kind, "redis://h: reading failed", False)
+    told = unanswered("redis://h", kind("reading failed", maybe_applied=True), tls=False)
+    assert WITH_TLS in str(told)
 
 
 @pytest.mark.parametrize(
