@@ -21,7 +21,7 @@ from bullmq_protocol.model.schedule import next_iteration, number_of
 from bullmq_protocol.worker import machine as machine_module
 from bullmq_protocol.worker.events import CloseRequested, JobRaised, JobReturned, Tick
 from bullmq_protocol.worker.machine import WorkerMachine
-from bullmq_protocol.worker.notices import HandlerAbandoned, JobCompleted, JobFailed, WorkerProblem
+from bullmq_protocol.worker.notices import HandlerAbandoned, JobCompleted, JobFailed, StalledCheckSkipped, WorkerProblem
 from bullmq_protocol.worker.outcome import Finishing, keep_jobs
 from tests.support.machine_bench import KEYS, NO_JOB, START, Bench, job_reply
 
@@ -464,6 +464,81 @@ def test_an_answer_that_cannot_be_handled_leaves_nothing_under_way(
             bench.mono += 40_000
             bench.tell(Tick(0.5))
     assert bench.stopped.error is None
+
+
+def unreadable(bench: Bench, name: str) -> None:
+    """Answer a call with what its own decoder breaks over, before anything of it is noted."""
+
+    def broken(_: object) -> Any:
+        raise LookupError("planted")
+
+    listen = bench.listen if name == "BZPOPMIN" else None
+    ticket = bench.call(name).ticket if listen is None else listen.ticket
+    msgspec.structs.force_setattr(bench.machine._pending[ticket].command, "decode", broken)
+    if listen is not None:
+        bench.marker(None)
+    else:
+        bench.reply(name, None)
+
+
+@pytest.mark.contained
+def test_a_fetch_whose_answer_is_unreadable_is_made_again_ever_later() -> None:
+    bench = Bench(skip_stalled_check=True)
+    for wait in (100, 200, 400, 800):
+        unreadable(bench, "moveToActive")
+        assert not bench.has("moveToActive")
+        assert bench.machine.deadline() == bench.mono + wait
+        bench.tick()
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is not None
+    assert len(faults(bench)) == 4
+
+
+@pytest.mark.contained
+def test_a_wait_whose_answer_is_unreadable_is_over() -> None:
+    """It may have brought a marker, so that it is looked for jobs."""
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", NO_JOB)
+    unreadable(bench, "BZPOPMIN")
+    bench.reply("moveToActive", NO_JOB)
+    assert bench.listen is not None
+
+
+@pytest.mark.contained
+def test_a_renewal_whose_answer_is_unreadable_is_made_again() -> None:
+    bench = busy()
+    bench.tick()
+    unreadable(bench, "extendLocks")
+    assert bench.machine.deadline() is not None and not bench.has("extendLocks")
+    bench.tick()
+    assert bench.has("extendLocks")
+
+
+@pytest.mark.contained
+@pytest.mark.parametrize("call", ["moveStalledJobsToWait", "PTTL"])
+def test_a_stalled_check_whose_answer_is_unreadable_is_made_again(call: str) -> None:
+    bench = Bench()
+    bench.reply("moveToActive", NO_JOB)
+    if call == "PTTL":
+        bench.reply("moveStalledJobsToWait", [])
+    unreadable(bench, call)
+    assert bench.machine.deadline() == bench.mono + 5_000
+    bench.tick()
+    assert bench.has("moveStalledJobsToWait")
+    assert bench.said(StalledCheckSkipped) == []
+
+
+@pytest.mark.contained
+def test_a_probe_whose_answer_is_unreadable_is_made_again() -> None:
+    bench = busy()
+    bench.tick()
+    bench.lose("extendLocks")
+    bench.tick()
+    unreadable(bench, "PING")
+    assert bench.machine.deadline() == bench.mono + 100
+    bench.tick()
+    bench.reply("PING", b"PONG")
+    assert bench.machine.word == "running"
 
 
 @pytest.mark.contained
