@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,12 @@ import bullmq_anyio
 import bullmq_anyio.worker
 import bullmq_sync
 import bullmq_sync.worker
-from bullmq_protocol import NewJob, QueueKeys, WorkerOptions
+from bullmq_protocol import JobOptions, NewJob, QueueKeys, WorkerOptions
 from bullmq_protocol.command import Command
 from bullmq_protocol.net.merge import merged
-from bullmq_protocol.worker.notices import JobCompleted, LockLost, ReportRefused
+from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, LockLost, ReportRefused, WorkerProblem
 from tests.support.colours import Colour
-from tests.support.seen import Seen
+from tests.support.seen import LIMIT_S, Seen
 from tests.support.servers import Server
 
 JOBS = 120
@@ -73,14 +74,28 @@ class _Cancelling(bullmq_anyio.Connection):
     calls = 0
     names: tuple[str, ...] = ()
 
+    def dedicated(self, *, client_name: str | None = None) -> Any:
+        child: Any = super().dedicated(client_name=client_name)
+        plain = child.perform
+
+        async def perform(step: Any, /) -> Any:
+            await self._cancel(step)
+            return await plain(step)
+
+        child.perform = perform
+        return child
+
     async def perform(self, step: Any, /) -> Any:
+        await self._cancel(step)
+        return await super().perform(step)
+
+    async def _cancel(self, step: Any) -> None:
         if getattr(step, "name", "") in self.names and self.calls < 3:
             self.calls += 1
             task = asyncio.current_task()
             assert task is not None
             task.cancel()
             await asyncio.sleep(0)
-        return await super().perform(step)
 
 
 @pytest.mark.anyio
@@ -114,6 +129,184 @@ async def test_calls_outlive_the_task_that_makes_them(
         await _all_completed(queue, 50)
         await queue.obliterate(force=True)
     await connection.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_failed_attempts_outlive_the_task_that_makes_their_calls(
+    server: Server, name: str, concurrency: int
+) -> None:
+    """They go one by one, and some follow from the answer to outcomes: the task that made these makes them, too."""
+
+    async def process(job: bullmq_anyio.Job[Any]) -> None:
+        if job.attempts_made == 0 and job.data % 2:
+            await asyncio.sleep(0.001)
+            raise LookupError
+
+    connection = _Cancelling(server.url)
+    connection.names = ("retryJob",)
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", number, JobOptions(attempts=2)) for number in range(40)])
+        options = WorkerOptions(concurrency=concurrency)
+        worker = bullmq_anyio.Worker[Any](name, process, connection, options=options)
+        seen = Seen(worker, JobCompleted, JobFailed)
+        async with worker:
+            await seen.wait(JobCompleted, 40)
+        assert connection.calls == 3
+        assert len(seen.of(JobFailed)) == 20
+        await _all_completed(queue, 40)
+        await queue.obliterate(force=True)
+    await connection.aclose()
+
+
+class _Held(bullmq_anyio.Connection):
+    """Holds the reply to the first outcome, and cancels who retries a job meanwhile: before the call, or after it."""
+
+    retries = 0
+
+    def __init__(self, url: str, when: str) -> None:
+        super().__init__(url)
+        self.when = when
+        self.sent, self.free = anyio.Event(), anyio.Event()
+
+    async def perform(self, step: Any, /) -> Any:
+        step_name = getattr(step, "name", "")
+        task = asyncio.current_task()
+        assert task is not None
+        if step_name == "retryJob":
+            self.retries += 1
+            if self.retries == 1:
+                assert "_carry" not in repr(task.get_coro())
+                if self.when == "before":
+                    task.cancel()
+                    await asyncio.sleep(0)
+        reply = await super().perform(step)
+        if step_name == "retryJob" and self.when == "after":
+            task.cancel()
+        if step_name in ("moveToFinished", "finishMany") and not self.sent.is_set():
+            self.sent.set()
+            await self.free.wait()
+        return reply
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_call_that_follows_from_outcomes_outlives_the_slot_that_makes_it(
+    server: Server, name: str, when: str
+) -> None:
+    """Cancelled before it is sent, it is made by another; afterwards it is over."""
+    connection = _Held(server.url, when)
+
+    async def process(job: bullmq_anyio.Job[Any]) -> None:
+        if job.data == "fails" and job.attempts_made == 0:
+            await connection.sent.wait()
+            # The slot that holds the reply tells the machine of this one.
+            asyncio.get_running_loop().call_later(0.01, connection.free.set)
+            raise LookupError
+
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", data, JobOptions(attempts=2)) for data in ("fails", "good")])
+        worker = bullmq_anyio.Worker[Any](name, process, connection, options=WorkerOptions(concurrency=2))
+        worker._deliveries = 1  # one more is under way, so that no other slot takes what comes meanwhile
+        seen = Seen(worker, JobCompleted)
+        async with worker:
+            await seen.wait(JobCompleted, 2)
+        assert connection.retries == (2 if when == "before" else 1)
+        await _all_completed(queue, 2)
+        await queue.obliterate(force=True)
+    await connection.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_wait_for_jobs_outlives_the_task_that_waits(server: Server, name: str) -> None:
+    async def process(job: bullmq_anyio.Job[Any]) -> None:
+        """A processor that has nothing to do."""
+
+    connection = _Cancelling(server.url)
+    connection.names = ("BZPOPMIN",)
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        worker = bullmq_anyio.Worker[Any](name, process, connection)
+        seen = Seen(worker, JobCompleted)
+        async with worker:
+            with anyio.fail_after(LIMIT_S):
+                while connection.calls < 3:
+                    await anyio.sleep(0.001)
+            await queue.add("n")
+            await seen.wait(JobCompleted)
+        await _all_completed(queue, 1)
+        await queue.obliterate(force=True)
+    await connection.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_fetch_whose_task_is_cancelled_is_told_and_made_again_later(server: Server, name: str) -> None:
+    """It may have been sent: nobody repeats it as it is."""
+
+    async def process(job: bullmq_anyio.Job[Any]) -> None:
+        """A processor that has nothing to do."""
+
+    connection = _Cancelling(server.url)
+    connection.names = ("moveToActive", "fetchMany")
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add("n")
+        worker = bullmq_anyio.Worker[Any](name, process, connection)
+        seen = Seen(worker, JobCompleted, WorkerProblem)
+        async with worker:
+            await seen.wait(JobCompleted)
+        assert connection.calls == 3
+        assert ["the task was cancelled" in notice.message for notice in seen.of(WorkerProblem)] == [True] * 3
+        await queue.obliterate(force=True)
+    await connection.aclose()
+
+
+class _Noting(bullmq_anyio.Connection):
+    """Notes the task that takes the latest outcome to the server."""
+
+    task: asyncio.Task[Any] | None = None
+
+    async def perform(self, step: Any, /) -> Any:
+        if getattr(step, "name", "") in ("moveToFinished", "finishMany"):
+            self.task = asyncio.current_task()
+        return await super().perform(step)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_job_cancelled_before_it_began_is_heard_of_though_its_slot_is_cancelled(
+    server: Server, name: str
+) -> None:
+    connection = _Noting(server.url)
+    victims: list[str] = []
+
+    def strike() -> None:
+        for task in asyncio.all_tasks():
+            if task.get_name().startswith("bullmq job"):
+                victims.append(task.get_name())
+                task.cancel()
+
+    def cancel_the_slot(_: object) -> None:
+        if connection.task is not None and not victims:
+            connection.task.cancel()
+            asyncio.get_running_loop().call_soon(strike)
+
+    async def process(job: bullmq_anyio.Job[Any]) -> None:
+        """A processor that has nothing to do."""
+
+    async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+        await queue.add_bulk([NewJob("n", number) for number in range(8)])
+        worker = bullmq_anyio.Worker[Any](name, process, connection)
+        seen = Seen(worker, JobCompleted, JobFailed)
+        worker.on(JobActive, cancel_the_slot)
+        async with worker:
+            await seen.until(lambda: len(seen.all) == 8)
+        await queue.obliterate(force=True)
+    await connection.aclose()
+    # From Python 3.12 on a task begins as it is made.
+    assert bool(victims) is (sys.version_info < (3, 12))
 
 
 class _Odd(BaseException):

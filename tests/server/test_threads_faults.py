@@ -575,6 +575,58 @@ def test_machine_that_raises(
     thread.join()
 
 
+def test_jobs_that_no_thread_has_begun_are_given_back_by_a_worker_that_breaks(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate = Count(), threading.Event()
+    broken: list[bool] = []
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken:
+            raise RuntimeError("planted")
+        return real(machine, events, at)
+
+    def process(job: Job[Any]) -> None:
+        begun(job.id)
+        assert gate.wait(_LIMIT_S)
+
+    def none_is_found(machine: WorkerMachine) -> Iterator[Any]:
+        """Stand for the last look for jobs of this worker, which would find them too."""
+        yield from ()
+
+    monkeypatch.setattr(worker_module, "_FORCED_STOP_S", 2.0)
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    monkeypatch.setattr(WorkerMachine, "give_back_strays", none_is_found)
+    options = WorkerOptions(concurrency=8, lock_duration=1500, stalled_interval=600_000)
+    worker = Worker(queue.name, process, server.url, options=options)
+    raised = Count()
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as caught:
+            raised(caught)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    queue.add("n")
+    begun.wait(1)
+    shortage = Shortage(monkeypatch, threading.Thread, "start", RuntimeError("can't start new thread"))
+    shortage.on = True
+    queue.add_bulk([NewJob("n") for _ in range(20)])
+    until(lambda: len(worker.snapshot().held) == 8)
+    assert len(begun.seen) < 8
+    # The next renewal meets it.
+    broken.append(True)
+    raised.wait(1)
+    shortage.on = False
+    assert str(raised.seen[0]) == "planted"
+    assert settled(queue) == {"waiting": 21}
+    gate.set()
+    thread.join()
+
+
 @pytest.mark.parametrize("how", ["once", "for ever"])
 def test_machine_that_raises_over_outcomes(
     queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, how: str

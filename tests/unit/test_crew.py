@@ -1,0 +1,290 @@
+"""The threads of a worker: none waits for another, none is kept for nothing, and none is owed where there is none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bullmq_sync import crew as crew_module
+from bullmq_sync.crew import Crew
+
+LIMIT_S = 20
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+
+
+class Bench:
+    """A crew whose threads note what they do, and on whom."""
+
+    def __init__(self) -> None:
+        self.by: list[tuple[Any, threading.Thread]] = []
+        self.short: list[BaseException] = []
+        self.died: list[BaseException] = []
+        self.crew = Crew(self.work, "crew", on_short=self.told_short, on_death=self.died.append)
+
+    def work(self, task: Any) -> None:
+        if callable(task):
+            task()
+        self.by.append((task, threading.current_thread()))
+
+    def told_short(self, error: BaseException) -> None:
+        # It is called with no lock held.
+        assert self.crew.short
+        self.short.append(error)
+
+    def do(self, task: Any = None) -> threading.Thread:
+        """Have it done, and return who did it, when that one is idle again."""
+        done = len(self.by)
+        self.crew.submit(task)
+        until(lambda: len(self.by) > done and self.crew._idle)
+        return self.by[-1][1]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    before = set(threading.enumerate())
+    bench = Bench()
+    yield bench
+    bench.crew.close()
+    bench.crew.join()
+    until(lambda: set(threading.enumerate()) <= before)
+    assert bench.crew._hands == set()
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def start(_: threading.Thread) -> None:
+        raise error
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_an_idle_thread_is_woken_and_none_is_made(bench: Bench) -> None:
+    assert len({bench.do() for _ in range(50)}) == 1
+
+
+def test_nobody_waits_for_another(bench: Bench) -> None:
+    gate, inside = threading.Event(), threading.Semaphore(0)
+
+    def hold() -> None:
+        inside.release()
+        assert gate.wait(LIMIT_S)
+
+    for _ in range(5):
+        bench.crew.submit(hold)
+    for _ in range(5):
+        assert inside.acquire(timeout=LIMIT_S)
+    gate.set()
+    until(lambda: len(bench.crew._idle) == 5)
+    last = bench.crew._idle[-1]
+    assert bench.do() is last
+
+
+def test_an_idle_thread_ends_after_its_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "_IDLE_S", 0.02)
+    thread = bench.do()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+    assert bench.crew._idle == []
+    assert bench.do() is not thread
+
+
+class Late:
+    """What a thread waits for, which is released in the very moment when the thread has waited long enough."""
+
+    def __init__(self, turn: Any, wake: Callable[[], bool]) -> None:
+        self._turn = turn
+        self._wake = wake
+        self.release = turn.release
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            return bool(self._turn.acquire(timeout=LIMIT_S))
+        return not self._wake() and bool(self._turn.acquire(timeout=0.02))
+
+
+def test_a_thread_that_is_woken_as_its_time_ends_does_what_it_was_given(bench: Bench) -> None:
+    given: list[str] = []
+
+    def wake() -> bool:
+        if given:
+            return False
+        given.append("late")
+        bench.crew.submit("late")
+        return True
+
+    thread = bench.do()
+    hand: Any = thread
+    hand.turn = Late(hand.turn, wake)
+    bench.crew.submit("one")
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+    assert [(task, by is thread) for task, by in bench.by[1:]] == [("one", True), ("late", True)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError(11, "again")])
+def test_what_finds_no_thread_waits_for_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    # Each waits for the others.
+    together = threading.Barrier(3, timeout=LIMIT_S)
+    with monkeypatch.context() as patch:
+        refuse(patch, error)
+        for _ in range(3):
+            bench.crew.submit(lambda: together.wait() and None)
+        bench.crew.retry()
+        assert (bench.short, bench.by, bench.crew.short) == ([error], [], True)
+    bench.crew.retry()
+    until(lambda: len(bench.by) == 3)
+    bench.crew.retry()
+    assert bench.crew.short is False
+    # Another shortage is told of again.
+    gate = threading.Event()
+    until(lambda: len(bench.crew._idle) == len(bench.crew._hands))
+    for _ in tuple(bench.crew._idle):
+        bench.crew.submit(lambda: gate.wait(LIMIT_S))
+    with monkeypatch.context() as patch:
+        refuse(patch, error)
+        bench.crew.submit("d")
+    assert bench.short == [error, error]
+    gate.set()
+    until(lambda: "d" in [task for task, _ in bench.by])
+
+
+def test_one_thread_is_tried_for_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives none, the others are not asked for."""
+    tries: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        tries.append(thread)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(5):
+            bench.crew.submit("x")
+        tries.clear()
+        bench.crew.retry()
+        assert len(tries) == 1
+    bench.crew.retry()
+    until(lambda: len(bench.by) == 5)
+
+
+def test_who_is_free_takes_what_waits_for_a_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        assert gate.wait(LIMIT_S)
+
+    bench.crew.submit(hold)
+    assert inside.wait(LIMIT_S)
+    with monkeypatch.context() as patch:
+        refuse(patch, RuntimeError("can't start new thread"))
+        bench.crew.submit("first")
+        bench.crew.submit("second")
+        gate.set()
+        until(lambda: len(bench.by) == 3)
+    assert [task for task, _ in bench.by[1:]] == ["first", "second"]
+    assert len({thread for _, thread in bench.by}) == 1
+
+
+def test_a_close_ends_idle_threads_at_once_and_others_when_they_are_over(bench: Bench) -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        assert gate.wait(LIMIT_S)
+
+    bench.crew.submit(hold)
+    bench.crew.submit(hold)
+    assert inside.wait(LIMIT_S)
+    bench.do()
+    begun = time.monotonic()
+    bench.crew.close()
+    gate.set()
+    bench.crew.join()
+    assert time.monotonic() - begun < crew_module._IDLE_S
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("crew ")]
+    # What a closed crew is given is done all the same, and its thread kept by nobody.
+    bench.crew.submit("late")
+    until(lambda: bench.by[-1][0] == "late" and not bench.crew._hands)
+
+
+def test_an_idle_thread_of_a_closed_crew_does_nothing(bench: Bench) -> None:
+    bench.do("one")
+    bench.crew.close()
+    bench.crew.join()
+    assert [task for task, _ in bench.by] == ["one"]
+
+
+@pytest.mark.parametrize("handles", [False, True])
+def test_a_join_waits_for_all_but_the_users_code(bench: Bench, monkeypatch: pytest.MonkeyPatch, handles: bool) -> None:
+    monkeypatch.setattr(crew_module, "_JOIN_S", LIMIT_S)
+    gate, inside = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def hold() -> None:
+        bench.crew.handling(True)
+        if not handles:
+            bench.crew.handling(False)
+        inside.set()
+        assert gate.wait(LIMIT_S)
+        ended.append("work")
+
+    bench.crew.submit(hold)
+    assert inside.wait(LIMIT_S)
+    bench.crew.close()
+    joining = threading.Thread(target=lambda: (bench.crew.join(), ended.append("join")))
+    joining.start()
+    if handles:
+        joining.join(LIMIT_S)
+    gate.set()
+    joining.join(LIMIT_S)
+    until(lambda: len(ended) == 2)
+    assert ended == (["join", "work"] if handles else ["work", "join"])
+
+
+def test_a_join_does_not_wait_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "_JOIN_S", 0.02)
+    gate, inside = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        assert gate.wait(LIMIT_S)
+
+    bench.crew.submit(hold)
+    assert inside.wait(LIMIT_S)
+    bench.crew.close()
+    bench.crew.join()
+    assert bench.by == []
+    gate.set()
+
+
+def test_what_work_raises_ends_its_thread_and_is_told(bench: Bench) -> None:
+    fault = SystemExit(3)
+
+    def fail() -> None:
+        raise fault
+
+    bench.crew.submit(fail)
+    until(lambda: bench.died and not bench.crew._hands)
+    assert bench.died == [fault]
+    bench.do("another")
+    assert [task for task, _ in bench.by] == ["another"]
+
+
+def test_a_crew_knows_its_threads(bench: Bench) -> None:
+    other = Crew(bench.work, "other", on_short=bench.told_short, on_death=bench.died.append)
+    found: list[tuple[bool, bool]] = []
+    bench.do(lambda: found.append((bench.crew.mine(), other.mine())))
+    assert found == [(True, False)]
+    assert bench.crew.mine() is False
