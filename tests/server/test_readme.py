@@ -1,0 +1,130 @@
+"""Every Python snippet of README.md runs as it stands there, but for the server's address."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
+
+_ROOT = Path(__file__).parents[2]
+_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", (_ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+_LIMIT_S = 60
+_STOP = """
+from bullmq_protocol.worker.notices import JobCompleted as _Completed
+{imports}
+
+# Its worker runs for ever: what it did tells the test when to end it.
+_init = _Worker.__init__
+
+
+def _watched(worker, *args, **options):
+    _init(worker, *args, **options)
+    worker.on(_Completed, lambda notice: print("completed", notice.value, flush=True))
+
+
+_Worker.__init__ = _watched
+"""
+
+# What stands before a snippet that is a part of a program, and after it, and what the whole prints.
+_AROUND: dict[str, tuple[str, str, str]] = {
+    "import asyncio\n\nfrom bullmq_anyio import Job, Queue, Worker": (
+        _STOP.format(imports="from bullmq_anyio import Worker as _Worker"),
+        "",
+        'completed {"sent":"ada@example.org"}\n',
+    ),
+    "from typing import Any\n\nfrom bullmq_protocol import JobOptions, WorkerOptions": (
+        _STOP.format(imports="from bullmq_sync import Worker as _Worker"),
+        "",
+        'completed "sent to ada@example.org"\n',
+    ),
+    "async with QueueEvents": (
+        """
+import anyio
+from bullmq_anyio import FlowProducer, Job, QueueEvents, Worker
+from bullmq_protocol import FlowNode
+
+url = "redis://localhost"
+texts = ["one two", "three"]
+
+
+async def count(job: Job) -> int:
+    return len(job.data["text"].split())
+
+
+async def total(job: Job) -> int:
+    return sum((await job.get_children_values()).values())
+
+
+async def main() -> None:
+    async with Worker("pages", count, url), Worker("books", total, url):
+""",
+        "\n\nanyio.run(main)\n",
+        "3\n",
+    ),
+    "from bullmq_protocol import QueueKeys\nfrom bullmq_protocol.commands.jobs": (
+        """
+import redis
+from bullmq_protocol import JobOptions
+from bullmq_sync import Queue
+
+your_client = redis.Redis.from_url("redis://localhost")
+with Queue("mail", "redis://localhost") as queue:
+    queue.add("welcome", options=JobOptions(job_id="x42"))
+    your_client.rename("bull:mail:x42", "bull:mail:42")
+    your_client.lset("bull:mail:wait", 0, "42")
+""",
+        "",
+        "waiting\n",
+    ),
+    "from hypothesis import given": (
+        # That profile of Hypothesis' own has no time limits.
+        "from hypothesis import settings\n\nsettings.load_profile('ci')\n",
+        "\n\ntest_every_job_of_ours_can_be_prepared()\nprint('held')\n",
+        "held\n",
+    ),
+}
+
+
+def test_no_snippet_is_left_out() -> None:
+    assert len(_SNIPPETS) == len(_AROUND)
+    for beginning in _AROUND:
+        assert len([snippet for snippet in _SNIPPETS if snippet.startswith(beginning)]) == 1, beginning
+
+
+@pytest.mark.parametrize("beginning", _AROUND, ids=["asyncio", "threads", "flow", "core", "property"])
+def test_snippet(beginning: str, server: Server) -> None:
+    with redis.Redis.from_url(server.url) as raw:
+        for queue in ("mail", "books", "pages"):
+            if keys := list(raw.scan_iter(f"bull:{queue}:*")):
+                raw.delete(*keys)
+    snippet = next(each for each in _SNIPPETS if each.startswith(beginning))
+    before, after, printed = _AROUND[beginning]
+    if before.endswith(":\n"):
+        snippet = textwrap.indent(snippet, " " * 8)
+    program = f"{before}{snippet}{after}".replace("redis://localhost", server.url)
+    ast.parse(program)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as running:
+        try:
+            if "_watched" in before:
+                assert running.stdout is not None
+                # Job after job is worked off, until somebody ends it.
+                line = running.stdout.readline()
+                running.terminate()
+                assert line == printed, running.communicate(timeout=_LIMIT_S)
+            else:
+                output, errors = running.communicate(timeout=_LIMIT_S)
+                assert (output, running.returncode) == (printed, 0), errors
+        finally:
+            running.kill()
