@@ -299,7 +299,7 @@ class Worker(Generic[T]):
         self._check_process()
         with self._lock:
             self._machine.concurrency = check_concurrency(value)
-        self._happen(Tick(random.random()))
+        self._ask(Tick(random.random()))
 
     @property
     def is_running(self) -> bool:
@@ -427,7 +427,7 @@ class Worker(Generic[T]):
         self._check_process()
         with self._span("pause", {} if wait else {"bullmq.worker.do.not.wait.active": True}):
             self._paused_first = True
-            self._happen(PauseRequested())
+            self._ask(PauseRequested())
             if wait and not self._crew.mine():
                 self._await(self._is_quiet)
 
@@ -444,7 +444,7 @@ class Worker(Generic[T]):
         self._check_process()
         with self._span("resume"):
             self._paused_first = False
-            self._happen(ResumeRequested())
+            self._ask(ResumeRequested())
 
     def close(self, force: bool = False) -> None:
         """Close the worker, and wait until that is done.
@@ -769,6 +769,24 @@ class Worker(Generic[T]):
     def _happen(self, event: Event) -> None:
         """Give the machine an event that is no answer."""
         self._start(self._feed((event,)))
+
+    def _ask(self, event: Event) -> None:
+        """Give the machine what the user asks for: a fault over that is the caller's to hear, and ends no worker.
+
+        Jobs that have returned are left for the next event: what the machine decides about them is not to be lost.
+        """
+        self._check_process()
+        try:
+            with self._lock:
+                actions = self._machine.handle(event, clock())
+                self._publish(actions)
+                self._due.notify_all()
+                self._changed.notify_all()
+        except KeyboardInterrupt as error:
+            # At the worst moment: what was decided may be lost.
+            self._break(error)
+            raise
+        self._start(actions)
 
     def _feed(self, events: Sequence[Event], *, delivered: bool = False) -> list[Action]:
         """Tell the machine, and of the jobs that have returned before; `delivered`: it was a call with outcomes."""

@@ -18,7 +18,17 @@ import bullmq_sync.worker
 from bullmq_protocol import JobOptions, NewJob, QueueKeys, WorkerOptions
 from bullmq_protocol.command import Command
 from bullmq_protocol.net.merge import merged
-from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, LockLost, ReportRefused, WorkerProblem
+from bullmq_protocol.worker.events import PauseRequested, ResumeRequested, Tick
+from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker.notices import (
+    Drained,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    LockLost,
+    ReportRefused,
+    WorkerProblem,
+)
 from tests.support.colours import Colour
 from tests.support.seen import LIMIT_S, Seen
 from tests.support.servers import Server
@@ -406,4 +416,53 @@ async def test_jobs_that_are_ours_no_more_leave_deliveries_free(colour: Colour, 
             await seen.wait(JobCompleted)
         assert [notice.job.name for notice in seen.of(JobCompleted)] == ["ours"]
         assert len(seen.of(ReportRefused)) == 4
+        await queue.obliterate(force=True)
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "concurrency"])
+async def test_a_fault_over_what_the_user_asks_for_is_the_callers(
+    colour: Colour, server: Server, name: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends no worker: that one ends by its owner."""
+    kind = {"pause": PauseRequested, "resume": ResumeRequested, "concurrency": Tick}[what]
+    broken: list[bool] = []
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken and any(isinstance(event, kind) for event in events):
+            broken.clear()
+            raise _Odd
+        return real(machine, events, at)
+
+    async def process(job: Any) -> None:
+        """A processor that has nothing to do."""
+
+    async def ask(worker: Any) -> None:
+        if what == "concurrency":
+            worker.concurrency = 3
+        elif what == "pause":
+            await worker.pause()
+        else:
+            worker.resume()
+
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    async with colour.Queue(name, server.url) as queue:
+        worker = colour.Worker(name, process, server.url)
+        seen = Seen(worker, JobCompleted, Drained)
+        async with worker:
+            await seen.wait(Drained)
+            if what == "resume":
+                await worker.pause()
+            broken.append(True)
+            with pytest.raises(_Odd):
+                await ask(worker)
+            assert worker.is_running
+            assert broken == []
+            # Asked again, it does so.
+            if what == "pause":
+                await worker.pause()
+                assert worker.is_paused
+            worker.resume()
+            await queue.add("n")
+            await seen.wait(JobCompleted)
         await queue.obliterate(force=True)

@@ -553,7 +553,7 @@ def test_machine_that_raises(
         return real(machine, events, at)
 
     monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
-    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3))
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3, lock_duration=1500))
     queue.add_bulk([NewJob("n") for _ in range(10)])
     raised = Count()
 
@@ -566,8 +566,8 @@ def test_machine_that_raises(
     thread = threading.Thread(target=run)
     thread.start()
     begun.wait(3)
+    # The next renewal meets it.
     broken.append(True)
-    worker.resume()
     raised.wait(1)
     assert raised.seen == [error]
     assert settled(queue) == {"waiting": 10}
