@@ -32,7 +32,10 @@ _LONG = (
 )
 """Files that take long, the longest first: begun at the end, they leave all but one process idle."""
 _SHORT = ("unit", "")
-_THREADS = ("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries")
+_THREADS = (
+    *("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries"),
+    "test_crew",
+)
 _COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")
 _IN_CI = bool(os.environ.get("CI"))
 
