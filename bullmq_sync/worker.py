@@ -160,7 +160,7 @@ class Worker(Generic[T]):
         backoff_strategy: A function of attempt number, backoff type, error and job, for backoff types other than
             `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
         scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
-        metrics_collector: Is told about every job, such as `PrometheusMetrics`; see
+        metrics_collector: Counts and times what happens, such as `PrometheusMetrics`; see
             `bullmq_protocol.observability.metrics`. None by default.
         telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
             `bullmq_protocol.observability.telemetry`.
