@@ -774,10 +774,10 @@ class Job(JobBase, Generic[T]):
 
         Args:
             processed: Where to read on among the completed children, and about how many: `Cursor(cursor=0, count=20)`.
-                None, the default: none of them; so for the other kinds.
-            unprocessed: The same for the children that are to come.
-            ignored: The same for children whose failure is ignored.
-            failed: The same for children whose failure fails this job.
+                None, the default: none of them.
+            unprocessed: The same for the children that are to come; None by default.
+            ignored: The same for children whose failure is ignored; None by default.
+            failed: The same for children whose failure fails this job; None by default.
 
         Returns:
             A page for each kind that was asked for, None for the others.

@@ -161,7 +161,7 @@ class Worker(Generic[T]):
             `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
         scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
         metrics_collector: Counts and times what happens, such as `PrometheusMetrics`; see
-            `bullmq_protocol.observability.metrics`. None by default.
+            `bullmq_protocol.observability.metrics`. No metrics by default.
         telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
             `bullmq_protocol.observability.telemetry`.
         limits: Bounds on what processors return and write: by default 10 MiB. A result over its limit fails the job.

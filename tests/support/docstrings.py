@@ -18,7 +18,7 @@ RETURNED = ("EventStream", "Notices", "Pages", "Items")
 FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_workers")
 _NOT_MADE = ("Job", *RETURNED)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Examples):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
-_ENTRY = re.compile(r"^    (\w+(?:, \w+)*): \S", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+): (.+\n(?:     .+\n)*)", re.MULTILINE)
 
 
 class Documented(NamedTuple):
@@ -69,9 +69,9 @@ def sections(text: str) -> dict[str, str]:
     return dict(_SECTION.findall(f"{text}\n"))
 
 
-def entries(text: str, section: str) -> set[str]:
-    """Return what a section of a docstring has entries for; one may be for several names."""
-    return {name for names in _ENTRY.findall(sections(text).get(section, "")) for name in names.split(", ")}
+def entries(text: str, section: str) -> dict[str, str]:
+    """Return what a section of a docstring has entries for, with what it says of each."""
+    return {name: " ".join(said.split()) for name, said in _ENTRY.findall(sections(text).get(section, ""))}
 
 
 def examples(text: str) -> list[doctest.Example]:

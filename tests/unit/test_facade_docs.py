@@ -65,11 +65,34 @@ def test_the_facade_is_found() -> None:
 
 def test_every_parameter_is_named_and_nothing_else() -> None:
     wrong = {
-        each.label: sorted(entries(each.text, "Args") ^ parameters(signature))
+        each.label: sorted(entries(each.text, "Args").keys() ^ parameters(signature))
         for each, signature in _CALLED
-        if entries(each.text, "Args") != parameters(signature)
+        if entries(each.text, "Args").keys() != parameters(signature)
     }
     assert wrong == {}
+
+
+def test_every_default_is_said() -> None:
+    silent = [
+        f"{each.label}: {name}"
+        for each, signature in _CALLED
+        for name, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+        and not re.search(r"\bdefaults?\b", entries(each.text, "Args").get(name, ""))
+    ]
+    assert silent == []
+
+
+def test_durations_have_a_unit() -> None:
+    units = re.compile(r"\b(milliseconds|seconds)\b|`lock_duration`")
+    silent = [
+        f"{each.label}: {name}"
+        for each, signature in _CALLED
+        for name, parameter in signature.parameters.items()
+        if re.search(r"\b(Duration|Millis)\b", str(parameter.annotation))
+        and not units.search(entries(each.text, "Args").get(name, ""))
+    ]
+    assert silent == []
 
 
 def test_what_comes_back_and_what_is_raised_is_named() -> None:
@@ -82,7 +105,7 @@ def test_what_comes_back_and_what_is_raised_is_named() -> None:
         and not _SAYS_WHAT_COMES_BACK.match(each.text)
     ]
     assert silent == []
-    unknown = {each.label: entries(each.text, "Raises") - _RAISED for each in _ALL}
+    unknown = {each.label: entries(each.text, "Raises").keys() - _RAISED for each in _ALL}
     assert {label: names for label, names in unknown.items() if names} == {}
 
 
@@ -115,7 +138,8 @@ def test_both_packages_document_the_same() -> None:
         for pattern, replacement in twin.WORDS:
             own = re.sub(pattern, replacement, own)
         shown = [
-            (entries(text, "Args"), entries(text, "Raises"), sections(text).get("Examples")) for text in (own, other)
+            (entries(text, "Args").keys(), entries(text, "Raises").keys(), sections(text).get("Examples"))
+            for text in (own, other)
         ]
         if shown[0] != shown[1]:
             wrong.append(each.label)
@@ -131,11 +155,11 @@ def test_every_option_and_every_value_of_an_error_is_named() -> None:
             given = parameters(inspect.signature(kind)) if "__init__" in vars(kind) else set()
         else:
             given = set(inspect.signature(kind).parameters)
-        found = entries(text, "Args") | attributes(kind)
+        found = entries(text, "Args").keys() | attributes(kind)
         if given != found:
             unnamed[kind.__name__] = sorted(given ^ found)
-        if entries(text, "Raises") - _RAISED:
-            unnamed[kind.__name__] = sorted(entries(text, "Raises") - _RAISED)
+        if unknown := entries(text, "Raises").keys() - _RAISED:
+            unnamed[kind.__name__] = sorted(unknown)
     assert unnamed == {}
 
 
