@@ -42,7 +42,8 @@ demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
 	@.venv-demo/bin/python -m examples.demo
 
 unit: env ## run the tests that need no server and no long search, in under 20 s
-	@$(IN) -m pytest -q -n 2 -m 'not search' tests/unit
+	@# Importing every client library, as test_failure.py does, takes each process seconds.
+	@$(IN) -m pytest -q -n 2 -m 'not search and not slow' --ignore=tests/unit/test_failure.py tests/unit
 
 test: env ## run all tests on one Python, every server that can be had, and Node where it is installed
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py test $(TEST_MINUTES) $(MAKE) run-covered IN=$(IN)

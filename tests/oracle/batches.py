@@ -329,10 +329,16 @@ def edges() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
         made: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * count
         yield ending(f"a stream of {count} entries", "12", *made, *waiting[::2], fetch="1")
     yield from borders()
+    yield from conditions()
 
 
 def _ending(
-    ids: str, *more: Command, at: Sequence[int] = (), fields: Sequence[str] | None = None, **options: Any
+    ids: str,
+    *more: Command,
+    at: Sequence[int] = (),
+    fields: Any = None,
+    fetch: str = "1",
+    **options: Any,
 ) -> tuple[list[Command], list[Call], Merged]:
     """Ends of plain jobs, the first as old as the last: start state, calls, how they go together."""
     made: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
@@ -344,8 +350,8 @@ def _ending(
     outcome = "completed" if fields is None else "failed"
     full = {"name": None, "limiter": None} | dict.fromkeys(states.FLAGS, False) | options
     found = [
-        calls.move_to_finished(Q, id, outcome=outcome, update=fields, fetch="1", at=moment, **full)
-        for id, moment in zip(ids, at or (T,) * len(ids), strict=True)
+        calls.move_to_finished(Q, id, outcome=outcome, update=fields, fetch=next_one, at=moment, **full)
+        for id, moment, next_one in zip(ids, at or (T,) * len(ids), fetch * len(ids), strict=False)
     ]
     return made, found, lambda some: batches.finish_many(KEYS, [_finish(call) for call in some])
 
@@ -432,6 +438,231 @@ def borders() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
             yield f"counter {counter}", [("SET", f"{Q}id", counter), *cap], [calls.add("addStandardJob")] * 3, _add
 
 
+ODD_TIMES: Sequence[Any] = (
+    -1,
+    0,
+    0.5,
+    1,
+    1.5,
+    2,
+    99_999_999_999_999,
+    10**14,
+    10**14 + 1,
+    10**15,
+    None,
+    "700000",
+    "x",
+    True,
+)
+"""Numbers about what has one text for Lua and for the server, and what is no number."""
+ODD_LOCKS = [each for each in ODD_TIMES if each not in (1, 1.5, 2)]
+"""Without those that end while it is compared."""
+
+
+ODD_OPTIONS: Sequence[Any] = (None, True, False, {}, [], 0.1, 1.5, 10**14, 123_456_789_012_345_678, "5", "x", -1)
+
+
+def conditions() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    """Give each condition of the plain ways alone: the first call is plain but for one thing."""
+    yield from _fetches()
+    yield from _ends()
+    yield from _adds()
+
+
+def _fetches() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    plain = ("name", "n", "data", "{}", "opts", "{}", "timestamp", T, "delay", 0, "priority", 0)
+    made: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    made += [("HSET", Q + id, *plain) for id in "56789"]
+    made += [("LPUSH", f"{Q}wait", *"567")]
+
+    def case(
+        title: str, *more: Command, count: int = 3, **options: Any
+    ) -> tuple[str, list[Command], list[Call], Merged]:
+        tokens = [f"w:{number}" for number in range(count)]
+        given: dict[str, Any] = {"lockDuration": 300_000, "limiter": None, "name": None} | options
+        found = [calls.move_to_active(Q, token=token, **given) for token in tokens]
+        common = batches.fetch_many(KEYS, tokens=tokens, lock_ms=300_000, now=T)
+        packed = pack(given)
+
+        def merged(some: Sequence[Call]) -> Built[Any]:
+            left = pack(tokens[len(tokens) - len(some) :])
+            return replace(common, args=(*common.args[:2], packed, left))
+
+        return f"fetches, {title}", [*made, *more], found, merged
+
+    for lock in ODD_LOCKS:
+        yield case(f"locks of {lock!r} ms", lockDuration=lock)
+    for score in (
+        -4096,
+        -1,
+        0,
+        1,
+        T * 4096,
+        (T + 1) * 4096 - 1,
+        (T + 1) * 4096,
+        (T + 1) * 4096 + 1,
+        (T + 2) * 4096 - 1,
+    ):
+        yield case(f"a job with score {score}", ("ZADD", f"{Q}delayed", score, "8"))
+    for name, value in (("paused", 1), ("concurrency", 2), ("max", 2)):
+        yield case(f"{name} is set", ("HSET", f"{Q}meta", name, value))
+    yield case("nothing waits", ("DEL", f"{Q}wait"))
+    yield case("a prioritized job waits", ("DEL", f"{Q}wait"), ("ZADD", f"{Q}prioritized", 2**32, "8"))
+    yield case("as many as wait", count=3)
+    yield case("more than wait", count=5)
+    yield case("a job refused in the middle", ("DEL", f"{Q}6"), ("SET", f"{Q}6", "no hash"))
+    yield case("a job without a hash in the middle", ("DEL", f"{Q}6"))
+    for size in (500_000, 1_000_000):
+        big = [("HSET", Q + id, "data", "x" * size) for id in "567"]
+        yield case(f"jobs of {size} bytes", *big)
+        yield case(f"jobs of {size} bytes, one after the other", *big, ("HSET", f"{Q}meta", "concurrency", 9))
+    for worker in (None, "w", 5, True):
+        yield case(f"a worker called {worker!r}", name=worker)
+
+
+def _ends() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    failure = ["failedReason", "boom", "stacktrace", "[]"]
+    for lock in ODD_LOCKS:
+        yield f"ends, locks of {lock!r} ms", *_ending("123", lockDuration=lock)
+    for keep in (
+        {},
+        {"count": 1},
+        {"count": 1, "age": 5},
+        {"age": 5},
+        {"count": 0, "age": 5},
+        {"age": 0},
+        {"count": -2},
+    ):
+        finished = [("ZADD", f"{Q}completed", T - at * 1249, f"4{at}") for at in range(9)]
+        old = [("HSET", f"{Q}4{at}", "name", "old") for at in range(9)]
+        yield f"ends, kept by {keep}", *_ending("123", *finished, *old, keepJobs=keep)
+    for keep in (3, True, None, "x", []):
+        yield f"ends, kept by {keep!r}", *_ending("123", keepJobs=keep)
+    for attempts in (None, "x", "2", 0, 0.5, 1, 2, 3):
+        for made in ("0", "1", "x"):
+            counted = ("HSET", f"{Q}1", "atm", made)
+            yield f"failures with {attempts!r} of {made}", *_ending("12", counted, fields=failure, attempts=attempts)
+            yield f"ends with {attempts!r} of {made}", *_ending("12", counted, attempts=attempts)
+    for name, value in (
+        *(("parentKey", ""), ("parentKey", f"{Q}9"), ("parent", ""), ("parent", "{}"), ("parent", "{"), ("deid", "")),
+        *(("deid", "d"), ("defa", "why"), ("defa", "")),
+    ):
+        for id in "123":
+            more = (("HSET", Q + id, name, value), ("SET", f"{Q}de:d", id))
+            yield f"job {id} has {name} {value!r}", *_ending("123", *more)
+            yield f"failed job {id} has {name} {value!r}", *_ending("123", *more, fields=failure)
+    for fields in (
+        *(
+            ["failedReason", "boom"],
+            ["failedReason"],
+            ["tm", "t"],
+            ["tm", "t", "failedReason"],
+            [],
+            ["failedReason", 5],
+        ),
+        *(["stacktrace", None], ["other", "x"], {"failedReason": "boom"}, 5, "x", ["failedReason", "a", "other", "x"]),
+    ):
+        yield f"failures with fields {fields}", *_ending("12", fields=fields)
+    for id in "123":
+        for token in ("zz", "0"):
+            yield f"job {id} is locked by {token}", *_ending("123", ("SET", f"{Q}{id}:lock", token, "PX", 300_000))
+        yield f"job {id} is not active", *_ending("123", ("LREM", f"{Q}active", 0, id))
+        yield f"job {id} is not there", *_ending("123", ("DEL", Q + id))
+        yield f"job {id} is active twice", *_ending("123", ("LPUSH", f"{Q}active", id))
+        yield f"job {id} is active twice at the end", *_ending("123", ("RPUSH", f"{Q}active", id))
+        yield f"job {id} waits, too", *_ending("123", ("RPUSH", f"{Q}wait", id))
+        crowd = [("RPUSH", f"{Q}active", f"7{at}") for at in range(8)]
+        yield f"job {id} is older than a crowd", *_ending("123", *crowd)
+        yield f"job {id} is older than a crowd, twice", *_ending("123", ("LPUSH", f"{Q}active", id, id), *crowd)
+        yield f"job {id} has a failed child that is kept", *_ending("123", ("ZADD", f"{Q}{id}:unsuccessful", 1, "c"))
+    yield "an end is reported twice", *_ending("112")
+    for fetch in ("0", "01", "10", "001"):
+        yield f"ends that fetch {fetch}", *_ending("123", fetch=fetch)
+        yield f"failures that fetch {fetch}", *_ending("123", fetch=fetch, fields=failure)
+        yield f"ends that fetch {fetch}, none waits", *_ending("123", ("DEL", f"{Q}wait"), fetch=fetch)
+    for count in range(180, 196):
+        stream: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * count
+        for fetch, attempts in itertools.product("01", (1, 9)):
+            title = f"failures on a stream of {count}, {attempts} attempts, fetching {fetch}"
+            yield title, *_ending("12", *stream, fields=failure, fetch=fetch, attempts=attempts)
+        yield f"ends on a stream of {count}", *_ending("12", *stream, fetch="0")
+    yield (
+        "a job falls due for the first alone",
+        *_ending("12", ("ZADD", f"{Q}delayed", (T + 1500) * 4096, "6"), at=(T + 2000, T)),
+    )
+    for part in ("logs", "dependencies", "processed", "failed", "unsuccessful"):
+        beside = ("ZADD", f"{Q}1:{part}", 1, "c")
+        yield f"a failed job is removed with its {part}", *_ending("12", beside, fields=failure, keepJobs={"count": 0})
+        yield f"a job is removed with its {part}", *_ending("12", beside, keepJobs={"count": 0})
+    yield (
+        "the only next one is refused",
+        *_ending("1", ("DEL", f"{Q}wait", f"{Q}7"), ("SET", f"{Q}7", "x"), ("LPUSH", f"{Q}wait", 7)),
+    )
+    later = [("ZADD", f"{Q}delayed", (T + 500 + at) * 4096, f"8{at}") for at in range(3)]
+    yield "none waits, some are due later", *_ending("12", ("DEL", f"{Q}wait"), *later)
+    yield "ends with nothing waiting", *_ending("123", ("DEL", f"{Q}wait"))
+    yield "ends with nothing waiting, others active", *_ending("123", ("DEL", f"{Q}wait"), ("LPUSH", f"{Q}active", "8"))
+    yield "ends with one waiting", *_ending("123", ("DEL", f"{Q}wait"), ("LPUSH", f"{Q}wait", "7"))
+    for score in (-4096, -1, 0, 1):
+        yield f"ends, a job with score {score}", *_ending("12", ("ZADD", f"{Q}delayed", score, "6"))
+    for name, value in (
+        ("paused", 1),
+        ("concurrency", 2),
+        ("max", 2),
+        ("opts.maxLenEvents", "x"),
+        ("opts.maxLenEvents", ""),
+    ):
+        yield f"ends, {name} is {value!r}", *_ending("123", ("HSET", f"{Q}meta", name, value))
+    for size in (500_000, 1_000_000):
+        big = [("HSET", Q + id, "data", "x" * size) for id in "567"]
+        yield f"ends, next ones of {size} bytes", *_ending("123", *big)
+        yield f"ends, next ones of {size} bytes, counted", *_ending("123", *big, maxMetricsSize=5)
+    for next_id in "567":
+        yield f"ends, {next_id} is refused", *_ending("123", ("DEL", Q + next_id), ("SET", Q + next_id, "no hash"))
+        yield f"ends, {next_id} is not there", *_ending("123", ("DEL", Q + next_id))
+
+
+def _adds() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    capped: list[Command] = [("HSET", f"{Q}meta", "opts.maxLenEvents", 90)]
+    kinds = ("addStandardJob", "addDelayedJob", "addPrioritizedJob")
+    good = calls.add("addStandardJob")
+    for moment in ODD_TIMES:
+        for kind in kinds:
+            yield f"{kind} at {moment!r}", capped, [calls.add(kind, at=moment), calls.add(kind, at=moment), good], _add
+    for name, value in itertools.product(("delay", "priority", "lifo"), ODD_OPTIONS):
+        for kind in kinds:
+            odd = calls.add(kind, options={name: value})
+            yield f"{kind} with {name} {value!r}", capped, [good, odd, odd, good], _add
+    heads: list[list[Any]] = [
+        *([Q, "", 5, T], [Q, "", None, T], [Q, 5, "n", T], [Q, "", "n", T, f"{Q}9"], [Q, "", "n", T, None, f"{Q}d"]),
+        *([Q, "", "n", T, "", ""], [Q, "", "n", T, False, None], [Q, "", "n", T, None, False, None, "r"]),
+        *([Q, "", "n", T, None, None, None, False], [Q, "", "n", T, f"{Q}1", f"{Q}1:dependencies", {"id": "1"}]),
+    ]
+    for head in heads:
+        for more in ([], [("HSET", f"{Q}9", "name", "n"), ("HSET", f"{Q}1", "name", "n")]):
+            odd = calls.add_packed("addStandardJob", Q, head, {"attempts": 0})
+            yield f"adds with head {head[1:]}, {len(more)}", [*capped, *more], [odd, odd, good], _add
+    for name, value in itertools.product(
+        ("opts.maxLenEvents", "concurrency"), ("x", "", "0", "1", "-1", "1.5", "1e3", "0x10", " 7")
+    ):
+        yield f"adds, {name} is {value!r}", [*capped, ("HSET", f"{Q}meta", name, value)], [good] * 3, _add
+    refused: list[Command] = [("SET", f"{Q}{at}", "no hash") for at in (1, 2, 3)]
+    for count in (1, 2, 3):
+        yield f"{count} refused adds of three", [*capped, *refused[:count]], [good] * 3, _add
+        waiting: list[Command] = [("XADD", f"{Q}events", "*", "event", "old")] * 500
+        yield f"{count} refused adds of three, long stream", [*capped, *refused[:count], *waiting], [good] * 3, _add
+    for first, second in itertools.permutations((T, T + 1, T + 0.5), 2):
+        yield (
+            f"adds at {first}, {second}",
+            capped,
+            [calls.add("addStandardJob", at=at) for at in (first, second, first)],
+            _add,
+        )
+    for taken in (("HSET", f"{Q}a", "name", "old"), ("SET", f"{Q}a", "no hash"), ("DEL", f"{Q}a")):
+        own = [calls.add("addStandardJob", id=id) for id in "bac"]
+        yield f"own ids after {taken[0]}", [*capped, taken], own, _add
+
+
 def among_readable_ones() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     """Give adds of which one cannot be read, or is no job."""
     heads: list[Any] = [5, "abc", True, None, [], {}, [Q], [None, "", "n", T], [Q, None, "n", T], [Q, ["x"], "n", T]]
@@ -487,6 +718,13 @@ def compare(bench: Bench, name: str, made: list[Command], found: list[Call], mer
         texts.append(f"{len(singles)} replies, at once {len(several)}")
     texts += differences(bench.state(0), bench.state(1))
     return tuple(f"{name}: {text}" for text in texts)
+
+
+def singly(bench: Bench, name: str, made: list[Command], found: list[Call]) -> tuple[str, ...]:
+    """Run calls one by one with BullMQ's scripts and with ours; return the differences."""
+    bench.reset(made, strict=False)
+    texts = [f"{name}, alone: {text}" for call in found for text in bench.call(call).differences]
+    return tuple(texts)
 
 
 def _one_by_one(bench: Bench, found: Sequence[Call]) -> list[tuple[Any, bool | None]]:
@@ -600,7 +838,7 @@ def main() -> int:
     count, seed = int(os.environ.get("COUNT") or 2500), int(os.environ.get("SEED") or 0)
     total = 0
     with servers.start() as server, scripts.bench(server) as bench:
-        each = (compare(bench, *edge) for edge in edges())
+        each = ((*singly(bench, *edge[:3]), *compare(bench, *edge)) for edge in edges())
         for texts in itertools.chain(each, (run(bench, seed, number) for number in range(count))):
             total += len(texts)
             sys.stdout.writelines(f"{text}\n" for text in texts)

@@ -37,6 +37,7 @@ FAULTS = (
 
 def test_one_call_equals_the_single_calls(bench: Bench) -> None:
     for edge in batches.edges():
+        assert batches.singly(bench, *edge[:3]) == ()
         assert batches.compare(bench, *edge) == ()
     for number in range(250):
         assert batches.run(bench, 1, number) == ()

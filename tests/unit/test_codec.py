@@ -402,6 +402,7 @@ def random_value(dice: random.Random, depth: int = 0) -> Any:
     return {key: random_value(dice, depth + 1) for key in keys}
 
 
+@pytest.mark.slow
 @pytest.mark.node
 def test_json_equals_what_node_writes() -> None:
     dice = random.Random(20_231_114)

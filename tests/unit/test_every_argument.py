@@ -23,6 +23,8 @@ from bullmq_protocol.errors import BullMQError, Closed, UsageError, looks_like_l
 from bullmq_protocol.events.stream import AddedEvent
 from bullmq_protocol.model.job import JobRecord
 
+pytestmark = pytest.mark.slow
+
 SECRET = "s3cr3t-Xyzzy"
 LOGIN = f"redis://user:{SECRET}"
 PACKAGES = {"anyio": bullmq_anyio, "sync": bullmq_sync}

@@ -57,10 +57,11 @@ def test_a_changed_file_repeats_its_own_faults() -> None:
     assert len({FAULT.digest, elsewhere.digest, replace(FAULT, file="b.lua").digest}) == 3
 
 
+@pytest.mark.slow
 def test_tests_are_known_by_what_they_do_and_how_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     found = lua.tests()
     digests = {test.digest for test in found}
-    assert len(digests) > len(found) - 10, "a few random states are equal"
+    assert len(digests) == len(found)
     assert {test.digest for test in lua.tests()} == digests
     monkeypatch.setattr(lua, "same", lua.loosely)
     assert digests.isdisjoint(test.digest for test in lua.tests())
@@ -86,6 +87,7 @@ def _asking(name: str, notices: bool) -> lua.Test:
     return lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noticing", "outcome"), [(False, "survived"), (True, "killed")])
 def test_what_changes_beside_the_scripts_is_not_the_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticing: bool, outcome: str
@@ -110,6 +112,7 @@ def test_what_changes_beside_the_scripts_is_not_the_fault(
 RIGHT = lua.hashlib.sha1(lua.build.packaged("releaseLock").encode(), usedforsecurity=False).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_tests_are_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(each for each in lua.mutants() if each.file == "releaseLock.lua")
     known = [_asking("first", notices=False)]

@@ -40,7 +40,10 @@ def steps(found: Any) -> Iterator[str]:
 
 def test_unit_runs_neither_servers_nor_long_searches() -> None:
     (line,) = [line for line in recipe("unit").splitlines() if "pytest" in line]
-    assert line.endswith("-m 'not search' tests/unit")
+    assert line.endswith("-m 'not search and not slow' --ignore=tests/unit/test_failure.py tests/unit")
+    # The others run all of it.
+    for target in ("run-tests", "check"):
+        assert not re.search("slow|search|test_failure", recipe(target))
 
 
 def test_the_demo_has_an_environment_of_its_own_with_what_it_needs() -> None:
@@ -162,6 +165,7 @@ def test_a_ticker_that_hears_something_is_silent() -> None:
     assert said == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_long_test_is_named_while_it_runs(processes: str, tmp_path: Path) -> None:
     """The test ends only after its name was read here; without that line both would wait for ever."""

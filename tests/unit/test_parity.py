@@ -62,6 +62,7 @@ def plain(annotation: Any) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_the_blocking_twins_are_not_stale() -> None:
     assert twin.main(["--check"]) == 0
 

@@ -18,6 +18,7 @@ _MODULES = {
 }
 
 
+@pytest.mark.slow
 def test_the_recorded_names_are_those_of_the_code() -> None:
     assert public_names.listed() == public_names.TARGET.read_text(encoding="utf-8"), "python tools/public_names.py"
 

@@ -69,6 +69,7 @@ def test_the_zone_of_the_process_as_the_system_knows_it(zones: ModuleType) -> No
 
 @BOTH
 @pytest.mark.usefixtures("berlin")
+@pytest.mark.slow
 def test_offsets_of_the_zone_of_the_process(zones: ModuleType) -> None:
     local = zones.LocalZone()
     assert datetime(2026, 1, 1, 12, tzinfo=local).utcoffset() == timedelta(hours=1)

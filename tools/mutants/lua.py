@@ -426,12 +426,13 @@ def tests() -> list[Test]:
         single(case.steps, counted=True)
     for _, *edge in batches.edges():
         several(*edge, counted=True)
+        single((*edge[0], *edge[1]), counted=False)
     for number in range(BATCHES):
         several(*batches.state(1, number)[1:], counted=False)
     for number in range(STATES):
         _, made, calls = states.state(number % 4, number // 4)
         single((*made, *calls), counted=False)
-    return found
+    return list({test.digest: test for test in reversed(found)}.values())[::-1]
 
 
 # Planting
