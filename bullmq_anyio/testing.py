@@ -1,15 +1,15 @@
-"""Run the conformance cases on an asynchronous transport, on asyncio or trio."""
+"""Run the conformance cases on an asynchronous transport."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import anyio
-from anyio.abc import TaskGroup, TaskStatus
-from anyio.lowlevel import checkpoint
-
+from bullmq_anyio.aside import Calls, calls_aside
+from bullmq_anyio.primitives import Event, Lock, shielded
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.testing.conformance import (
@@ -30,7 +30,6 @@ from bullmq_protocol.testing.conformance import (
     Where,
 )
 
-_LIMIT_S = 60
 _AWAIT_S = 5
 
 
@@ -40,41 +39,30 @@ async def run_case(
     """Play one case with transports made by `make(url)`; raise `AssertionError` where one does not conform.
 
     `key` is a key name that nobody else uses. A case that needs a network is for the caller to leave out where there
-    is none.
+    is none, and one that needs calls which can be cancelled, where they cannot.
     """
     failure: Exception | None = None
-    with anyio.fail_after(_LIMIT_S):
-        async with anyio.create_task_group() as tasks:
-            stage = _Stage(make, url, network, tasks)
-            try:
-                await stage.play(case, key)
-            except Exception as error:
-                failure = error
-            finally:
-                tasks.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await stage.clear()
+    async with calls_aside() as calls:
+        stage = _Stage(make, url, network, calls)
+        try:
+            await stage.play(case, key)
+        except Exception as error:
+            failure = error
+        finally:
+            with shielded():
+                await stage.clear()
     if failure is not None:
         raise failure
 
 
-class _Running:
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
-        self.over = anyio.Event()
-        self.outcome = Outcome()
-
-
 class _Stage:
-    def __init__(
-        self, make: Callable[[str], AsyncTransport], url: str, network: Network | None, tasks: TaskGroup
-    ) -> None:
+    def __init__(self, make: Callable[[str], AsyncTransport], url: str, network: Network | None, calls: Calls) -> None:
         self._make = make
         self._url = url
         self._network = network
-        self._tasks = tasks
+        self._calls = calls
+        self._lock = Lock()
         self._transports: dict[Where, AsyncTransport] = {}
-        self._running: dict[str, _Running] = {}
 
     async def play(self, case: Case, key: str) -> None:
         play = case.play(key)
@@ -100,23 +88,22 @@ class _Stage:
             case Gather(steps, where):
                 names = [f"gathered {number}" for number in range(len(steps))]
                 for name, step in zip(names, steps, strict=True):
-                    running = self._running[name] = _Running()
-                    self._tasks.start_soon(self._run, running, step, where)
-                return [await self._settled(name) for name in names]
+                    self._start(name, step, where)
+                return [await self._calls.settled(name) for name in names]
             case Begin(name, step, where):
-                running = self._running[name] = _Running()
-                await self._tasks.start(self._run, running, step, where)
-                # Its own first steps, up to where it waits.
-                for _ in range(3):
-                    await checkpoint()
+                self._start(name, step, where)
+                await self._calls.first_steps()
             case Settle(name):
-                return await self._settled(name)
-            case Abort(name):
-                self._running[name].scope.cancel()
+                return await self._calls.settled(name)
+            case Abort(name, where):
+                self._calls.abort(name, self._transport(where))
             case Await(command, holds):
-                with anyio.fail_after(_AWAIT_S):
-                    while not holds(await self._transport(Where.OBSERVER).perform(command)):
-                        await anyio.sleep(0.002)
+                end = time.monotonic() + _AWAIT_S
+                pause = Event()
+                while not holds(await self._transport(Where.OBSERVER).perform(command)):
+                    if time.monotonic() > end:
+                        raise AssertionError("what was waited for did not happen")
+                    await pause.wait(0.002)
             case Arm(fault, marker, times):
                 assert self._network is not None, "this case needs a network"
                 self._network.arm(fault, marker, times)
@@ -124,27 +111,8 @@ class _Stage:
                 await self._transport(where).aclose()
         return None
 
-    async def _settled(self, name: str) -> Outcome:
-        running = self._running[name]
-        await running.over.wait()
-        return running.outcome
-
-    async def _run(
-        self,
-        running: _Running,
-        step: Command[Any] | Batch,
-        where: Where,
-        *,
-        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        task_status.started()
-        try:
-            with running.scope:
-                running.outcome = await self._outcome(step, where)
-            if running.scope.cancelled_caught:
-                running.outcome = Outcome(cancelled=True)
-        finally:
-            running.over.set()
+    def _start(self, name: str, step: Command[Any] | Batch, where: Where) -> None:
+        self._calls.start(name, partial(self._outcome, step, where), Outcome(cancelled=True))
 
     async def _outcome(self, step: Command[Any] | Batch, where: Where) -> Outcome:
         try:
@@ -153,17 +121,21 @@ class _Stage:
             return Outcome(error=error)
 
     def _transport(self, where: Where) -> AsyncTransport:
-        if where not in self._transports:
-            if where is Where.DEDICATED:
-                made = self._transport(Where.MAIN).dedicated(client_name=CLIENT_NAME)
-            elif where is Where.CUT:
-                assert self._network is not None, "this case needs a network"
-                made = self._make(self._network.url)
-            elif where is Where.STRANGER:
-                parts = urlsplit(self._url)
-                place = parts.netloc.rpartition("@")[2]
-                made = self._make(urlunsplit(parts._replace(netloc=f"nobody:wrong@{place}")))
-            else:
-                made = self._make(self._url)
-            self._transports[where] = made
-        return self._transports[where]
+        with self._lock:
+            return self._transports.get(where) or self._made(where)
+
+    def _made(self, where: Where) -> AsyncTransport:
+        if where is Where.DEDICATED:
+            main = self._transports.get(Where.MAIN) or self._made(Where.MAIN)
+            made: AsyncTransport = main.dedicated(client_name=CLIENT_NAME)
+        elif where is Where.CUT:
+            assert self._network is not None, "this case needs a network"
+            made = self._make(self._network.url)
+        elif where is Where.STRANGER:
+            parts = urlsplit(self._url)
+            place = parts.netloc.rpartition("@")[2]
+            made = self._make(urlunsplit(parts._replace(netloc=f"nobody:wrong@{place}")))
+        else:
+            made = self._make(self._url)
+        self._transports[where] = made
+        return made

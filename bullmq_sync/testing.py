@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from bullmq_protocol.command import Batch, Command
-from bullmq_protocol.net.transport import InterruptibleTransport, Transport
+from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.testing.conformance import (
     CLIENT_NAME,
     Abort,
@@ -27,8 +27,9 @@ from bullmq_protocol.testing.conformance import (
     Settle,
     Where,
 )
+from bullmq_sync.aside import Calls, calls_aside
+from bullmq_sync.primitives import Event, Lock, shielded
 
-_LIMIT_S = 60
 _AWAIT_S = 5
 
 
@@ -37,36 +38,31 @@ def run_case(
 ) -> None:
     """Play one case with transports made by `make(url)`; raise `AssertionError` where one does not conform.
 
-    `key` is a key name that nobody else uses. A case that needs a network, or calls that can be cancelled, is for the
-    caller to leave out.
+    `key` is a key name that nobody else uses. A case that needs a network is for the caller to leave out where there
+    is none, and one that needs calls which can be cancelled, where they cannot.
     """
-    stage = _Stage(make, url, network)
-    try:
-        stage.play(case, key)
-    finally:
-        stage.clear()
-
-
-class _Running(threading.Thread):
-    """One call aside."""
-
-    def __init__(self, call: Callable[[], Outcome]) -> None:
-        super().__init__(name="conformance", daemon=True)
-        self._call = call
-        self.outcome = Outcome()
-
-    def run(self) -> None:
-        self.outcome = self._call()
+    failure: Exception | None = None
+    with calls_aside() as calls:
+        stage = _Stage(make, url, network, calls)
+        try:
+            stage.play(case, key)
+        except Exception as error:
+            failure = error
+        finally:
+            with shielded():
+                stage.clear()
+    if failure is not None:
+        raise failure
 
 
 class _Stage:
-    def __init__(self, make: Callable[[str], Transport], url: str, network: Network | None) -> None:
+    def __init__(self, make: Callable[[str], Transport], url: str, network: Network | None, calls: Calls) -> None:
         self._make = make
         self._url = url
         self._network = network
-        self._lock = threading.Lock()
+        self._calls = calls
+        self._lock = Lock()
         self._transports: dict[Where, Transport] = {}
-        self._running: dict[str, _Running] = {}
 
     def play(self, case: Case, key: str) -> None:
         play = case.play(key)
@@ -84,8 +80,6 @@ class _Stage:
             self._network.arm(Fault.NONE)
         for transport in self._transports.values():
             transport.close()
-        for running in self._running.values():
-            running.join(_AWAIT_S)
 
     def _act(self, act: Act) -> Any:
         match act:
@@ -94,20 +88,22 @@ class _Stage:
             case Gather(steps, where):
                 names = [f"gathered {number}" for number in range(len(steps))]
                 for name, step in zip(names, steps, strict=True):
-                    self._begin(name, step, where)
-                return [self._settled(name) for name in names]
+                    self._start(name, step, where)
+                return [self._calls.settled(name) for name in names]
             case Begin(name, step, where):
-                self._begin(name, step, where)
+                self._start(name, step, where)
+                self._calls.first_steps()
             case Settle(name):
-                return self._settled(name)
-            case Abort(_, where):
-                cast("InterruptibleTransport", self._transport(where)).interrupt()
+                return self._calls.settled(name)
+            case Abort(name, where):
+                self._calls.abort(name, self._transport(where))
             case Await(command, holds):
                 end = time.monotonic() + _AWAIT_S
+                pause = Event()
                 while not holds(self._transport(Where.OBSERVER).perform(command)):
                     if time.monotonic() > end:
                         raise AssertionError("what was waited for did not happen")
-                    time.sleep(0.002)
+                    pause.wait(0.002)
             case Arm(fault, marker, times):
                 assert self._network is not None, "this case needs a network"
                 self._network.arm(fault, marker, times)
@@ -115,16 +111,8 @@ class _Stage:
                 self._transport(where).close()
         return None
 
-    def _begin(self, name: str, step: Command[Any] | Batch, where: Where) -> None:
-        running = self._running[name] = _Running(lambda: self._outcome(step, where))
-        running.start()
-
-    def _settled(self, name: str) -> Outcome:
-        running = self._running[name]
-        running.join(_LIMIT_S)
-        if running.is_alive():
-            raise AssertionError(f"the call {name!r} did not end")
-        return running.outcome
+    def _start(self, name: str, step: Command[Any] | Batch, where: Where) -> None:
+        self._calls.start(name, partial(self._outcome, step, where), Outcome(cancelled=True))
 
     def _outcome(self, step: Command[Any] | Batch, where: Where) -> Outcome:
         try:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("queue", "job", "scripts", "producers", "zones", "notices", "drive", "base", "events")
+NAMES = ("queue", "job", "scripts", "producers", "zones", "notices", "drive", "base", "events", "testing")
 
 WORDS = (
     (r"\basync (?=def|for|with)", ""),
