@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeAlias
 
 from bullmq_protocol.worker.actions import Call, Listen
@@ -85,6 +85,13 @@ class Crew:
         hand = threading.current_thread()
         if isinstance(hand, _Hand):
             hand.handling = begins
+
+    def leave_behind(self, threads: Container[int | None]) -> None:
+        """Wait no more for these, by their ident: the user's code has them."""
+        with self._lock:
+            for hand in self._hands:
+                if hand.ident in threads:
+                    hand.handling = True
 
     def close(self) -> None:
         with self._lock:
@@ -172,7 +179,7 @@ class _Hand(threading.Thread):
         self.task: Task = None
         self.ends = False
         self.handling = False
-        """Set by the thread itself: the user's code has it."""
+        """Set by the thread itself, or by who waits no more: the user's code has it."""
         self.turn = threading.Lock()
         self.turn.acquire()
 

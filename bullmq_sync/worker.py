@@ -130,6 +130,8 @@ _WATCH_MS: Millis = 250
 """So often a worker whose slots are all busy looks whether its connection has ended."""
 _INTRODUCE_MS: Millis = 1000
 """So often it tries to open its named connection."""
+_CALLBACK_S = 1.0
+"""So long after the shutdown time a close waits for callbacks."""
 _RETRY_S = 0.1
 """Where the system gave no thread, it is asked again so soon."""
 _NAMED: tuple[type[Notice], ...] = (Paused, Resumed, Reconnected)
@@ -237,6 +239,9 @@ class Worker(Generic[T]):
         self._runner: int | None = None
         self._shortage: BaseException | None = None
         self._break_ends: float | None = None
+        self._telling: dict[int, str] = {}
+        self._callbacks_end: float | None = None
+        self._left_behind = False
         self._manual_listener: InterruptibleTransport | None = None
         # replaced as a whole under _lock, and read without it
         self._streams: tuple[Notices, ...] = ()
@@ -474,6 +479,10 @@ class Worker(Generic[T]):
             self._closed = True
             running = self._runner is not None
             begun = self._machine.state is not WorkerState.NEW
+            left = _CALLBACK_S + (0.0 if force else self._settings.shutdown_ms / 1000)
+            ends = time.monotonic() + left
+            self._callbacks_end = ends if self._callbacks_end is None else min(ends, self._callbacks_end)
+            self._due.notify_all()
         if not running:
             self._close_transports()
             self._end_streams()
@@ -865,6 +874,9 @@ class Worker(Generic[T]):
                     self._deliveries += 1
                 elif self._ready:
                     action = self._ready.popleft()
+                    if self._closed and not self._machine.holds(action.job):
+                        # Given back while a callback held up who was to begin it.
+                        continue
                     number = action.run
                     job = self._handling[number] = self._job(action.job, action.token)
                     if self._called_off:
@@ -1156,7 +1168,27 @@ class Worker(Generic[T]):
                 say(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
             except KeyboardInterrupt as error:
                 self._interrupt = error
-        for callback in self._callbacks.get(kind, ()):
+        callbacks = self._callbacks.get(kind, ())
+        if callbacks:
+            self._call_back(callbacks, kind, notice)
+
+    def _call_back(self, callbacks: Sequence[Callable[[Any], object]], kind: type[Notice], notice: Notice) -> None:
+        me = threading.get_ident()
+        with self._lock:
+            # One may ask the worker for what calls others.
+            outer = self._telling.get(me)
+            self._telling[me] = kind.__name__
+        try:
+            self._call_each(callbacks, kind, notice)
+        finally:
+            with self._lock:
+                if outer is None:
+                    del self._telling[me]
+                else:
+                    self._telling[me] = outer
+
+    def _call_each(self, callbacks: Sequence[Callable[[Any], object]], kind: type[Notice], notice: Notice) -> None:
+        for callback in callbacks:
             try:
                 self._apart(callback, notice)
             except BaseException as error:
@@ -1295,19 +1327,26 @@ class Worker(Generic[T]):
                 shortage, self._shortage = self._shortage, None
                 ends = min((each for each in (until, self._break_ends) if each is not None), default=None)
                 over = ends is not None and now >= ends
+                lasting = self._lasting(now)
                 left_ms = None if due is None else due - clock().mono
                 is_due = left_ms is not None and left_ms <= 0
-                if not (over or is_due or shortage):
+                if not (over or lasting or is_due or shortage):
                     limits = (
                         None if left_ms is None else left_ms / 1000,
                         None if ends is None else ends - now,
                         _RETRY_S if short else None,
+                        None if self._callbacks_end is None else max(self._callbacks_end - now, _WATCH_MS / 1000),
                         _WATCH_MS / 1000 if self._machine.unattended else None,
                     )
                     self._due.wait(min((each for each in limits if each is not None), default=None))
                     if not short:
                         continue
-            if over:
+            if lasting:
+                # What else these threads were to do is done by hand.
+                with self._lock:
+                    self._left_behind = True
+                self._crew.leave_behind(lasting)
+            if over or lasting:
                 self._stop()
                 return
             if shortage is not None:
@@ -1322,6 +1361,18 @@ class Worker(Generic[T]):
                     if self._machine.deadline() == due and not self._stopped.is_set():
                         # It has not moved: do not spin.
                         self._due.wait(0.001)
+
+    def _lasting(self, now: float) -> dict[int, str]:
+        """Return who is still in a callback where a close waits no longer. The lock is held."""
+        ended = self._callbacks_end is not None and now >= self._callbacks_end
+        return dict(self._telling) if ended else {}
+
+    def _warn_of_callbacks(self) -> None:
+        with self._lock:
+            names = ", ".join(sorted(set(self._telling.values())))
+        if names:
+            message = "worker %s is closed, and waits no longer for callbacks that do not return: for %s"
+            say(logging.WARNING, message, self._id, names, extra=self._extra())
 
     def _short_of_threads(self, error: BaseException) -> None:
         """Let the timer try again; called on any thread, which has its own work to do."""
@@ -1440,10 +1491,8 @@ class Worker(Generic[T]):
         self._closed = True
         self._stop()
         with self._lock:
-            gives_back = self._break_ends is not None and self._machine.state not in (
-                WorkerState.NEW,
-                WorkerState.STOPPED,
-            )
+            unsettled = self._machine.state not in (WorkerState.NEW, WorkerState.STOPPED)
+            gives_back = unsettled and (self._break_ends is not None or self._left_behind)
         if gives_back:
             try:
                 self._give_back_by_hand()
@@ -1455,6 +1504,7 @@ class Worker(Generic[T]):
         if timer is not None:
             timer.join()
         self._crew.join()
+        self._warn_of_callbacks()
         self._meter_life(begins=False)
         self._finished.set()
         self._end_streams()

@@ -16,12 +16,15 @@ from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
 from bullmq_protocol.errors import Closed, ConnectionLost
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
+    Closing,
+    Drained,
     HandlerAbandoned,
+    JobActive,
     JobCompleted,
     JobFailed,
     JobMoved,
 )
-from bullmq_sync import Job, Queue, RedisPyTransport, Worker
+from bullmq_sync import Job, Queue, RedisPyTransport, Worker, crew
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
@@ -284,6 +287,77 @@ def test_needs_no_more_threads_than_concurrency(queue: Queue[Any], server: Serve
         done.wait(60)
     # Ten handlers, and beside them: run, the timer, the wait, a fetch, upkeep.
     assert most - before <= 10 + 5
+
+
+def test_a_job_given_back_while_its_callback_ran_never_begins(
+    queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is another worker's by then."""
+    monkeypatch.setattr(crew, "_JOIN_S", 0.05)
+    inside, gate = threading.Event(), threading.Event()
+    begun: list[str] = []
+
+    def hang(_: JobActive) -> None:
+        inside.set()
+        assert gate.wait(_LIMIT_S)
+
+    queue.add("a")
+    worker = Worker[Any](name, lambda job: begun.append(job.id), server.url)
+    worker.on(JobActive, hang)
+    runner = in_thread(worker.run)
+    assert inside.wait(_LIMIT_S)
+    callers = [thread for thread in threading.enumerate() if thread.name.startswith(f"bullmq {name}")]
+    worker.close(force=True)
+    runner.join(_LIMIT_S)
+    assert queue.get_state("1") == "waiting"
+    gate.set()
+    for thread in callers:
+        thread.join(_LIMIT_S)
+    assert begun == []
+
+
+@pytest.mark.parametrize("how", ["after the shutdown time", "by force"])
+@pytest.mark.parametrize("kind", [JobActive, JobCompleted, Drained, Closing, ClosedNotice])
+def test_a_callback_that_never_returns_holds_up_no_close(
+    queue: Queue[Any],
+    server: Server,
+    name: str,
+    kind: type[Any],
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is decided behind it is done all the same: no job stays active."""
+    monkeypatch.setattr(crew, "_JOIN_S", 0.1)
+    inside, gate, over = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(_: object) -> None:
+        inside.set()
+        assert gate.wait(_LIMIT_S)
+
+    queue.add_bulk([NewJob("a") for _ in range(6)])
+    options = WorkerOptions(concurrency=3, shutdown_timeout=60_000 if how == "by force" else 20)
+    worker = Worker[Any](name, nothing, server.url, options=options)
+    completed = Told(worker, JobCompleted, 1)
+    worker.on(kind, hang)
+    runner = in_thread(worker.run)
+    if kind in (Closing, ClosedNotice):
+        completed.wait()
+    else:
+        assert inside.wait(_LIMIT_S)
+    # Where the one who closes tells of it, its own thread is in the callback.
+    closing = in_thread(lambda: (worker.close(force=how == "by force"), over.set()))
+    runner.join(_LIMIT_S)
+    assert not runner.is_alive()
+    assert inside.is_set()
+    counts = queue.get_job_counts("waiting", "active", "completed", "failed")
+    assert (counts["active"], counts["failed"], counts["waiting"] + counts["completed"]) == (0, 0, 6)
+    assert f"waits no longer for callbacks that do not return: for {kind.__name__}" in caplog.text
+    if kind not in (Closing, ClosedNotice):
+        assert over.wait(_LIMIT_S)
+    gate.set()
+    closing.join(_LIMIT_S)
+    assert queue.get_job_counts("waiting", "active", "completed", "failed") == counts
 
 
 def test_slow_log_handler_does_no_harm(queue: Queue[Any], server: Server, name: str) -> None:
