@@ -7,7 +7,7 @@ import gc
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ import trio
 
 import bullmq_anyio.worker
 from bullmq_anyio import Job, Queue, Worker
+from bullmq_anyio.tasks import Handling, job_tasks
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, ReportRefused
@@ -365,6 +366,33 @@ async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queu
     assert (counts["active"], counts["waiting"]) == (0, 0)
     # From Python 3.12 on a task begins as it is made.
     assert len(victims) == (sys.version_info < (3, 12))
+
+
+async def test_a_job_cancelled_before_it_began_is_only_told() -> None:
+    """No scope is put around a task that has not taken its first step: it looks, and ends."""
+    seen: list[tuple[bool, object]] = []
+
+    async def attend(handling: Handling) -> None:
+        handling.begun = True
+        if handling.task is None:
+            jobs.note(handling)
+        await anyio.sleep(0)
+        seen.append((handling.cancelled, handling.scope))
+        jobs.left(handling)
+
+    async with anyio.create_task_group() as tasks:
+        jobs = job_tasks(attend, copy_context(), tasks)
+        handling = Handling(1, Job.__new__(Job))
+        jobs.start(handling, "job")
+        # From Python 3.12 on a task of asyncio's begins as it is made.
+        early = not handling.begun
+        if early:
+            jobs.cancel(handling)
+        assert await jobs.begun([handling]) == []
+        with anyio.fail_after(10):
+            while not seen:
+                await anyio.sleep(0)
+    assert seen == [(early, None)]
 
 
 # --- what it leaves behind ------------------------------------------------------------------------------------------
