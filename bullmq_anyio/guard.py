@@ -39,7 +39,7 @@ def provider_raised(error: BaseException) -> None:
     """
     if is_interrupt(error):
         raise error
-    _log.error("the telemetry provider raised", exc_info=error)
+    say(logging.ERROR, "the telemetry provider raised", trace=True)
 
 
 async def call_back(function: Callable[[Any], object], argument: object, message: str, *args: object) -> None:

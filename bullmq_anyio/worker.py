@@ -37,7 +37,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
-from bullmq_anyio.guard import provider_raised
+from bullmq_anyio.guard import provider_raised, say
 from bullmq_anyio.job import Job
 from bullmq_anyio.net.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
@@ -205,7 +205,7 @@ class Worker(Generic[T]):
         self._settings, warnings = options.checked(zones=find_zone)
         self._id = _worker_id() if worker_id is None else check_label("worker_id", worker_id)
         for warning in warnings:
-            _log.warning("worker %s: %s", self._id, warning, extra=self._extra())
+            say(logging.WARNING, "worker %s: %s", self._id, warning, extra=self._extra())
         self._processor = processor
         self._limits = limits
         self._strategy = backoff_strategy
@@ -771,11 +771,17 @@ class Worker(Generic[T]):
             try:
                 await self._settle()
             except Exception:
-                _log.exception("worker %s broke while it gave its jobs back", self._id, extra=self._extra())
+                say(
+                    logging.ERROR,
+                    "worker %s broke while it gave its jobs back",
+                    self._id,
+                    extra=self._extra(),
+                    trace=True,
+                )
             try:
                 await run(self._machine.give_back_strays(), self._transport)
             except BullMQError as error:
-                _log.warning("worker %s may still hold jobs: %s", self._id, error, extra=self._extra())
+                say(logging.WARNING, "worker %s may still hold jobs: %s", self._id, error, extra=self._extra())
 
     async def _settle(self) -> None:
         actions = self._machine.owed()
@@ -950,7 +956,7 @@ class Worker(Generic[T]):
             self._listed = True
         except BullMQError as error:
             # It opens when the worker waits, and is told then.
-            _log.debug("worker %s is in no list of workers yet: %s", self._id, error, extra=self._extra())
+            say(logging.DEBUG, "worker %s is in no list of workers yet: %s", self._id, error, extra=self._extra())
 
     async def _introduce(self) -> None:
         """Open the named connection again, where it may be gone and nobody waits on it."""
@@ -1282,7 +1288,7 @@ class Worker(Generic[T]):
         except BaseException as trouble:
             if is_one(trouble, KeyboardInterrupt) or (awaiting and is_one(trouble, anyio.get_cancelled_exc_class())):
                 raise
-            _log.exception("worker %s: the backoff strategy failed", self._id, extra=self._extra())
+            say(logging.ERROR, "worker %s: the backoff strategy failed", self._id, extra=self._extra(), trace=True)
             return None, f"the backoff strategy failed: {repr_of(trouble)}"
 
     def _raised(
@@ -1311,7 +1317,7 @@ class Worker(Generic[T]):
         kind = type(notice)
         if _log.isEnabledFor(LOWEST_LEVEL[kind]):
             line = logline(notice)
-            _log.log(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
+            say(line.level, "%s", line.message, extra={**self._extra(), **line.fields})
         for callback in self._callbacks.get(kind, ()):
             context = self._context.copy()
             try:
@@ -1346,7 +1352,13 @@ class Worker(Generic[T]):
         if fault is not None:
             self._interrupt(fault)
         elif not self._is_torn():
-            _log.error("worker %s: a callback for %s was cancelled", self._id, kind.__name__, extra=self._extra())
+            say(
+                logging.ERROR,
+                "worker %s: a callback for %s was cancelled",
+                self._id,
+                kind.__name__,
+                extra=self._extra(),
+            )
 
     def _call_apart(self, context: Context, function: Callable[..., Any], *args: object) -> Any:
         if self._apart is None:
@@ -1358,7 +1370,14 @@ class Worker(Generic[T]):
         if is_one(error, KeyboardInterrupt):
             self._interrupt(error)
         else:
-            _log.exception("worker %s: a callback for %s raised", self._id, kind.__name__, extra=self._extra())
+            say(
+                logging.ERROR,
+                "worker %s: a callback for %s raised",
+                self._id,
+                kind.__name__,
+                extra=self._extra(),
+                trace=True,
+            )
 
     def _meter_by_hand(self, notice: Notice) -> None:
         if self._meter is not None:
@@ -1374,7 +1393,7 @@ class Worker(Generic[T]):
         except KeyboardInterrupt:
             raise
         except BaseException:
-            _log.exception("worker %s: the metrics collector raised", self._id, extra=self._extra())
+            say(logging.ERROR, "worker %s: the metrics collector raised", self._id, extra=self._extra(), trace=True)
 
     def _span(
         self, operation: str, attributes: Attributes | None = None
@@ -1452,7 +1471,8 @@ class Worker(Generic[T]):
     async def _end_errands(self) -> None:
         """The shutdown time is over: cancel what still waits beside the handlers, and wait until it has left."""
         while self._errands:
-            _log.warning(
+            say(
+                logging.WARNING,
                 "worker %s is closed, and cancels what has not ended: %s",
                 self._id,
                 ", ".join(sorted(set(self._errands.values()))),
@@ -1492,7 +1512,8 @@ class Worker(Generic[T]):
             self._rearm.set()
 
     def _warn_of_handlers(self) -> None:
-        _log.warning(
+        say(
+            logging.WARNING,
             "worker %s is closed, and still waits for %d handlers that go on though they were cancelled",
             self._id,
             len(self._handling),
@@ -1516,7 +1537,7 @@ class Worker(Generic[T]):
             if not self._is_closed():
                 raise
         except TransportError as error:
-            _log.warning("worker %s: %s", self._id, error, extra=self._extra())
+            say(logging.WARNING, "worker %s: %s", self._id, error, extra=self._extra())
         except ServerError as error:
             if isinstance(error, AuthenticationFailed):
                 raise

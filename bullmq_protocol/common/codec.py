@@ -64,7 +64,10 @@ def check_text(field: str, value: object) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return text that UTF-8 can hold: what it cannot becomes U+FFFD, as in JavaScript."""
+    """Return text that UTF-8 can hold: what it cannot becomes U+FFFD, as in JavaScript. Of a subclass only the text."""
+    if type(text) is not str:
+        # Its own methods may answer anything, and what is sent takes no subclass.
+        text = str.__str__(text)
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

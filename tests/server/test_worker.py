@@ -165,6 +165,52 @@ async def test_an_exception_that_cannot_be_printed_fails_its_job_and_no_other(qu
     assert counts == {"active": 0, "completed": 1, "failed": 1}
 
 
+class _Marked(str):
+    """Text of a kind of its own, as Django's SafeString."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+    def isascii(self) -> bool:
+        raise LookupError("not asked")
+
+
+async def test_an_exception_whose_text_is_of_a_kind_of_its_own_is_like_others(queue: Any, work: Any) -> None:
+    async def process(job: Any) -> None:
+        raise ConnectionError(_Marked("<b>no connection</b>"))
+
+    job = await queue.add("n", options=JobOptions(attempts=2))
+    worker = work(process)
+    seen = Seen(worker, JobFailed)
+    async with worker:
+        await seen.wait(JobFailed, 2)
+    found = await queue.get_job(job.id)
+    assert (found.attempts_made, found.failed_reason) == (2, "<b>no connection</b>")
+
+
+async def test_a_log_filter_that_raises_harms_no_job(queue: Any, work: Any, colour: Colour) -> None:
+    def refuse(record: logging.LogRecord) -> bool:
+        raise AttributeError("request_id")
+
+    async def process(job: Any) -> None:
+        if job.data == "fails":
+            raise LookupError
+
+    await queue.add_bulk([NewJob("n", data) for data in ("fails", "good", "fails")])
+    worker = work(process)
+    seen = Seen(worker, JobCompleted, JobFailed)
+    log = logging.getLogger(colour.logger)
+    log.addFilter(refuse)
+    try:
+        async with worker:
+            await seen.wait(JobFailed, 2)
+            await seen.wait(JobCompleted)
+    finally:
+        log.removeFilter(refuse)
+
+
 @pytest.mark.parametrize("kind", ["completed", 5, Exception])
 async def test_on_takes_only_kinds_of_notices(work: Any, kind: Any) -> None:
     worker = work(nothing)

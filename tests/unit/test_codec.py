@@ -19,6 +19,7 @@ from msgspec import UNSET
 from bullmq_protocol.common.codec import (
     MAX_SAFE_INTEGER,
     check_text,
+    clean_text,
     double,
     json_text,
     listed,
@@ -430,3 +431,16 @@ def test_listed(given: Any) -> None:
 def test_what_is_no_list(given: Any) -> None:
     with pytest.raises(UsageError, match="jobs: must be a list"):
         listed("jobs", given)
+
+
+def test_the_text_of_a_subclass_is_plain() -> None:
+    class Text(str):
+        __slots__ = ()
+
+        def isascii(self) -> bool:
+            raise LookupError("not asked")
+
+    for text in ("ab", "é\ud800"):
+        cleaned = clean_text(Text(text))
+        assert type(cleaned) is str
+        assert cleaned == text.replace("\ud800", "�")
