@@ -37,7 +37,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.drive import Connection, check_server, clock, has_ended, perform, run, stop_connecting, transport_of
-from bullmq_anyio.guard import provider_raised, say
+from bullmq_anyio.guard import is_interrupt, provider_raised, say
 from bullmq_anyio.job import Job
 from bullmq_anyio.net.link import Wake, wake_maker
 from bullmq_anyio.notices import Notices
@@ -1123,7 +1123,7 @@ class Worker(Generic[T]):
     def _event_of(self, handling: Handling, error: BaseException) -> Event | None:
         """Return what the machine is to be told of what a handler raised; None where that comes from another task."""
         number, job = handling.number, cast("Job[T]", handling.job)
-        if is_one(error, KeyboardInterrupt):
+        if is_interrupt(error):
             # trio raises it in the code that runs: it is not the job's fault.
             self._interrupt(error)
             return _cancelled(number)
@@ -1286,7 +1286,7 @@ class Worker(Generic[T]):
             awaiting = isinstance(answer, Awaitable)
             return strategy_delay(await answer if isinstance(answer, Awaitable) else answer), None
         except BaseException as trouble:
-            if is_one(trouble, KeyboardInterrupt) or (awaiting and is_one(trouble, anyio.get_cancelled_exc_class())):
+            if is_interrupt(trouble) or (awaiting and is_one(trouble, anyio.get_cancelled_exc_class())):
                 raise
             say(logging.ERROR, "worker %s: the backoff strategy failed", self._id, extra=self._extra(), trace=True)
             return None, f"the backoff strategy failed: {repr_of(trouble)}"
@@ -1367,7 +1367,7 @@ class Worker(Generic[T]):
 
     def _callback_raised(self, kind: type[Notice], error: BaseException) -> None:
         """Only Ctrl-C ends the worker: trio raises it in the code that runs."""
-        if is_one(error, KeyboardInterrupt):
+        if is_interrupt(error):
             self._interrupt(error)
         else:
             say(
@@ -1560,7 +1560,7 @@ class Worker(Generic[T]):
 
     def _interrupt(self, error: BaseException) -> None:
         """End the worker with an error, which `run` raises when everything is given back."""
-        if self._error is None or is_one(error, KeyboardInterrupt):
+        if self._error is None or is_interrupt(error):
             self._error = error
         self._give_up()
 
@@ -1656,7 +1656,7 @@ def _root(error: BaseException) -> BaseException:
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
     roots = [_root(each) for each in group.exceptions]
-    return next((each for each in roots if is_one(each, KeyboardInterrupt)), roots[0])
+    return next((each for each in roots if is_interrupt(each)), roots[0])
 
 
 class _ByHand:

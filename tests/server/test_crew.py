@@ -48,6 +48,20 @@ class Bench:
         until(lambda: len(self.by) > done and self.crew._idle)
         return self.by[-1][1]
 
+    def hold(self, count: int = 1) -> threading.Event:
+        """Keep so many threads busy; return what lets them go."""
+        gate, inside = threading.Event(), threading.Semaphore(0)
+
+        def work() -> None:
+            inside.release()
+            assert gate.wait(LIMIT_S)
+
+        for _ in range(count):
+            self.crew.submit(work)
+        for _ in range(count):
+            assert inside.acquire(timeout=LIMIT_S)
+        return gate
+
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
@@ -72,16 +86,7 @@ def test_an_idle_thread_is_woken_and_none_is_made(bench: Bench) -> None:
 
 
 def test_nobody_waits_for_another(bench: Bench) -> None:
-    gate, inside = threading.Event(), threading.Semaphore(0)
-
-    def hold() -> None:
-        inside.release()
-        assert gate.wait(LIMIT_S)
-
-    for _ in range(5):
-        bench.crew.submit(hold)
-    for _ in range(5):
-        assert inside.acquire(timeout=LIMIT_S)
+    gate = bench.hold(5)
     gate.set()
     until(lambda: len(bench.crew._idle) == 5)
     last = bench.crew._idle[-1]
@@ -179,14 +184,7 @@ def test_one_thread_is_tried_for_at_a_time(bench: Bench, monkeypatch: pytest.Mon
 
 
 def test_who_is_free_takes_what_waits_for_a_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, inside = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert gate.wait(LIMIT_S)
-
-    bench.crew.submit(hold)
-    assert inside.wait(LIMIT_S)
+    gate = bench.hold()
     with monkeypatch.context() as patch:
         refuse(patch, RuntimeError("can't start new thread"))
         bench.crew.submit("first")
@@ -198,15 +196,7 @@ def test_who_is_free_takes_what_waits_for_a_thread(bench: Bench, monkeypatch: py
 
 
 def test_a_close_ends_idle_threads_at_once_and_others_when_they_are_over(bench: Bench) -> None:
-    gate, inside = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert gate.wait(LIMIT_S)
-
-    bench.crew.submit(hold)
-    bench.crew.submit(hold)
-    assert inside.wait(LIMIT_S)
+    gate = bench.hold(2)
     bench.do()
     begun = time.monotonic()
     bench.crew.close()
@@ -255,14 +245,7 @@ def test_a_join_waits_for_all_but_the_users_code(bench: Bench, monkeypatch: pyte
 
 def test_a_join_does_not_wait_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew_module, "_JOIN_S", 0.02)
-    gate, inside = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        inside.set()
-        assert gate.wait(LIMIT_S)
-
-    bench.crew.submit(hold)
-    assert inside.wait(LIMIT_S)
+    gate = bench.hold()
     bench.crew.close()
     bench.crew.join()
     assert bench.by == []

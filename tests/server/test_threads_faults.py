@@ -84,6 +84,21 @@ class Count:
             assert self._changed.wait_for(lambda: len(self.seen) >= number, _LIMIT_S), self.seen
 
 
+def run_aside(worker: Worker[Any]) -> tuple[threading.Thread, Count]:
+    """Run a worker in a thread of its own; return that, and what `run` raises."""
+    raised = Count()
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as caught:
+            raised(caught)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, raised
+
+
 def until(holds: Callable[[], Any]) -> None:
     end = time.monotonic() + _LIMIT_S
     while not holds():
@@ -555,16 +570,7 @@ def test_machine_that_raises(
     monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
     worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3, lock_duration=1500))
     queue.add_bulk([NewJob("n") for _ in range(10)])
-    raised = Count()
-
-    def run() -> None:
-        try:
-            worker.run()
-        except BaseException as caught:
-            raised(caught)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    thread, raised = run_aside(worker)
     begun.wait(3)
     # The next renewal meets it.
     broken.append(True)
@@ -600,16 +606,7 @@ def test_jobs_that_no_thread_has_begun_are_given_back_by_a_worker_that_breaks(
     monkeypatch.setattr(WorkerMachine, "give_back_strays", none_is_found)
     options = WorkerOptions(concurrency=8, lock_duration=1500, stalled_interval=600_000)
     worker = Worker(queue.name, process, server.url, options=options)
-    raised = Count()
-
-    def run() -> None:
-        try:
-            worker.run()
-        except BaseException as caught:
-            raised(caught)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    thread, raised = run_aside(worker)
     queue.add("n")
     begun.wait(1)
     shortage = Shortage(monkeypatch, threading.Thread, "start", RuntimeError("can't start new thread"))
