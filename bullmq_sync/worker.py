@@ -1186,6 +1186,7 @@ class Worker(Generic[T]):
                     del self._telling[me]
                 else:
                     self._telling[me] = outer
+                self._changed.notify_all()
 
     def _call_each(self, callbacks: Sequence[Callable[[Any], object]], kind: type[Notice], notice: Notice) -> None:
         for callback in callbacks:
@@ -1368,7 +1369,11 @@ class Worker(Generic[T]):
         return dict(self._telling) if ended else {}
 
     def _warn_of_callbacks(self) -> None:
+        """Name the callbacks that do not return in the time that a close has for them."""
         with self._lock:
+            # The thread that closes may still be telling of it.
+            while self._telling and self._callbacks_end is not None and time.monotonic() < self._callbacks_end:
+                self._changed.wait(self._callbacks_end - time.monotonic())
             names = ", ".join(sorted(set(self._telling.values())))
         if names:
             message = "worker %s is closed, and waits no longer for callbacks that do not return: for %s"

@@ -360,6 +360,36 @@ def test_a_callback_that_never_returns_holds_up_no_close(
     assert queue.get_job_counts("waiting", "active", "completed", "failed") == counts
 
 
+def test_a_callback_that_returns_in_time_is_not_named(
+    queue: Queue[Any], server: Server, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's threads may be over while who closes it still tells of that."""
+    inside, begun, joined = threading.Event(), threading.Event(), threading.Event()
+
+    def process(job: Job[Any]) -> None:
+        begun.set()
+        assert inside.wait(_LIMIT_S)
+
+    def tell(_: Closing) -> None:
+        inside.set()
+        assert joined.wait(_LIMIT_S)
+
+    def join() -> None:
+        real()
+        joined.set()
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url, options=WorkerOptions(shutdown_timeout=_LIMIT_S * 1000))
+    worker.on(Closing, tell)
+    real = worker._crew.join
+    monkeypatch.setattr(worker._crew, "join", join)
+    runner = in_thread(worker.run)
+    assert begun.wait(_LIMIT_S)
+    worker.close()
+    runner.join(_LIMIT_S)
+    assert caplog.text == ""
+
+
 def test_slow_log_handler_does_no_harm(queue: Queue[Any], server: Server, name: str) -> None:
     class Slow(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
