@@ -11,11 +11,10 @@ DURATION ?= 60
 WORKERS ?= 4
 # What is said before the first run; afterwards it is what the last one took.
 TEST_MINUTES = 10
-LONG_MINUTES = 13
+LONG_MINUTES = 20
 BRIEF_MINUTES = 6
 
 IN = .venv/bin/python
-MUTANTS_IN = .venv-mutants/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 export PYTHONUNBUFFERED = 1
@@ -26,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env env-mutants demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -34,30 +33,44 @@ menu:
 env:
 	@$(PYTHON) tools/env.py .venv > /dev/null
 
-env-mutants:
-	@$(PYTHON) tools/env.py .venv-mutants --group mutants > /dev/null
+# Newer Pythons run a part of the tests alone: what checks the types is not installed there, nor what the others need.
+$(NEWER:%=env-%): env-%:
+	@$(PYTHON) tools/env.py .venv-$* $* --group newer > /dev/null
+
+environments: ## the environments of all Pythons, side by side
+	@$(MAKE) -j env $(NEWER:%=env-%)
 
 demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
 	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null
 	@.venv-demo/bin/python -m examples.demo
 
 unit: env ## run the tests that need no server and no long search, in under 20 s
-	@# Importing every client library, as test_failure.py does, takes each process seconds.
-	@$(IN) -m pytest -q -n 2 -m 'not search and not slow' --ignore=tests/unit/test_failure.py tests/unit
+	@$(MAKE) -j 2 unit-a-to-h unit-i-to-z
+
+# Each of two processes collects its own half: sharing tests out one by one takes half as long again. Importing every client library, as
+# test_failure.py does, takes seconds.
+.PHONY: unit-a-to-h unit-i-to-z
+unit-a-to-h: HALF = $(filter-out %/test_failure.py,$(wildcard tests/unit/test_[a-h]*.py))
+unit-i-to-z: HALF = $(wildcard tests/unit/test_[i-z]*.py)
+unit-a-to-h unit-i-to-z:
+	@$(IN) -m pytest -q -m 'not search and not slow' $(HALF)
 
 test: env ## run all tests on one Python, every server that can be had, and Node where it is installed
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py test $(TEST_MINUTES) $(MAKE) run-covered IN=$(IN)
 
 test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same with more examples on Python 3.11, then what depends on Python's version on 3.12 and 3.13
 
+# CHECKED=yes leaves out tests/unit where `make check` has run it in the same environment.
 $(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python \
+	  LEFT_OUT="$$(test -z '$(CHECKED)' || test ! -L .venv-$* || echo --ignore=tests/unit)"
 
-# --brief: without what is marked any_python; what is marked any_server on the oldest server instead of the newest.
-$(NEWER:%=test-%): test-%:
-	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
+# --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both.
+test-3.12: export BULLMQ_TEST_END = oldest
+test-3.13: export BULLMQ_TEST_END = newest
+$(NEWER:%=test-%): test-%: env-%
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
 
 .PHONY: run-tests run-covered
 run-tests:
@@ -65,17 +78,23 @@ run-tests:
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
-	$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone tests/server tests/interop tests/chaos tests/stress
+	$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
-	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report= --cover-oldest'
+	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report= --cover-once $(LEFT_OUT)'
 	$(IN) -m coverage report --fail-under=80
 
+# What threads of ours do to each other does not depend on the server.
+test-switching: export BULLMQ_TEST_END = newest
 test-switching: env ## the tests of threads as these switch every microsecond, and a stress for DURATION=60 seconds, SEED=0
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) --switching --brief -n $(WORKERS) --dist loadfile -m 'not alone' tests/server
 	$(IN) -m tests.stress --duration $(DURATION) --seed $(SEED)
+
+.PHONY: pyright
+pyright: env
+	$(IN) -m pyright --pythonpath $(IN)
 
 lint: env ## the quick half of check: format, lint, types, stale Lua, twins and pages
 	$(IN) -m ruff format --check .
@@ -88,10 +107,10 @@ lint: env ## the quick half of check: format, lint, types, stale Lua, twins and 
 	$(IN) tools/acl.py --check
 	$(IN) tools/public_names.py --check
 
-check: lint ## lint, pyright, and the core's coverage by the tests without a server
-	$(IN) -m pyright --pythonpath $(IN)
+check: env ## lint, pyright, and the core's coverage by the tests without a server
+	@$(MAKE) -j 2 lint pyright
 	@mkdir -p .cache
-	HYPOTHESIS_PROFILE=dev COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov --cov-report= tests/unit tests/property
+	HYPOTHESIS_PROFILE=brief COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov=bullmq_protocol --cov-report= tests/unit tests/property
 	@# conformance.py is what a transport is put through: it runs in the tests with a server
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*' \
 	  --omit='bullmq_protocol/testing/conformance.py' --fail-under=100
@@ -99,18 +118,24 @@ check: lint ## lint, pyright, and the core's coverage by the tests without a ser
 oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) $(IN) -m tests.oracle
 
-mutants: env env-mutants ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
-	@$(IN) -m tools.mutants.lua
-	@$(MUTANTS_IN) -m tools.mutants.python
+mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
+	@# All of them, also after one that fails.
+	@lua=0; $(IN) -m tools.mutants.lua || lua=1; $(IN) -m tools.mutants.python && exit $$lua
 
-mutants-sample: env env-mutants ## the same for a few faults, drawn by SEED (at most two minutes each)
-	@$(IN) -m tools.mutants.lua --sample 400 --seed $(SEED) --seconds 100
-	@$(MUTANTS_IN) -m tools.mutants.python --part core --quick --sample 400 --seed $(SEED) --seconds 60
+mutants-sample: env ## the same for a few faults, drawn by SEED (a minute)
+	@$(MAKE) -j 2 mutants-of-lua mutants-of-core
+
+# Each keeps one core busy.
+.PHONY: mutants-of-lua mutants-of-core
+mutants-of-lua:
+	@$(IN) -m tools.mutants.lua --sample 300 --seed $(SEED) --seconds 35
+mutants-of-core:
+	@$(IN) -m tools.mutants.python --part core --quick --sample 400 --seed $(SEED) --seconds 25
 
 simulate: env ## live workers in simulated time; STEPS=10000000 SEED=0 for more
 	@$(IN) -m tools.simulate --steps $(STEPS) --seed $(SEED)
 
-chaos: env ## strike all colours and Node on shared queues; DURATION=3600 SEED=1 KIND=failover for more
+chaos: env ## strike all adapters and Node on shared queues; DURATION=3600 SEED=1 KIND=failover for more
 	@$(IN) -m tests.chaos --duration $(DURATION) --seed $(SEED) $(KIND:%=--kind %)
 
 chaos-abrupt: env ## kill masters and promote their replicas: lost is what the replica lacked, and nothing else

@@ -22,7 +22,7 @@ from bench.limit import Batch, Recorder
 from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SIDES
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import JobOptions, NewJob
-from bullmq_protocol.scripts.source import OWN
+from bullmq_protocol.scripts.profile import STRICT
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
 from tests.support.programs import Program
@@ -157,7 +157,7 @@ class Bench:
     rounds: int
     large: int
     raw: Any = field(init=False)
-    _parties: dict[str, Program] = field(default_factory=dict)
+    _programs: dict[str, Program] = field(default_factory=dict)
     _recorded: dict[str, list[Batch]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -165,17 +165,17 @@ class Bench:
         self._fill_state = self.raw.register_script(FILL)
 
     def close(self) -> None:
-        for party in self._parties.values():
-            party.close()
+        for program in self._programs.values():
+            program.close()
         self.raw.close()
 
     def taking_part(self, able: Sequence[str]) -> list[str]:
         return [side for side in self.sides if side in able]
 
-    def party(self, side: str) -> Program:
-        if side not in self._parties:
-            self._parties[side] = sides.start(side, self.server)
-        return self._parties[side]
+    def program(self, side: str) -> Program:
+        if side not in self._programs:
+            self._programs[side] = sides.start(side, self.server)
+        return self._programs[side]
 
     def count(self, scenario: Scenario, side: str) -> int:
         """Return how many jobs a side works with; the Python port with a tenth, since it takes as long for them."""
@@ -207,7 +207,7 @@ class Bench:
             sample: Sample = {"seconds": limit.fire(self.server.host, self.server.port, batches, window)}
         else:
             call = {"queue": QUEUE, "count": count, **scenario.args}
-            sample = self.party(side).call(scenario.call, timeout=WAIT_S, **call)
+            sample = self.program(side).call(scenario.call, timeout=WAIT_S, **call)
         sample |= {"jobs": count, "server_seconds": self._server_cpu() - used}
         if scenario.call != "process":
             sample["server_bytes"] = self.raw.info("memory")["used_memory"] - stored
@@ -230,7 +230,7 @@ class Bench:
         if scenario.name not in self._recorded:
             recorder = Recorder(self.server.host, self.server.port)
             # Once through for the server to know the scripts, then for the record.
-            for side in (self.party("asyncio"), sides.start("asyncio", self.server, recorder.port)):
+            for side in (self.program("asyncio"), sides.start("asyncio", self.server, recorder.port)):
                 self.prepare(scenario, count)
                 side.call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
             side.close()
@@ -249,19 +249,19 @@ class Bench:
         self.raw.flushall()
         timeout, pause = WAIT_S, 4
         found = sorted(
-            self.party(side).call("latency", timeout=timeout, queue=QUEUE, count=count, pause_ms=pause)["ms"]
+            self.program(side).call("latency", timeout=timeout, queue=QUEUE, count=count, pause_ms=pause)["ms"]
         )
         return {"p50_ms": _percentile(found, 0.50), "p99_ms": _percentile(found, 0.99)}
 
     def memory(self, side: str, count: int) -> Sample:
-        """Resident memory of a process that adds and works off many jobs: early, and at the end."""
+        """Resident memory of a process that adds and processes many jobs: early, and at the end."""
         self.raw.flushall()
         first = min(10_000, count // 2)
-        return self.party(side).call("memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK)
+        return self.program(side).call("memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK)
 
     def scripts(self, side: str) -> dict[str, dict[str, float]]:
         """Server time of each script, from the slow log: p50 and p99 in microseconds, and calls per job."""
-        source = OWN if side in OURS else bullmq_scripts(bullmq_folder())
+        source = STRICT if side in OURS else bullmq_scripts(bullmq_folder())
         names = {script.sha1: name for name, script in source.scripts.items()}
         times: dict[str, list[int]] = defaultdict(list)
         parts = [each for group in ("add", "process", "retries", "delayed", "prioritized") for each in SCENARIOS[group]]
@@ -273,7 +273,7 @@ class Bench:
             self.raw.config_set("slowlog-max-len", 10 * count)
             self.raw.config_set("slowlog-log-slower-than", 0)
             self.raw.slowlog_reset()
-            self.party(side).call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
+            self.program(side).call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
             self.raw.config_set("slowlog-log-slower-than", -1)
             for entry in self.raw.slowlog_get(10 * count):
                 command = entry["command"].split(b" ", 2)
@@ -300,7 +300,7 @@ def _percentile(found: list[Any], share: float) -> float:
 
 
 def rounds_of(bench: Bench, able: Sequence[str], rounds: int, act: Callable[[str], Any]) -> dict[str, list[Any]]:
-    """Let each side act once a round; who goes first changes with the round. Several rounds follow one to get warm."""
+    """Let each side act once a round; the order rotates. Several rounds follow one to get warm."""
     taking_part = bench.taking_part(able)
     found: dict[str, list[Any]] = {side: [] for side in taking_part}
     for number in range(-1 if rounds > 1 else 0, rounds):

@@ -66,7 +66,7 @@ class Rig:
         self.missed: list[str] = []
 
     def fresh(self, state: str, count: int, name: str = "big") -> QueueKeys:
-        """Put so many jobs into one state of an empty database."""
+        """Put this many jobs into one state of an empty database."""
         self.raw.flushall()
         keys = QueueKeys.of(name)
         for first in range(1, count + 1, 10_000):
@@ -96,16 +96,16 @@ class Rig:
 
 
 def getters(rig: Rig, count: int) -> None:
-    """Read a whole queue through the paged iterators, in a process of its own per colour; look at a few places."""
+    """Read a whole queue through the paged iterators, in a process of its own per adapter; look at a few places."""
     for state in ("completed", "wait"):
         keys = rig.fresh(state, count)
-        for colour in ("asyncio", "trio", "threads"):
-            argument = json.dumps({"colour": colour, "url": rig.server.url, "name": keys.name, "state": state})
+        for adapter in ("asyncio", "trio", "threads"):
+            argument = json.dumps({"adapter": adapter, "url": rig.server.url, "name": keys.name, "state": state})
             command = [sys.executable, "-m", "bench.large_queue", "--reader", argument]
             done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
             found = json.loads(done.stdout)
             assert found["jobs"] == count, found
-            what = f"iter_jobs({state!r}), {colour}: growth of the client's RSS"
+            what = f"iter_jobs({state!r}), {adapter}: growth of the client's RSS"
             rig.show(what, found["grown_kb"] / 1024, "MB", RSS_LIMIT_KB / 1024)
         with rig.queue(keys) as queue:
             for start, end in ((0, 99), (count // 2, count // 2 + 99), (-100, -1)):
@@ -116,7 +116,7 @@ def getters(rig: Rig, count: int) -> None:
 
 
 def cleaning(rig: Rig, count: int) -> None:
-    """Clean in pages of 500 where the state holds so many jobs."""
+    """Clean in pages of 500 where the state holds this many jobs."""
     for state in ("completed", "failed", "wait", "delayed", "prioritized"):
         with rig.queue(rig.fresh(state, count)) as queue:
             removed = count // 20
@@ -196,10 +196,10 @@ class Reader:
         return {"jobs": self.jobs, "grown_kb": self._most - self._start}
 
 
-def read(colour: str, url: str, name: str, state: str) -> dict[str, int]:
+def read(adapter: str, url: str, name: str, state: str) -> dict[str, int]:
     """Read all jobs of a state; this is what the process of its own does."""
     reader = Reader()
-    if colour == "threads":
+    if adapter == "threads":
         with bullmq_sync.Queue[Any](name, url) as queue:
             for job in queue.iter_jobs(state):
                 reader.see(job)
@@ -210,7 +210,7 @@ def read(colour: str, url: str, name: str, state: str) -> dict[str, int]:
             async for job in queue.iter_jobs(state):
                 reader.see(job)
 
-    anyio.run(read_them, backend=colour)
+    anyio.run(read_them, backend=adapter)
     return reader.answer()
 
 

@@ -1,7 +1,7 @@
 """The server's limit: what a client sent, recorded once, and fired again as fast as the server takes it.
 
 The same bytes in the same order give the same scripts with the same ids and tokens, in the same batches; the client
-that fires them only counts replies. What is left is the server's own speed with our scripts. Whoever fires looks at the
+that fires them only counts replies. What is left is the server's own speed with our scripts. The caller checks at the
 end whether all was done.
 """
 

@@ -56,7 +56,7 @@ def finish_options(token: str) -> dict[str, Any]:
 
 
 class Meter:
-    """A server, the scripts of one checkout, and a job that is added and worked off."""
+    """A server, the scripts of one checkout, and a job that is added and processed."""
 
     def __init__(self, wire: Wire, build: ModuleType, data: str) -> None:
         self.wire = wire
@@ -137,7 +137,7 @@ class Meter:
     # --- states ---
 
     def waiting(self, count: int, active: int = 0) -> None:
-        """Start anew with so many waiting jobs and, above them, active ones with the ids 1, 2, ..."""
+        """Start anew with this many waiting jobs and, above them, active ones with the ids 1, 2, ..."""
         self.wire.run([("FLUSHALL",), ("HSET", f"{B}meta", "opts.maxLenEvents", 10000)])
         for _ in range(0, count + active, 1000):
             self.wire.run([self.add() for _ in range(min(1000, count + active))])

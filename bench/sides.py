@@ -36,13 +36,15 @@ def start(side: str, server: Server, port: int | None = None) -> Program:
     if side in NODE:
         modules = bullmq_folder() if side == "node-5" else installed(_HERE / "node" / "6")
         argument = json.dumps({"connection": {"host": server.host, "port": server.port}})
-        party = Program(["node", str(_HERE / "node" / "party.js"), argument], environment={"NODE_PATH": str(modules)})
+        program = Program(
+            ["node", str(_HERE / "node" / "client.js"), argument], environment={"NODE_PATH": str(modules)}
+        )
     elif side == PORT:
-        party = Program([str(_port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
+        program = Program([str(_port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
     else:
-        party = Program([sys.executable, "-m", "bench.party", json.dumps({"colour": side, "url": url})])
-    party.wait(lambda events: events, f"{side} gets ready")
-    return party
+        program = Program([sys.executable, "-m", "bench.client", json.dumps({"adapter": side, "url": url})])
+    program.wait(lambda events: events, f"{side} gets ready")
+    return program
 
 
 @functools.cache

@@ -42,7 +42,7 @@ class Calls:
             await checkpoint()
 
     async def settled(self, name: str) -> Any:
-        """Wait for a call; return what it returned."""
+        """Wait for a call; return its value."""
         running = self._running[name]
         await running.over.wait()
         return running.outcome

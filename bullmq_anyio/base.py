@@ -31,7 +31,7 @@ from bullmq_protocol.observability.telemetry import (
     Tracing,
 )
 from bullmq_protocol.operations.paging import Page, Plan
-from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_protocol.scripts.profile import Profile
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -110,7 +110,7 @@ class QueueBase:
         keys: QueueKeys,
         connection: Connection,
         *,
-        scripts: ScriptSource,
+        scripts: Profile,
         max_len_events: int,
         skip_meta_update: bool,
         telemetry: TelemetryProvider | None = None,
@@ -301,7 +301,7 @@ class JobBase:
 
 
 async def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) -> list[V]:
-    """Go through all pages, and tell of each."""
+    """Go through all pages, and report each."""
     values: list[V] = []
     async for page in pages:
         values.append(page.value)
@@ -311,6 +311,6 @@ async def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = 
 
 
 def check_callback(on_page: object) -> None:
-    """Raise `UsageError` for what cannot be called."""
+    """Raise `UsageError` for anything that cannot be called."""
     if on_page is not None and not callable(on_page):
         raise UsageError("on_page", on_page, "must be a function of a page")

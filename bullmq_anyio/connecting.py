@@ -1,4 +1,4 @@
-"""Transports from addresses, and the one that performs another source's scripts."""
+"""Transports from addresses, and the one that performs the scripts of a profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.net.transport import AsyncTransport, how_to_wrap
-from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_protocol.scripts.profile import Profile
 
 
 def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
@@ -41,10 +41,17 @@ def connect(server: str | Address) -> Connection | SentinelConnection | ClusterC
     return Connection(options)
 
 
-class Scripted:
-    """A transport whose scripts are those of a source."""
+def is_ours(transport: AsyncTransport) -> bool:
+    """Whether none but this library's code runs in a call of this transport."""
+    if isinstance(transport, Scripted):
+        transport = transport.transport
+    return type(transport) in (Connection, SentinelConnection, ClusterConnection)
 
-    def __init__(self, transport: AsyncTransport, scripts: ScriptSource) -> None:
+
+class Scripted:
+    """A transport whose scripts are those of a profile."""
+
+    def __init__(self, transport: AsyncTransport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
 

@@ -10,27 +10,31 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
+from bullmq_anyio.callbacks import Caller
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
-from bullmq_anyio.guard import call_back, say
+from bullmq_anyio.guard import say
 from bullmq_anyio.primitives import SHORTAGE, Background, Event, Lock, in_each_process, shielded, time_limit
+from bullmq_anyio.subscribers import Subscribers
 from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, UsageError, WaitTimeout
 from bullmq_protocol.events.stream import EventsMissed, ReadEvent
-from bullmq_protocol.events.waiters import RECHECK_MS, Waiters, result_of
+from bullmq_protocol.events.waiters import RECHECK_MS, Waiter, Waiters, result_of
 from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
-from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_protocol.scripts.profile import STRICT, Profile
 
 E = TypeVar("E")
 
 _RECHECK_S = RECHECK_MS / 1000
+_FIRST_ASK_S = 0.1
+"""How long a callback that waits for a job rests before it asks again; doubling up to `_RECHECK_S`."""
 _LOOK_MS: Millis = 5_000
-"""The reader that others wait for looks up at least so often."""
+"""How often, at least, the reader that others wait for looks up."""
 _ASKED_TOGETHER = 250
-"""So many jobs are asked for in one round trip."""
+"""How many jobs are asked for in one round trip."""
 
 
 class EventStream(AsyncIterator[ReadEvent]):
@@ -187,7 +191,7 @@ class QueueEvents:
             default.
         max_reconnect_delay: The longest pause between two attempts to connect, in milliseconds or as a `timedelta`;
             30,000 by default.
-        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        scripts: The profile: our scripts by default, or BullMQ's own from `bullmq_scripts`.
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
@@ -207,7 +211,7 @@ class QueueEvents:
         last_event_id: str | None = None,
         blocking_timeout: Duration = 10_000,
         max_reconnect_delay: Duration = MAX_DELAY_MS,
-        scripts: ScriptSource = OWN,
+        scripts: Profile = STRICT,
     ) -> None:
         self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
         self._block_ms = to_ms("blocking_timeout", blocking_timeout)
@@ -215,8 +219,7 @@ class QueueEvents:
         self._begin = last_event_id
         self._new_reader(last_event_id, self._block_ms)
         self._transport, self._owned = transport_of(connection, scripts)
-        # replaced as a whole under _lock, and read without it
-        self._callbacks: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
+        self._subscribers = Subscribers({})
         # the reader's own, of which others may read the last place
         self._last = last_event_id
         self._ask_at = 0.0
@@ -232,6 +235,7 @@ class QueueEvents:
         self._streams: list[EventStream] = []
         self._source: EventStream | None = None
         self._running = False
+        self._caller = Caller(self.name)
         # set once
         self._met = Event()
         self._background: Background | None = None
@@ -261,7 +265,8 @@ class QueueEvents:
         """Call a function with each event of one kind.
 
         Functions are called one after the other in the order of the events: a slow one holds up the next event. What a
-        function raises is logged and changes nothing. It runs in the reader's task, and is awaited where it is async.
+        function raises is logged and changes nothing. It runs apart from the reader and from other calls, as if in a
+        task of its own, in a copy of the reader's context, and is awaited where it is async.
 
         Args:
             kind: A class of `bullmq_protocol.events.stream`, such as `CompletedEvent`.
@@ -280,17 +285,7 @@ class QueueEvents:
             raise UsageError("kind", kind, "must be an event's class of bullmq_protocol.events.stream")
         if not callable(callback):
             raise UsageError("callback", callback, "must be a function of the event")
-        with self._lock:
-            self._callbacks = {**self._callbacks, kind: (*self._callbacks.get(kind, ()), callback)}
-
-        def remove() -> None:
-            with self._lock:
-                known = list(self._callbacks.get(kind, ()))
-                if callback in known:
-                    known.remove(callback)
-                self._callbacks = {**self._callbacks, kind: tuple(known)}
-
-        return remove
+        return self._subscribers.add(kind, callback)
 
     def stream(self, last_event_id: str | None = None) -> EventStream:
         """Return a reader of its own, on a connection of its own. It ends when this object is closed.
@@ -331,6 +326,9 @@ class QueueEvents:
         10,000 entries. A job that went without an event, together with its whole queue, is noticed within 15 s. Beside
         the connection for events, all callers share one to ask for the states of their jobs.
 
+        A callback of this object may call it, too, but holds up all further events: it asks for the job after 100 ms,
+        doubling up to 15 s.
+
         Args:
             job_id: The id of the job.
             timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
@@ -353,7 +351,7 @@ class QueueEvents:
             ...     print(await events.wait_until_finished(job.id, timeout=10_000, result_type=str))
             sent to ada
         """
-        check_name("job_id", job_id, max_length=None)
+        job_id = check_name("job_id", job_id, max_length=None)
         check_type("result_type", result_type)
         check_flag("may_not_exist", may_not_exist)
         timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
@@ -367,6 +365,8 @@ class QueueEvents:
                 raise UsageError("queue_events", self.name, "is not running: wait within `async with queue_events:`")
             waiter = waiters.add(job_id, woken.set, may_not_exist=may_not_exist)
             waiter.must_ask = False
+            caller = self._caller
+        pause_s = _FIRST_ASK_S
         try:
             with time_limit(None if timeout_ms is None else timeout_ms / 1000):
                 # The first question is the caller's own; later ones the reader asks for all.
@@ -383,11 +383,30 @@ class QueueEvents:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     raise WaitTimeout(job_id, timeout_ms or 0)
-                await woken.wait(left)
+                if caller.is_calling():
+                    # The reader waits for this code, so that no event comes.
+                    await woken.wait(pause_s if left is None else min(left, pause_s))
+                    pause_s = min(2 * pause_s, _RECHECK_S)
+                    await self._ask_for(waiter, waiters, None if end is None else max(0, end - time.monotonic()))
+                else:
+                    await woken.wait(left)
             return result_of(waiter.finished, job_id, result_type)
         finally:
             with lock:
                 waiters.discard(waiter)
+
+    async def _ask_for(self, waiter: Waiter, waiters: Waiters, limit_s: float | None) -> None:
+        """Ask for one job again, without the reader."""
+        try:
+            with time_limit(limit_s):
+                answer = await run(ask_finished(self._keys, waiter.job_id, look_back=True), self._transport)
+                with self._lock:
+                    waiters.answer(waiter, answer)
+                    if answer.finished is not None and not waiter.may_not_exist:
+                        # It is gone, and an end that the reader may still come to would have been in the stream.
+                        waiter.settle(answer.finished)
+        except (BullMQError, *SHORTAGE) as error:
+            say(logging.DEBUG, "events of %s: %s", self.name, error)
 
     async def run(self) -> None:
         """Read for callbacks and waiting callers until this object is closed. `async with` does this in the background.
@@ -411,8 +430,8 @@ class QueueEvents:
         self._claim()
         await self._read_on()
 
-    def _claim(self) -> None:
-        """Note that it begins to read, or refuse it."""
+    def _claim(self) -> Caller:
+        """Note that it begins to read, or refuse it; return what calls back."""
         if self._closed:
             raise Closed
         with self._lock:
@@ -420,9 +439,13 @@ class QueueEvents:
                 raise UsageError("queue_events", self.name, "is already running")
             self._running = True
             self._waiters = Waiters()
+            self._caller = Caller(self.name)
+            return self._caller
 
     async def _read_on(self) -> None:
         source: EventStream | None = None
+        with self._lock:
+            caller = self._caller
         try:
             with self._lock:
                 source = self._source = self._new_stream(self._last, min(self._block_ms, _LOOK_MS))
@@ -431,12 +454,15 @@ class QueueEvents:
                 events = await source.read()
                 self._meet(source)
                 for event in events:
-                    await self._deliver(event)
+                    if caller.is_over():
+                        break
+                    await self._deliver(event, caller)
                 await self._ask_again()
         except Closed:
             if not self._is_closed():
                 raise
         finally:
+            caller.end()
             with self._lock:
                 self._running = False
                 self._waiters.close()
@@ -445,8 +471,9 @@ class QueueEvents:
                     await source.aclose()
 
     async def aclose(self) -> None:
-        """End all reading, and close the connections that were opened. Callers that wait get `Closed`. Calling it again
-        does nothing.
+        """End all reading, and close the connections that were opened. Callers that wait get `Closed`. A callback that
+        has not ended a second later is cancelled; on threads nobody waits for it any longer. Calling it again does
+        nothing.
 
         Examples:
             >>> await events.aclose()
@@ -454,6 +481,8 @@ class QueueEvents:
         with self._lock:
             self._closed = True
             streams = (*self._streams, self._source)
+            self._caller.close()
+            self._waiters.close()
         for stream in streams:
             if stream is not None:
                 await stream.aclose()
@@ -461,8 +490,8 @@ class QueueEvents:
             await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
-        self._claim()
-        background = Background(self._run_behind, f"bullmq events {self.name}")
+        caller = self._claim()
+        background = Background(self._run_behind, f"bullmq events {self.name}", caller.is_left)
         try:
             await background.start()
         except BaseException:
@@ -498,7 +527,7 @@ class QueueEvents:
             self._met.set()
 
     async def _ask_again(self) -> None:
-        """Ask for the jobs of all callers at once: a queue that is removed as a whole tells of none of them."""
+        """Ask for the jobs of all callers at once: removing a whole queue emits no event for any of them."""
         now = time.monotonic()
         # When it looks up next, it would be too late.
         everyone = now + _LOOK_MS / 1000 >= self._ask_at
@@ -529,12 +558,11 @@ class QueueEvents:
                 self._waiters.reached(self._last)
         self._met.set()
 
-    async def _deliver(self, event: ReadEvent) -> None:
+    async def _deliver(self, event: ReadEvent, caller: Caller) -> None:
         with self._lock:
             self._waiters.take(event)
-        for callback in self._callbacks.get(type(event), ()):
-            message = "events of %s: a callback for %s raised"
-            await call_back(callback, event, message, self.name, type(event).__name__)
+        for callback in self._subscribers.of_kind.get(type(event), ()):
+            await caller.call(callback, event)
         if not isinstance(event, EventsMissed):
             self._last = event.entry_id
             with self._lock:

@@ -30,7 +30,7 @@ from bullmq_protocol.commands.moving import (
     promote,
     reprocess_job,
 )
-from bullmq_protocol.common.codec import json_text
+from bullmq_protocol.common.codec import json_text, plain_text
 from bullmq_protocol.common.keys import check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import JobNotFound, ParentNotFound, RetriedInPart, ServerError, UsageError, shown
@@ -55,12 +55,11 @@ NO_TOKEN = "0"
 
 
 class Job(JobBase, Generic[T]):
-    """A job, and what can be done with it. Its values are those of the moment it was read; see `refresh`.
+    """A job and its methods. Its values are those of the moment it was read; see `refresh`.
 
     Queues, flow producers and workers make jobs; a processor gets one. Moments are milliseconds since the epoch,
     durations milliseconds. Every call raises `TransportError` when the connection fails, `ServerError` when the server
-    refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list what they raise
-    besides.
+    refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
     A value changes after the server has accepted the change, not before. `record` has every field as it was read, and
     `token` is that of the job's lock, None for a job that no worker took.
@@ -156,7 +155,7 @@ class Job(JobBase, Generic[T]):
 
     @property
     def stalled_counter(self) -> int:
-        """How often the job was put back because its worker let the lock expire."""
+        """How often the job returned to the queue because its worker let the lock expire."""
         return self.record.stalled_counter
 
     @property
@@ -279,10 +278,10 @@ class Job(JobBase, Generic[T]):
         """
         if not isinstance(row, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("row", row, "must be a string")
-        within_size("row", row, self._limits)
+        text = within_size("row", plain_text(row), self._limits)
         keep = self.record.opts.keep_logs
         kept = int(keep) if isinstance(keep, (int, float)) else 0
-        return await self._perform(commands.add_log(self._keys, self.id, row, keep_logs=max(kept, 0)))
+        return await self._perform(commands.add_log(self._keys, self.id, text, keep_logs=max(kept, 0)))
 
     async def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
         """Read rows of the job's log, and how many there are.
@@ -633,10 +632,9 @@ class Job(JobBase, Generic[T]):
         own = self.token if token is None else check_name("token", token)
         if own is None:
             raise UsageError("token", None, "is needed: the job was not taken by a worker")
-        if child is not None:
-            check_name("child", child, max_length=None)
+        child_key = None if child is None else check_name("child", child, max_length=None)
         return await self._perform(
-            move_to_waiting_children(self._keys, self.id, token=own, now=clock().wall, child_key=child)
+            move_to_waiting_children(self._keys, self.id, token=own, now=clock().wall, child_key=child_key)
         )
 
     async def extend_lock(self, duration: Duration) -> bool:
@@ -881,7 +879,7 @@ class Job(JobBase, Generic[T]):
         return (self.token or NO_TOKEN) if token is None else check_name("token", token)
 
     def _note(self, **texts: str) -> None:
-        """Take over what was written, field by field; an empty text is a field that is gone."""
+        """Take over the written values, field by field; an empty text is a field that is gone."""
         fields = {**self.record.fields, **{field: text.encode() for field, text in texts.items()}}
         self._replace(JobRecord(self.record.id, {field: value for field, value in fields.items() if value}))
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Self
 
 from bullmq_anyio.primitives import Event, Lock, in_each_process
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.notices import Notice
 
 
@@ -24,6 +25,8 @@ class Notices(AsyncIterator[Notice]):
     """
 
     def __init__(self, buffer: int, forget: Callable[[Notices], None]) -> None:
+        if type(buffer) is not int or buffer < 1:
+            raise UsageError("buffer", buffer, "must be a whole number above 0")
         self.dropped = 0
         self._kept: deque[Notice] = deque(maxlen=buffer)
         self._buffer = buffer

@@ -9,8 +9,15 @@ from types import TracebackType
 import anyio
 from anyio.lowlevel import checkpoint
 
+from bullmq_protocol.model.categories import is_one
+
 SHORTAGE = (MemoryError, OSError)
 """What a call may raise beside our errors where the system gives no memory, or no socket."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether it may be Ctrl-C."""
+    return is_one(error, KeyboardInterrupt)
 
 
 class Lock(nullcontext[None]):
@@ -48,7 +55,7 @@ class Event:
 def in_each_process(renew: Callable[[], None]) -> None:
     """Call a method, which makes what belongs to this process alone.
 
-    It is not called in the child of a fork, where connections refuse to work: what is needed there is made there.
+    It is not called in the child of a fork, where connections refuse to work: the child makes its own.
     """
     renew()
 
@@ -66,7 +73,10 @@ def time_limit(limit_s: float | None) -> anyio.CancelScope:
 class Background:
     """A task that runs beside the body of an `async with` until it is left. `error` is what ended it."""
 
-    def __init__(self, main: Callable[[], Awaitable[None]], name: str) -> None:
+    def __init__(
+        self, main: Callable[[], Awaitable[None]], name: str, is_left: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`is_left` is for threads, which cannot be cancelled."""
         self.error: Exception | None = None
         self._main = main
         self._name = name
@@ -85,7 +95,7 @@ class Background:
     ) -> bool | None:
         """Call `close`, which ends it, and wait for its end; raise what ended it unless the body raised.
 
-        The last three are what the body raised. Where that is a cancellation, the rest is shielded from it.
+        The last three describe the body's exception. Where that is a cancellation, the rest is shielded from it.
         """
         if error is None or isinstance(error, Exception):
             await close()

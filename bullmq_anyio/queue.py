@@ -23,23 +23,16 @@ from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
-from bullmq_protocol.common.codec import check_type, json_text, listed
+from bullmq_protocol.common.codec import check_choice, check_type, json_text, listed, plain, plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.events.waiters import check_reader
-from bullmq_protocol.model.job import JobRecord, Mould, NewJob, PreparedJob, check_options, mould_of
+from bullmq_protocol.model.job import JobRecord, JobTemplate, NewJob, PreparedJob, check_options, template_of
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
-from bullmq_protocol.observability.telemetry import (
-    Attributes,
-    TelemetryProvider,
-    Tracing,
-    guarded,
-    names_of,
-    new_with_context,
-    with_context,
-)
+from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
+from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, Tracing, guarded
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
@@ -50,25 +43,25 @@ from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_protocol.scripts.profile import STRICT, Profile
 
 T = TypeVar("T")
 
 _log = logging.getLogger("bullmq_anyio")
 
 _NO_OPTIONS = JobOptions()
-_MOST_MOULDS = 64
-"""So many pairs of name and options a queue remembers."""
+_MOST_TEMPLATES = 64
+"""How many pairs of name and options a queue remembers."""
 
 
 class Queue(QueueBase, Generic[T]):
     """A queue by its name. Nothing is opened before the first call; safe to share between the tasks of one event loop.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
-    `UsageError` for a bad argument before anything is sent. The methods list what they raise besides.
+    `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
     Long operations go page by page: methods named `..._pages` and `iter_...` return iterators whose `rest` is the plan
-    of what is left; `pages` resumes such a plan.
+    of the rest; `pages` resumes such a plan.
 
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
@@ -78,7 +71,7 @@ class Queue(QueueBase, Generic[T]):
         layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
         default_job_options: Options for every job added here; those of the single job take precedence. None are set by
             default.
-        limits: Bounds on what is written: by default 10 MiB for a payload and for a result, 255 characters for a name.
+        limits: Bounds on written data: by default 10 MiB for a payload and for a result, 255 characters for a name.
         max_len_events: About how many events the queue's stream keeps, for the programs of every library; 10,000 by
             default. With 0 there are no events: readers get none, and callers that wait for a job learn of its end only
             by asking every 15 s, or never if it is removed at its end.
@@ -86,7 +79,7 @@ class Queue(QueueBase, Generic[T]):
             library's version at the first call. False by default.
         data_type: What payloads are checked against and read into: anything that msgspec can decode. None, the default:
             JSON values. Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
-        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        scripts: The profile: our scripts by default, or BullMQ's own from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
 
@@ -109,7 +102,7 @@ class Queue(QueueBase, Generic[T]):
         max_len_events: int = 10_000,
         skip_meta_update: bool = False,
         data_type: type[T] | UnionType | None = None,
-        scripts: ScriptSource = OWN,
+        scripts: Profile = STRICT,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         check_type("data_type", data_type)
@@ -131,7 +124,7 @@ class Queue(QueueBase, Generic[T]):
         self._defaults = default_job_options
         self._limits = limits
         self._data_type: Any = Any if data_type is None else data_type
-        self._moulds: dict[tuple[str, int] | None, tuple[Mould, JobOptions]] = {}
+        self._templates: dict[tuple[str, int] | None, tuple[JobTemplate, JobOptions]] = {}
 
     # --- adding -------------------------------------------------------------------------------------------------------
 
@@ -184,6 +177,7 @@ class Queue(QueueBase, Generic[T]):
         return self._job(added_record(job, *command.decode(await self._transport.perform(command))))
 
     async def _add_traced(self, tracing: Tracing, name: str, data: Any, options: JobOptions) -> Job[T]:
+        name = plain(name)
         with tracing.span("add", "producer", destination=f"{self.name}.{name}") as span:
             own = with_context(options, span.metadata(), replacing=True)
             added = await self._add(self._prepared(name, data, own))
@@ -509,9 +503,10 @@ class Queue(QueueBase, Generic[T]):
             >>> await queue.remove(job.id)
             True
         """
+        checked = _id(job_id)
         shown = json_text({"removeChildren": check_flag("remove_children", remove_children)})
-        with self._span("remove", attributes={"bullmq.job.id": job_id, "bullmq.job.options": shown}):
-            command = job_commands.remove_job(self._keys, _id(job_id), remove_children=remove_children)
+        with self._span("remove", attributes={"bullmq.job.id": checked, "bullmq.job.options": shown}):
+            command = job_commands.remove_job(self._keys, checked, remove_children=remove_children)
             return await self.call(command) == 1
 
     async def update_job_progress(self, job_id: str, progress: Any) -> None:
@@ -529,9 +524,10 @@ class Queue(QueueBase, Generic[T]):
         Examples:
             >>> await queue.update_job_progress(job.id, {"sent": 2, "of": 5})
         """
+        checked = _id(job_id)
         text = within_size("progress", json_text(progress, field="progress"), self._limits)
-        with self._span("updateJobProgress", attributes={"bullmq.job.id": job_id, "bullmq.job.progress": text}):
-            await self.call(job_commands.update_progress(self._keys, _id(job_id), text))
+        with self._span("updateJobProgress", attributes={"bullmq.job.id": checked, "bullmq.job.progress": text}):
+            await self.call(job_commands.update_progress(self._keys, checked, text))
 
     async def wait_until_finished(
         self,
@@ -644,7 +640,7 @@ class Queue(QueueBase, Generic[T]):
 
         Args:
             parent_id: The id of the job that has children.
-            kind: `processed`: the finished ones, with what they returned. `pending`: those it still waits for.
+            kind: `processed`: the finished ones, with their return values. `pending`: those it still waits for.
             start: The first place, at least 0; 0 by default.
             end: The last place, itself included; by default -1, the last of all.
 
@@ -943,13 +939,14 @@ class Queue(QueueBase, Generic[T]):
             True
         """
         check_callback(on_page)
+        pages = self.clean_pages(grace, limit, state, page_size=page_size)
         asked: Attributes = {
             "bullmq.queue.grace": to_ms("grace", grace),
-            "bullmq.job.type": state,
+            "bullmq.job.type": str(plain(state)),
             "bullmq.queue.clean.limit": limit,
         }
         with self._span("clean", attributes=asked) as span:
-            parts = await finish(self.clean_pages(grace, limit, state, page_size=page_size), on_page)
+            parts = await finish(pages, on_page)
             ids = [job_id for part in parts for job_id in part]
             span.set_attributes({"bullmq.job.ids": ids})
             return ids
@@ -1082,12 +1079,12 @@ class Queue(QueueBase, Generic[T]):
             ...     print(page.value, "left")
             0 left
         """
-        if state not in ("failed", "completed"):
-            raise UsageError("state", state, "must be failed or completed")
+        finished: tuple[Literal["failed", "completed"], ...] = ("failed", "completed")
+        source = check_choice("state", state, finished)
         check_whole("count", count, least=1)
         # Read once: a job that fails again at once is not retried again.
         until = clock().wall if timestamp is None else check_whole("timestamp", timestamp, least=0)
-        return self.pages(MoveAll(state=state, count=count, until=until))
+        return self.pages(MoveAll(state=source, count=count, until=until))
 
     async def promote_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> None:
         """Move all delayed jobs to wait, without regard to their priorities.
@@ -1368,16 +1365,16 @@ class Queue(QueueBase, Generic[T]):
             >>> job.name
             'report'
         """
-        check_name("scheduler_id", scheduler_id, max_length=None)
+        checked = check_name("scheduler_id", scheduler_id, max_length=None)
         if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
-        template = NewJob(scheduler_id if name is None else name, data, JobOptions() if options is None else options)
+        template = NewJob(checked if name is None else plain(name), data, JobOptions() if options is None else options)
         place = f"{self.name}.{template.name}"
-        named = {"bullmq.job.scheduler.id": scheduler_id}
+        named = {"bullmq.job.scheduler.id": checked}
         with self._span("add", "producer", destination=place, attributes=named) as span:
             prepared = prepare_scheduler(
                 self._keys,
-                scheduler_id,
+                checked,
                 repeat,
                 template,
                 defaults=self._defaults,
@@ -1390,7 +1387,7 @@ class Queue(QueueBase, Generic[T]):
             if prepared is None:
                 return None
             for warning in prepared.warnings:
-                _log.warning("queue %s, job scheduler %s: %s", self.name, without_login(scheduler_id), warning)
+                _log.warning("queue %s, job scheduler %s: %s", self.name, without_login(checked), warning)
             record = await self.run(upsert_scheduler(self._keys, prepared))
             span.set_attributes({"bullmq.job.id": record.id})
             return self._job(record)
@@ -1499,9 +1496,9 @@ class Queue(QueueBase, Generic[T]):
         """
         if not isinstance(repeat, RepeatOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("repeat", repeat, "must be a RepeatOptions")
-        named = {"bullmq.job.name": name, **({} if job_id is None else {"bullmq.job.id": job_id})}
-        with self._span("removeRepeatable", destination=f"{self.name}.{name}", attributes=named):
-            key = schedulers.repeatable_key(name, repeat, job_id)
+        key = schedulers.repeatable_key(name, repeat, job_id)
+        named = {"bullmq.job.name": key.name, **({} if job_id is None else {"bullmq.job.id": key.job_id})}
+        with self._span("removeRepeatable", destination=f"{self.name}.{key.name}", attributes=named):
             return await self.call(schedulers.remove_repeatable(self._keys, key))
 
     async def remove_repeatable_by_key(self, key: str) -> bool:
@@ -1523,7 +1520,7 @@ class Queue(QueueBase, Generic[T]):
         with self._span("removeRepeatableByKey", attributes={"bullmq.job.key": checked}):
             return await self.call(schedulers.remove_repeatable_by_key(self._keys, checked))
 
-    # --- who else is there --------------------------------------------------------------------------------------------
+    # --- other clients ------------------------------------------------------------------------------------------------
 
     async def get_version(self) -> str | None:
         """Return the library and version that opened the queue last; None if it has no meta hash.
@@ -1608,28 +1605,29 @@ class Queue(QueueBase, Generic[T]):
         return prepared
 
     def _prepared(self, name: str, data: Any, options: JobOptions) -> PreparedJob:
+        name = plain(name)
         key = (name, id(options)) if type(name) is str else None
-        known = self._moulds.get(key)
+        known = self._templates.get(key)
         if known is None:
-            mould = self._mould(name, options)
-            if mould.lasting and key is not None:
-                if len(self._moulds) >= _MOST_MOULDS:
-                    self._moulds.clear()
+            template = self._template(name, options)
+            if template.lasting and key is not None:
+                if len(self._templates) >= _MOST_TEMPLATES:
+                    self._templates.clear()
                 # With the options, so that no others get their identity.
-                self._moulds[key] = mould, options
+                self._templates[key] = template, options
         else:
-            mould = known[0]
-        for warning in mould.model.warnings:
+            template = known[0]
+        for warning in template.model.warnings:
             _log.warning("queue %s, job %s: %s", self.name, without_login(name), warning)
-        return mould.prepare(data, time_ns() // 1_000_000)
+        return template.prepare(data, time_ns() // 1_000_000)
 
-    def _mould(self, name: str, options: JobOptions) -> Mould:
+    def _template(self, name: str, options: JobOptions) -> JobTemplate:
         if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
         checked = check_options(self._defaults, options, limits=self._limits)
         if checked.options.repeat is not UNSET:
             raise UsageError("repeat", checked.options.repeat, "is for schedulers: use upsert_job_scheduler")
-        return mould_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
+        return template_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
 
     def _job(self, record: JobRecord) -> Job[T]:
         return Job(record, self._keys, self._transport, self._data_type, limits=self._limits)
@@ -1649,4 +1647,4 @@ def _named(states: str | Sequence[str]) -> Sequence[str]:
 def _row(row: object) -> str:
     if not isinstance(row, str):
         raise UsageError("row", row, "must be a string")
-    return row
+    return plain_text(row)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
+from bullmq_anyio.signals import stopping_signals
 from bullmq_anyio.worker import Worker
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_workers, hand_on
-
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-"""The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
 
 
 async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
@@ -43,26 +40,12 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     running = _Running(workers)
     call = _caller()
 
-    def hear(number: int, _: FrameType | None) -> None:
-        # It may interrupt any line of this thread.
-        call(running.hear, signal.Signals(number))
-
-    try:
-        before = {number: signal.signal(number, hear) for number in STOPPING}
-    except ValueError as error:
-        rule = "hears of signals in the main thread only: use Worker.run here"
-        raise UsageError("run_workers", workers, rule) from error
-    try:
+    with stopping_signals(workers, partial(call, running.receive)) as before:
         async with anyio.create_task_group() as tasks:
             for worker in workers:
                 tasks.start_soon(running.run, worker)
             tasks.start_soon(running.wait, tasks.cancel_scope)
-            await running.listen(tasks)
-    finally:
-        for number, handler in before.items():
-            # Who set another one meanwhile wants that one. (None: it was set by a program that is not Python.)
-            if signal.getsignal(number) is hear and handler is not None:
-                signal.signal(number, handler)
+            await running.watch(tasks)
     if running.signal is not None:
         hand_on(running.signal, before[running.signal])
     if running.error is not None:
@@ -84,20 +67,20 @@ class _Running:
         self._workers = workers
         self._left = len(workers)
         self._over = anyio.Event()
-        self._heard: list[signal.Signals] = []
+        self._arrived: list[signal.Signals] = []
         self._news = anyio.Event()
 
-    def hear(self, number: signal.Signals) -> None:
-        self._heard.append(number)
+    def receive(self, number: signal.Signals) -> None:
+        self._arrived.append(number)
         self._news.set()
 
-    async def listen(self, tasks: TaskGroup) -> None:
+    async def watch(self, tasks: TaskGroup) -> None:
         """Close the workers at each signal, until the end."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
-            while self._heard:
-                number = self._heard.pop(0)
+            while self._arrived:
+                number = self._arrived.pop(0)
                 tasks.start_soon(self.close, self.signal is not None)
                 self.signal = self.signal or number
 

@@ -24,10 +24,9 @@ from typing import Any, cast
 
 import anyio
 import anyio._backends._asyncio as _anyio_asyncio
+import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint, current_token
-
-from bullmq_anyio.job import Job
 
 Attend = Callable[["Handling"], Awaitable[None]]
 
@@ -35,31 +34,34 @@ _backend: Any = _anyio_asyncio
 _EAGER = sys.version_info >= (3, 12)
 
 
-class Handling:
+class Handling(msgspec.Struct, eq=False):
     """One job that is handled: its task, and whether it shall end."""
 
-    __slots__ = ("begun", "cancelled", "job", "number", "scope", "task")
-
-    def __init__(self, number: int, job: Job[Any]) -> None:
-        self.number = number
-        self.job = job
-        self.begun = False
-        """Its task has taken its first step."""
-        self.cancelled = False
-        """The worker wants it to end."""
-        self.task: Any = None
-        self.scope: Any = None
+    number: int
+    job: Any
+    begun: bool = False
+    """Its task has taken its first step."""
+    cancelled: bool = False
+    """The worker wants it to end."""
+    task: Any = None
+    scope: Any = None
 
 
-class Errand(Handling):
-    """The user's code beside the handlers. `unheard` is called where it never began, or with a fault of `main`."""
+class Errand(Handling, kw_only=True):
+    """The user's code beside the handlers. `on_fault` is called where it never began, or with a fault of `main`."""
 
-    __slots__ = ("main", "unheard")
+    number: int = -1
+    job: Any = None
+    main: Callable[[], Awaitable[None]]
+    on_fault: Callable[[BaseException | None], None]
 
-    def __init__(self, main: Callable[[], Awaitable[None]], unheard: Callable[[BaseException | None], None]) -> None:
-        super().__init__(-1, cast("Job[Any]", None))
-        self.main = main
-        self.unheard = unheard
+
+Late = Callable[[list[Any], "BaseException | None"], None]
+"""Receives the value of a call, in a list, or its exception; an empty list and None if it was cancelled."""
+
+
+class Postponed(asyncio.CancelledError):
+    """The caller was cancelled; the outcome of its call is reported later."""
 
 
 class JobTasks(ABC):
@@ -100,12 +102,16 @@ class JobTasks(ABC):
         """Start an errand's task in this very context."""
 
     @abstractmethod
-    async def settled(self) -> None:
-        """Wait for the errands that the worker's group does not wait for."""
+    async def ask(self, asking: Coroutine[Any, Any, Any], is_torn: Callable[[], bool], late: Late) -> Any:
+        """Make a call in which code of others runs: its reply is not lost, whichever task is cancelled.
+
+        If that is the running task, and `is_torn` says no, this raises `Postponed`, and `late` gets the outcome.
+        """
 
     @abstractmethod
     async def call_back(self) -> None:
-        """Cancel the errands that the worker's group does not cancel, and wait for them, whoever is cancelled."""
+        """Cancel the errands that the worker's group does not cancel, and wait for them, even if this task is
+        cancelled."""
 
     @abstractmethod
     def _scope_around(self, task: Any) -> Any:
@@ -116,7 +122,7 @@ class JobTasks(ABC):
         if errand.task is None:
             self.note(errand)
         if errand.cancelled:
-            errand.unheard(None)
+            errand.on_fault(None)
             return
         try:
             await errand.main()
@@ -152,8 +158,9 @@ class GroupTasks(JobTasks):
         main = self._run_errand if self._main is self._attend else self._in_scope
         context.run(partial(self.start_soon, main, errand, name=name))
 
-    async def settled(self) -> None:
-        """Nothing: they are the group's."""
+    async def ask(self, asking: Coroutine[Any, Any, Any], is_torn: Callable[[], bool], late: Late) -> Any:
+        # trio lets nobody cancel a task.
+        return await asking
 
     async def call_back(self) -> None:
         """Nothing: they are the group's."""
@@ -168,9 +175,9 @@ class GroupTasks(JobTasks):
         if handling.scope is not None and self._main is self._attend:
             handling.scope._cancel_status.parent = None
         if handling.task.child_nurseries:
-            self._forsake()
+            self._abandon()
 
-    def _forsake(self) -> None:
+    def _abandon(self) -> None:
         """Cut the running task off from nurseries that the user's code has left open."""
         # trio would end the worker for it: in a nursery of its own the task would end that one alone.
         task: Any = sys.modules["trio.lowlevel"].current_task()
@@ -182,7 +189,6 @@ class GroupTasks(JobTasks):
     def _scope_around(self, task: Any) -> Any:
         scope = sys.modules["trio"].CancelScope()
         root = self._nursery._cancel_status
-        scope._has_been_entered = True
         status = scope._cancel_status = type(root)(scope=scope, parent=root)
         outermost = task._cancel_status
         if outermost is root:
@@ -199,7 +205,7 @@ def _knows_statuses(nursery: Any) -> bool:
     return (
         hasattr(status, "parent")
         and hasattr(sys.modules["trio.lowlevel"].Task, "_activate_cancel_status")
-        and hasattr(nursery.cancel_scope, "_has_been_entered")
+        and hasattr(nursery.cancel_scope, "_cancel_status")
     )
 
 
@@ -237,7 +243,6 @@ class LoopTasks(JobTasks):
         if scope is None or self._main is not self._attend:
             return
         # As anyio does at the end of a scope: anyio knows tasks weakly, but not from within what it knows of them.
-        scope._active = False
         scope._host_task = None
         scope._tasks.clear()
         for child in scope._child_scopes:
@@ -257,21 +262,53 @@ class LoopTasks(JobTasks):
         self._errands.discard(errand)
         fault = None if task.cancelled() else task.exception()
         if fault is not None or not errand.begun:
-            errand.unheard(fault)
+            errand.on_fault(fault)
 
-    async def settled(self) -> None:
-        while self._errands:
-            await asyncio.wait([errand.task for errand in self._errands])
+    async def ask(self, asking: Coroutine[Any, Any, Any], is_torn: Callable[[], bool], late: Late) -> Any:
+        outcome: list[Any] = []
+        postponed = False
+
+        async def keep() -> None:
+            fault: BaseException | None = None
+            try:
+                # A task that is cancelled in its last step has no result.
+                outcome.append(await asking)
+            except BaseException as error:
+                fault = None if isinstance(error, asyncio.CancelledError) else error
+                if not postponed:
+                    raise
+            if postponed:
+                late(outcome, fault)
+
+        task = asyncio.Task(keep(), loop=self._loop, name="bullmq call")
+        _current._unregister_task(task)
+        over = self._loop.create_future()
+        task.add_done_callback(partial(_wake, over))
+        try:
+            await over
+        except asyncio.CancelledError:
+            if is_torn():
+                task.cancel()
+                # It may not have begun.
+                task.add_done_callback(lambda _: asking.close())
+                raise
+            postponed = True
+            if task.done():
+                late(outcome, None if task.cancelled() else task.exception())
+            raise Postponed from None
+        if not outcome:
+            task.result()
+        return outcome[0]
 
     async def call_back(self) -> None:
         while self._errands:
             for errand in tuple(self._errands):
                 self.cancel(errand)
             with suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
-                await self.settled()
+                await asyncio.wait([errand.task for errand in self._errands])
 
     async def begun(self, started: Sequence[Handling]) -> list[Handling]:
-        # Who cancels all tasks that there are meets some before they have begun: nobody would hear of their jobs again.
+        # Code that cancels all tasks meets some before they have begun: their jobs would never be reported.
         while not all(handling.begun or (handling.task is not None and handling.task.done()) for handling in started):
             await checkpoint()
         return [handling for handling in started if not handling.begun]
@@ -279,8 +316,6 @@ class LoopTasks(JobTasks):
     def _scope_around(self, task: Any) -> Any:
         scope: Any = _backend.CancelScope()
         scope._host_task = task
-        scope._active = True
-        scope._cancelling_at_enter = task.cancelling()
         state: Any = _backend._task_states.get(task)
         innermost: Any = None if state is None else state.cancel_scope
         if innermost is not None:
@@ -291,11 +326,17 @@ class LoopTasks(JobTasks):
             scope._child_scopes.add(outermost)
         else:
             scope._tasks.add(task)
-            if state is None:
-                _backend._task_states[task] = _backend.TaskState(None, scope)
-            else:
-                state.cancel_scope = scope
+            # As anyio makes one for a task that is not its own.
+            _backend._task_states[task] = _backend.TaskState(None, scope)
         return scope
+
+
+def _wake(over: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+    if not over.done():
+        over.set_result(None)
+    elif not task.cancelled():
+        # Nobody asks for it any more.
+        task.exception()
 
 
 _eager_task: Any = asyncio.Task
@@ -304,7 +345,7 @@ _eager_task: Any = asyncio.Task
 
 def _knows_scopes() -> bool:
     scope: Any = anyio.CancelScope if not hasattr(_backend, "CancelScope") else _backend.CancelScope()
-    parts = ("_host_task", "_tasks", "_parent_scope", "_child_scopes", "_active", "_cancelling_at_enter")
+    parts = ("_host_task", "_tasks", "_parent_scope", "_child_scopes")
     return (
         all(hasattr(scope, part) for part in parts)
         and hasattr(_backend, "TaskState")
@@ -315,60 +356,7 @@ def _knows_scopes() -> bool:
 _KNOWN_SCOPES = _knows_scopes()
 
 
-Apart = Callable[..., Any]
-"""Called with a context, a function and its arguments; returns what that returns."""
-
-
-async def _nothing() -> None:
-    pass
-
-
 _current: Any = asyncio.tasks
-_lowlevel = "trio.lowlevel"
-
-
-def apart() -> Apart:
-    """Return what calls the user's functions as if in tasks of their own.
-
-    What they do to the current task, or enter and leave open, does not reach the one that runs. It may carry a call.
-    """
-    loop: Any = current_token().native_token
-    if hasattr(loop, "create_task"):
-        return partial(_apart_on_asyncio, loop)
-    task: Any = sys.modules[_lowlevel].Task
-    known = hasattr(task, "_activate_cancel_status") and hasattr(task, "_cancel_status")
-    return _apart_on_trio if known else Context.run
-
-
-def _apart_on_asyncio(
-    loop: asyncio.AbstractEventLoop, context: Context, function: Callable[..., Any], *args: object
-) -> Any:
-    runs = asyncio.current_task(loop)
-    # Its own step comes when the function is over, and does nothing.
-    task = asyncio.Task(_nothing(), loop=loop, name="bullmq callback", context=context)
-    if runs is not None:
-        _current._leave_task(loop, runs)
-    _current._enter_task(loop, task)
-    try:
-        return context.run(function, *args)
-    finally:
-        _current._leave_task(loop, task)
-        if runs is not None:
-            _current._enter_task(loop, runs)
-
-
-def _apart_on_trio(context: Context, function: Callable[..., Any], *args: object) -> Any:
-    task: Any = sys.modules[_lowlevel].current_task()
-    before = task._cancel_status
-    try:
-        return context.run(function, *args)
-    finally:
-        left = task._cancel_status
-        if left is not before:
-            task._activate_cancel_status(before)
-            while left.parent is not None and left.parent is not before:
-                left = left.parent
-            left.parent = None
 
 
 def start_unlisted(
@@ -376,8 +364,8 @@ def start_unlisted(
 ) -> None:
     """Start a task of a group's that `asyncio.all_tasks()` does not list; all tasks of that group are such.
 
-    Who cancels all tasks that there are (`asyncio.run` at its end) means those of the program: `run` is one, and ends
-    the others in good order. A task that makes a call would lose its reply, and the job that it brings.
+    Code that cancels all tasks (`asyncio.run` at its end) means those of the program: `run` is one, and ends the others
+    in good order. A task that makes a call would lose its reply, and the job that it brings.
     """
     tasks.start_soon(function, *args, name=name)
     # trio has no such list, and its groups keep no such set.

@@ -195,7 +195,7 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
         yield found(
             "missing",
             Severity.ERROR,
-            f"holds ids of jobs that do not exist (evicted, or deleted by hand): {shown}",
+            f"holds ids of jobs that do not exist (evicted, or deleted manually): {shown}",
             "remove the ids from their list (LREM) or sorted set (ZREM)",
         )
     if queue.orphans:

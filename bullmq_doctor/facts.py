@@ -182,7 +182,7 @@ def _server(client: Any, address: str) -> ServerFacts:
 
 
 def _snapshots(client: Any, at: dict[str, Any]) -> bool:
-    """Whether the server saves by itself; where CONFIG is forbidden, nothing is claimed."""
+    """Whether the server saves automatically; where CONFIG is forbidden, nothing is claimed."""
     try:
         return bool(client.config_get("save", **at).get("save", ""))
     except ResponseError:

@@ -34,7 +34,9 @@ class PrometheusMetrics:
         )
         self._duration = Histogram("bullmq_job_duration_seconds", "Time of an attempt", ("queue",), registry=registry)
         self._length = Gauge("bullmq_queue_length", "Jobs by state", ("queue", "state"), registry=registry)
-        self._stalled = Counter("bullmq_stalled_jobs_total", "Stalled jobs put back", ("queue",), registry=registry)
+        self._stalled = Counter(
+            "bullmq_stalled_jobs_total", "Stalled jobs returned to the queue", ("queue",), registry=registry
+        )
         self._heartbeats = Counter("bullmq_heartbeat_success_total", "Locks renewed", ("queue",), registry=registry)
         self._missed = Counter("bullmq_heartbeat_failure_total", "Locks not renewed", ("queue",), registry=registry)
         self._extended = Histogram(

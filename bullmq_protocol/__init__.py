@@ -26,13 +26,13 @@ from bullmq_protocol.errors import (
     WaitingError,
     WaitTimeout,
 )
+from bullmq_protocol.model.backoff import Backoff
 from bullmq_protocol.model.cron import CronError
 from bullmq_protocol.model.failure import Failure, RetryPolicy
 from bullmq_protocol.model.flow import FlowJob, FlowNode
 from bullmq_protocol.model.job import JobRecord, NewJob, PreparedJob, prepare
 from bullmq_protocol.model.options import (
     RETRY_3_EXPONENTIAL,
-    Backoff,
     Deduplication,
     JobOptions,
     KeepJobs,

@@ -29,15 +29,15 @@ class Repeat(Enum):
     """
 
     SAFE = "safe"
-    """Running it twice equals running it once: reads, renewals."""
+    """Idempotent: reads, renewals."""
     GUARDED = "guarded"
     """The lock token guards it: a second run is refused, and the refusal means "applied before, or lost"."""
     UNSAFE = "unsafe"
-    """A second run does it twice (add without an id, fetch): never repeated by itself."""
+    """A second run takes effect twice (add without an id, fetch): never repeated automatically."""
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A Lua script: its name, SHA-1, number of keys, and text, which it never shows by itself."""
+    """A Lua script: its name, SHA-1, number of keys, and text, which its repr leaves out."""
 
     name: str
     sha1: str
@@ -65,7 +65,7 @@ class Merger(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True, gc=False):
-    """What lets a command go together with others of its kind and queue, which does what they would do one by one.
+    """How to merge a command with others of its kind and queue into one call that does what they would do one by one.
 
     `queue` is the base prefix, `size` the length of the payload, `parts` what the common call needs beside the
     arguments.
@@ -83,8 +83,8 @@ class Merge(msgspec.Struct, frozen=True, gc=False):
 class Command(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One Redis command or script call. Equal commands have equal wire bytes.
 
-    `block_ms` set means: the server may hold the reply back for so long (0 = for ever); it needs a connection of its
-    own. `merge` set means: it may go together with others; only with our own scripts.
+    `block_ms`: the server may hold the reply back for this long (0: for ever), so the command needs a connection of its
+    own. `merge`: the command may be merged with others; only with our own scripts.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The error tree, and the exception of each script error code.
 
-`BullMQError` is the root. Below it: what the caller did wrong (`UsageError`), what the server said (`ServerError`,
-`UnexpectedReply`, `ScriptError`), what happened to the connection (`TransportError`), and the signals a processor
-raises (`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
+`BullMQError` is the root. Below it: mistakes of the caller (`UsageError`), replies of the server (`ServerError`,
+`UnexpectedReply`, `ScriptError`), failures of the connection (`TransportError`), and the signals a processor raises
+(`JobSignal`). Any reply to any command decodes or raises `BullMQError`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
 
 
 _TOKEN = re.compile(r"\S+")
+_NEXT_TOKEN = re.compile(r"\s+\S+")
 _IN_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
 _NOT_IN_USER = frozenset(":/@'\"([{")
 _AFTER_SCHEME = re.compile(r"/{1,2}(?:\[[0-9a-f:.%]*\]?)?", re.IGNORECASE)
 _NO_PORT = re.compile(
-    r"""@|password=|:(?!(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))""",
+    r"""@|password=|:(?!$|(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))""",
     re.IGNORECASE,
 )
 _HIDDEN = "[a URL with a login]"
@@ -60,8 +61,14 @@ def without_login(text: str) -> str:
 
 def _login_in(text: str) -> int | None:
     """Return where the first login begins. No step looks at a character more than a few times: texts may be long."""
-    for token in _TOKEN.finditer(text.replace(_MASK, "*" * len(_MASK))):
+    text = text.replace(_MASK, "*" * len(_MASK))
+    for token in _TOKEN.finditer(text):
         starts = [start for start in (_url_in(token[0]), _pair_in(token[0])) if start is not None]
+        if token[0].endswith(":") and ":/" in token[0]:
+            # A password may begin with a blank.
+            after = _NEXT_TOKEN.match(text, token.end())
+            if after is not None and "@" in after[0][:-1]:
+                starts.append(0)
         if starts:
             return token.start() + min(starts)
     return None
@@ -78,7 +85,7 @@ def _url_in(token: str) -> int | None:
             start += 1
         if start < colon:
             after = _AFTER_SCHEME.match(token, colon + 1)
-            # What comes later is part of this rest, too.
+            # Everything after it belongs to this rest, too.
             return start if _NO_PORT.search(token, colon + 1 if after is None else after.end()) else None
         colon = token.find(":/", colon + 1)
     return None
@@ -114,8 +121,8 @@ class UsageError(BullMQError, ValueError):
 
     Args:
         field: Which argument or option it is.
-        value: What was given. One that looks like a URL with a login is replaced by a text that says so.
-        rule: What it must be.
+        value: The value given. One that looks like a URL with a login is replaced by a note that says so.
+        rule: The rule it breaks.
 
     Examples:
         >>> error = UsageError("delay", -1, "must be at least 0")
@@ -161,7 +168,7 @@ class ServerError(BullMQError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
+        super().__init__(without_login(message))
         code, _, _ = message.partition(" ")
         self.code = code if code.isupper() else "ERR"
         if self.code == "ERR":
@@ -188,8 +195,8 @@ class RetriedInPart(ServerError):
 
     def __init__(self, job_id: str, parent_key: str) -> None:
         super().__init__(
-            f"WRONGTYPE job {job_id} waits again, but the retry stopped before its end, as in BullMQ 5.62.0: its "
-            f"parent {parent_key} ignores failures of children; no event tells of it, "
+            f"WRONGTYPE job {without_login(job_id)} waits again, but the retry stopped before its end, as in BullMQ "
+            f"5.62.0: its parent {without_login(parent_key)} ignores failures of children; no event reports it, "
             "and the parent counts the failure still"
         )
         self.job_id = job_id
@@ -223,6 +230,7 @@ class TransportError(BullMQError):
 
     def __init__(self, message: str, *, maybe_applied: bool) -> None:
         note = "; the command may have run on the server" if maybe_applied else ""
+        message = without_login(message)
         super().__init__(f"{message}{note}")
         self.reason = message
         self.maybe_applied = maybe_applied
@@ -277,7 +285,8 @@ class FlowAddError(BullMQError):
     def __init__(self, place: str, nodes: Sequence[str], results: Sequence[str | BullMQError]) -> None:
         refused = [(node, each) for node, each in zip(nodes, results, strict=True) if isinstance(each, BullMQError)]
         node, first = refused[0]
-        super().__init__(f"{len(refused)} of {len(results)} nodes were refused; the first, {place} ({node}): {first}")
+        which = f"{place} ({without_login(node)})"
+        super().__init__(f"{len(refused)} of {len(results)} nodes were refused; the first, {which}: {first}")
         self.nodes = list(nodes)
         self.results = list(results)
 
@@ -291,7 +300,7 @@ class NodeRefused(BullMQError):
     """
 
     def __init__(self, message: str, *, existing_id: str) -> None:
-        super().__init__(message)
+        super().__init__(without_login(message))
         self.existing_id = existing_id
 
 
@@ -300,11 +309,11 @@ class JobFailedError(BullMQError):
 
     Args:
         job_id: The job.
-        reason: The text of its failure.
+        reason: The text of its failure. The attribute keeps it whole; the message hides a URL with a login.
     """
 
     def __init__(self, job_id: str, reason: str) -> None:
-        super().__init__(reason or f"job {job_id} failed without a reason")
+        super().__init__(without_login(reason) or f"job {without_login(job_id)} failed without a reason")
         self.job_id = job_id
         self.reason = reason
 
@@ -318,7 +327,7 @@ class WaitTimeout(BullMQError, TimeoutError):
     """
 
     def __init__(self, job_id: str, timeout_ms: int) -> None:
-        super().__init__(f"job {job_id} did not finish within {timeout_ms} ms")
+        super().__init__(f"job {without_login(job_id)} did not finish within {timeout_ms} ms")
         self.job_id = job_id
         self.timeout_ms = timeout_ms
 
@@ -432,8 +441,9 @@ class ScriptError(BullMQError):
     ) -> None:
         if code is not None:
             self.code = code
+        job, parent = without_login(job_id), without_login(parent_key)
         super().__init__(
-            self.template.format(code=self.code, command=command, job_id=job_id, parent_key=parent_key, state=state)
+            self.template.format(code=self.code, command=command, job_id=job, parent_key=parent, state=state)
         )
         self.command = command
         self.job_id = job_id

@@ -36,10 +36,10 @@ class Calls:
         running.start()
 
     def first_steps(self) -> None:
-        """Do nothing: threads take their steps by themselves."""
+        """Do nothing: threads take their own steps."""
 
     def settled(self, name: str) -> Any:
-        """Wait for a call; return what it returned."""
+        """Wait for a call; return its value."""
         running = self._running[name]
         running.join(_LIMIT_S)
         if running.is_alive():

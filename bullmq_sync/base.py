@@ -29,7 +29,7 @@ from bullmq_protocol.observability.telemetry import (
     Tracing,
 )
 from bullmq_protocol.operations.paging import Page, Plan
-from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_protocol.scripts.profile import Profile
 from bullmq_sync.cancellation import Cancellable
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
 from bullmq_sync.primitives import Lock, in_each_process
@@ -111,7 +111,7 @@ class QueueBase:
         keys: QueueKeys,
         connection: Connection,
         *,
-        scripts: ScriptSource,
+        scripts: Profile,
         max_len_events: int,
         skip_meta_update: bool,
         telemetry: TelemetryProvider | None = None,
@@ -302,7 +302,7 @@ class JobBase(Cancellable):
 
 
 def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) -> list[V]:
-    """Go through all pages, and tell of each."""
+    """Go through all pages, and report each."""
     values: list[V] = []
     for page in pages:
         values.append(page.value)
@@ -312,6 +312,6 @@ def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) 
 
 
 def check_callback(on_page: object) -> None:
-    """Raise `UsageError` for what cannot be called."""
+    """Raise `UsageError` for anything that cannot be called."""
     if on_page is not None and not callable(on_page):
         raise UsageError("on_page", on_page, "must be a function of a page")

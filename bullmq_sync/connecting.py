@@ -1,21 +1,23 @@
-"""Transports from addresses and clients, and the one that performs another source's scripts."""
+"""Transports from addresses and clients, and the one that performs the scripts of a profile."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.net.transport import InterruptibleTransport, Transport
-from bullmq_protocol.scripts.source import ScriptSource
+from bullmq_protocol.net.transport import InterruptibleTransport, Transport, how_to_wrap
+from bullmq_protocol.scripts.profile import Profile
+from bullmq_sync.net.cluster import ClusterConnection
 from bullmq_sync.net.connection import Connection
-from bullmq_sync.net.redis_py import RedisPyTransport
+from bullmq_sync.net.redis_py import RedisPyTransport, is_client
 from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
-from bullmq_sync.net.redis_py_sentinel import RedisPySentinelTransport, is_sentinel_client
+from bullmq_sync.net.sentinel import SentinelConnection
 
 
-def connect(server: Any) -> Connection | RedisPyTransport | RedisPyClusterTransport:
+def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection | RedisPyTransport:
     """Return the transport for a server, or around a client of redis-py, for queues and workers to share. Nothing is
     opened.
 
@@ -35,17 +37,26 @@ def connect(server: Any) -> Connection | RedisPyTransport | RedisPyClusterTransp
         >>> transport.close()
     """
     options: Any = parse_address(server) if isinstance(server, str) else server
-    if isinstance(options, SentinelOptions) or is_sentinel_client(options):
-        return RedisPySentinelTransport(options)
-    if isinstance(options, ClusterOptions) or is_cluster_client(options):
+    if isinstance(options, SentinelOptions):
+        return SentinelConnection(options)
+    if isinstance(options, ClusterOptions):
+        return ClusterConnection(options)
+    if is_cluster_client(options):
         return RedisPyClusterTransport(options)
-    return Connection(options) if isinstance(options, ConnectionOptions) else RedisPyTransport(options)
+    if isinstance(options, ConnectionOptions):
+        return Connection(options)
+    if is_client(options):
+        return RedisPyTransport(options)
+    hint = how_to_wrap(options)
+    rule = "must be a URL, options, a client of redis-py or a transport"
+    kind: type[object] = type(options)  # pyright: ignore[reportUnknownVariableType]
+    raise UsageError("connection", kind, rule if hint is None else f"{rule}: {hint}")
 
 
 class Scripted:
-    """A transport whose scripts are those of a source."""
+    """A transport whose scripts are those of a profile."""
 
-    def __init__(self, transport: Transport, scripts: ScriptSource) -> None:
+    def __init__(self, transport: Transport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
 

@@ -14,7 +14,7 @@ from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_protocol.net.topology import Address
 from bullmq_protocol.net.transport import Clock, Transport
-from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_protocol.scripts.profile import STRICT, Profile
 from bullmq_sync.connecting import Scripted, connect
 
 T = TypeVar("T")
@@ -102,15 +102,15 @@ def run(
             resume, value = op.throw, error
 
 
-def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transport, bool]:
+def transport_of(connection: Any, scripts: Profile = STRICT) -> tuple[Transport, bool]:
     """Return the transport to use, and whether it is ours to close. Nothing is opened.
 
-    With a script source that is not ours, every step goes through it.
+    With another profile than `STRICT` every step goes through it.
 
-    Raises `UsageError` for what is no address, no client and no transport.
+    Raises `UsageError` for anything but an address, a client or a transport.
     """
-    if not isinstance(scripts, ScriptSource):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("scripts", scripts, "must be a ScriptSource")
+    if not isinstance(scripts, Profile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("scripts", scripts, "must be a Profile")
     transport: Transport
     owned = False
     if connection is None:
@@ -119,7 +119,7 @@ def transport_of(connection: Any, scripts: ScriptSource = OWN) -> tuple[Transpor
         transport = cast("Transport", connection)
     else:
         transport, owned = connect(connection), True
-    return (transport if scripts is OWN else Scripted(transport, scripts)), owned
+    return (transport if scripts is STRICT else Scripted(transport, scripts)), owned
 
 
 def has_ended(transport: Transport) -> bool:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Self
 
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.notices import Notice
 from bullmq_sync.primitives import Event, Lock, in_each_process
 
@@ -24,6 +25,8 @@ class Notices(Iterator[Notice]):
     """
 
     def __init__(self, buffer: int, forget: Callable[[Notices], None]) -> None:
+        if type(buffer) is not int or buffer < 1:
+            raise UsageError("buffer", buffer, "must be a whole number above 0")
         self.dropped = 0
         self._kept: deque[Notice] = deque(maxlen=buffer)
         self._buffer = buffer

@@ -9,12 +9,19 @@ from contextvars import copy_context
 from threading import Event, Lock
 from types import TracebackType
 
+from bullmq_protocol.model.categories import is_one
 from bullmq_sync.forks import in_child
 
-__all__ = ["SHORTAGE", "Background", "Event", "Lock", "in_each_process", "shielded", "time_limit"]
+__all__ = ["SHORTAGE", "Background", "Event", "Lock", "in_each_process", "is_interrupt", "shielded", "time_limit"]
 
 SHORTAGE = (RuntimeError, MemoryError, OSError)
 """What a call, or the start of a thread, may raise where the system gives no memory, no socket or no thread."""
+_LOOK_S = 0.05
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether it may be Ctrl-C, which Python raises in the main thread alone, at any line."""
+    return is_one(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def in_each_process(renew: Callable[[], None]) -> None:
@@ -40,14 +47,21 @@ class Background:
     """A thread that runs beside the body of a `with` until it is left, in a copy of the context. `error` is what ended
     it."""
 
-    def __init__(self, main: Callable[[], None], name: str) -> None:
+    def __init__(self, main: Callable[[], None], name: str, is_left: Callable[[], bool] = lambda: False) -> None:
+        """`is_left` tells that nobody is to wait for it: the user's code does not give it back."""
         self.error: BaseException | None = None
         self._main = main
+        self._is_left = is_left
         # A callback that never ends must not keep the process alive.
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
 
     def leave(
         self,
@@ -62,7 +76,8 @@ class Background:
         """
         close()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            while self._thread.is_alive() and not self._is_left():
+                self._thread.join(_LOOK_S)
         if self.error is not None and error is None:
             raise self.error
 

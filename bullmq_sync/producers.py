@@ -1,4 +1,4 @@
-"""Adds whole flows of jobs, and publishes events of one's own."""
+"""Adds whole flows of jobs, and publishes custom events."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from bullmq_protocol.errors import BullMQError, UsageError, without_login
 from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits
-from bullmq_protocol.observability.telemetry import FlowTracing, TelemetryProvider, bulk_span, flow_span, guarded
+from bullmq_protocol.observability.job_context import FlowTracing, bulk_span, flow_span
+from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
-from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_protocol.scripts.profile import STRICT, Profile
 from bullmq_sync.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
@@ -33,7 +34,7 @@ class FlowProducer:
     Nothing is opened before the first call; safe to share between threads.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
-    `UsageError` for a bad argument before anything is sent. The methods list what they raise besides.
+    `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
     Args:
         connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
@@ -41,8 +42,8 @@ class FlowProducer:
         prefix: What the keys of nodes without a prefix of their own begin with, as in BullMQ `bull` by default.
         layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default,
             nowhere.
-        limits: Bounds on what is written: by default 10 MiB for a payload and for a result, 255 characters for a name.
-        scripts: The source of the scripts: ours by default, or BullMQ's own from `bullmq_scripts`.
+        limits: Bounds on written data: by default 10 MiB for a payload and for a result, 255 characters for a name.
+        scripts: The profile: our scripts by default, or BullMQ's own from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
 
@@ -61,7 +62,7 @@ class FlowProducer:
         prefix: str = DEFAULT_PREFIX,
         layout: KeyLayout = KeyLayout.PLAIN,
         limits: Limits = DEFAULT_LIMITS,
-        scripts: ScriptSource = OWN,
+        scripts: Profile = STRICT,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -6,16 +6,12 @@ import contextvars
 import signal
 import threading
 from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import Any
 
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_workers, hand_on
 from bullmq_sync.primitives import SHORTAGE
+from bullmq_sync.signals import stopping_signals
 from bullmq_sync.worker import Worker
-
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-"""The signals that `run_workers` listens to: an orchestrator's, and Ctrl-C."""
 
 _LOOK_S = 0.5
 """A signal that comes just before the wait begins does not end it: its handler runs when the wait is over."""
@@ -41,23 +37,15 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
         UsageError: There are no workers, or this is not the main thread, which alone gets signals.
     """
     check_workers(workers, Worker, "bullmq_sync")
-    if threading.current_thread() is not threading.main_thread():
-        rule = "hears of signals in the main thread only: use Worker.run here"
-        raise UsageError("run_workers", workers, rule)
     # A handler of a signal may interrupt any line of this thread, so it does no more than this queue allows.
-    heard: SimpleQueue[signal.Signals | _Thread] = SimpleQueue()
-
-    def hear(number: int, _: FrameType | None) -> None:
-        heard.put(signal.Signals(number))
-
-    before = {number: signal.signal(number, hear) for number in STOPPING}
+    arrived: SimpleQueue[signal.Signals | _Thread] = SimpleQueue()
     received: signal.Signals | None = None
     error: BaseException | None = None
-    try:
-        threads = _started(workers, heard)
+    with stopping_signals(workers, arrived.put) as before:
+        threads = _started(workers, arrived)
         left = len(threads)
         while left:
-            match _next(heard):
+            match _next(arrived):
                 case signal.Signals() as number:
                     _close(workers, force=received is not None)
                     received = received or number
@@ -67,11 +55,6 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
                     if ended.error is not None and error is None:
                         error = ended.error
                         _close(workers, force=False)
-    finally:
-        for number, handler in before.items():
-            # Who set another one meanwhile wants that one. (None: it was set by a program that is not Python.)
-            if signal.getsignal(number) is hear and handler is not None:
-                signal.signal(number, handler)
     if received is not None:
         hand_on(received, before[received])
     if error is not None:
@@ -80,13 +63,13 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
 
 
 class _Thread(threading.Thread):
-    """One worker's `run`, in the context of who started it; says when it is over."""
+    """One worker's `run`, in the starter's context; reports when it is over."""
 
-    def __init__(self, worker: Worker[Any], heard: SimpleQueue[Any]) -> None:
+    def __init__(self, worker: Worker[Any], arrived: SimpleQueue[Any]) -> None:
         super().__init__(name=f"bullmq {worker.name} runner", daemon=True)
         self.error: BaseException | None = None
         self._worker = worker
-        self._heard = heard
+        self._arrived = arrived
         self._context = contextvars.copy_context()
 
     def run(self) -> None:
@@ -94,15 +77,15 @@ class _Thread(threading.Thread):
             self._context.run(self._worker.run)
         except BaseException as error:
             self.error = error
-        self._heard.put(self)
+        self._arrived.put(self)
 
 
-def _started(workers: tuple[Worker[Any], ...], heard: SimpleQueue[Any]) -> list[_Thread]:
+def _started(workers: tuple[Worker[Any], ...], arrived: SimpleQueue[Any]) -> list[_Thread]:
     """Start them all, or none: where the system gives no thread, those that run are closed before that is raised."""
     threads: list[_Thread] = []
     try:
         for worker in workers:
-            thread = _Thread(worker, heard)
+            thread = _Thread(worker, arrived)
             thread.start()
             threads.append(thread)
     except SHORTAGE:
@@ -114,10 +97,10 @@ def _started(workers: tuple[Worker[Any], ...], heard: SimpleQueue[Any]) -> list[
     return threads
 
 
-def _next(heard: SimpleQueue[signal.Signals | _Thread]) -> signal.Signals | _Thread:
+def _next(arrived: SimpleQueue[signal.Signals | _Thread]) -> signal.Signals | _Thread:
     while True:
         try:
-            return heard.get(timeout=_LOOK_S)
+            return arrived.get(timeout=_LOOK_S)
         except Empty:
             continue
 
@@ -129,5 +112,5 @@ def _close(workers: tuple[Worker[Any], ...], *, force: bool) -> None:
         try:
             threading.Thread(target=worker.close, args=(force,), name=name, daemon=True).start()
         except SHORTAGE:
-            # One after the other, here. Nothing of it takes long: `run` waits for what does.
-            worker._begin_closing(force)  # pyright: ignore[reportPrivateUsage]
+            # One after the other, here. None of it takes long: `run` waits for the rest.
+            worker._driver.begin_closing(force)  # pyright: ignore[reportPrivateUsage]

@@ -6,18 +6,18 @@ from os import PathLike
 from pathlib import Path
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.scripts.source import ScriptSource, read_package_version, read_script_module, script_source
+from bullmq_protocol.scripts.profile import Profile, profile_of, read_package_version, read_script_module
 
 
-def bullmq_scripts(folder: str | PathLike[str]) -> ScriptSource:
+def bullmq_scripts(folder: str | PathLike[str]) -> Profile:
     """Read the scripts of an installed BullMQ: some fifty files. Node is not needed.
 
     Args:
         folder: The folder of the npm package, or the `node_modules` that holds it.
 
     Returns:
-        The scripts, for the argument `scripts` of queues and workers. Two programs whose sources have the same `digest`
-            run the same scripts.
+        The profile, for the argument `scripts` of queues and workers. Two programs whose profiles have the same
+            `digest` run the same scripts.
 
     Raises:
         UsageError: The folder does not hold the package, or holds another version of it, or scripts whose calls do not
@@ -32,4 +32,4 @@ def bullmq_scripts(folder: str | PathLike[str]) -> ScriptSource:
         texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.name != "index.js"}
     except OSError as error:
         raise UsageError("folder", str(folder), f"must hold the npm package bullmq ({error.strerror})") from None
-    return script_source(f"bullmq {version}", dict(read_script_module(name, text) for name, text in texts.items()))
+    return profile_of(f"bullmq {version}", dict(read_script_module(name, text) for name, text in texts.items()))

@@ -102,7 +102,7 @@ class _Stage:
                 pause = Event()
                 while not holds(self._transport(Where.OBSERVER).perform(command)):
                     if time.monotonic() > end:
-                        raise AssertionError("what was waited for did not happen")
+                        raise AssertionError("the awaited condition did not come true")
                     pause.wait(0.002)
             case Arm(fault, marker, times):
                 assert self._network is not None, "this case needs a network"

@@ -1,5 +1,4 @@
-"""A transport of one's own, over coredis, for asyncio and trio: `python -m examples.coredis_transport
-redis://localhost`.
+"""A custom transport over coredis, for asyncio and trio: `python -m examples.coredis_transport redis://localhost`.
 
 It carries a queue and a worker like the library's own connection; docs/transports.md goes through it. coredis runs each
 of its connections in a task, so the transport is given a task group to start them in.
@@ -33,7 +32,7 @@ from bullmq_protocol.errors import (
     UsageError,
 )
 from bullmq_protocol.net.address import refusal_of_login
-from bullmq_protocol.net.handshake import ASKING, Greeting
+from bullmq_protocol.net.handshake import INFO_COMMANDS, Handshake
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 
 # coredis cuts the first word off these error replies.
@@ -194,8 +193,8 @@ class CoredisTransport:
             # It raises what goes wrong up to the login, and nothing later.
             await self._tasks.start(connection.run)
         except (AuthenticationError, AuthorizationError) as error:
-            told = refusal_of_login(f"{CODES[type(error)]} {error}", options.password)
-            raise AuthenticationFailed(f"{told} (user {user!r} at {options.address})") from error
+            refusal = refusal_of_login(f"{CODES[type(error)]} {error}", options.password)
+            raise AuthenticationFailed(f"{refusal} (user {user!r} at {options.address})") from error
         except RedisError as error:
             # It makes an error of a cancellation, too, which those who share the attempt shall not get.
             await checkpoint_if_cancelled()
@@ -207,12 +206,12 @@ class CoredisTransport:
         line = _Line(connection, cancellable=not self._shared)
         try:
             # coredis asks for RESP3, whose maps and doubles the commands do not expect.
-            greeting = Greeting(options.address, user, (("HELLO", 2), *ASKING))
-            greeted = greeting.read(await line.ask(greeting.commands, None))
-            if greeted.uninformed is not None:
-                raise AuthenticationFailed(f"{greeted.uninformed} (user {user!r} at {options.address})")
+            handshake = Handshake(options.address, user, (("HELLO", 2), *INFO_COMMANDS))
+            result = handshake.read(await line.ask(handshake.commands, None))
+            if result.uninformed is not None:
+                raise AuthenticationFailed(f"{result.uninformed} (user {user!r} at {options.address})")
         except BaseException as error:
-            line.end(ConnectionLost, "the greeting failed")
+            line.end(ConnectionLost, "the handshake failed")
             if isinstance(error, ConnectionLost):
                 raise ConnectionLost(error.reason, maybe_applied=False) from error
             raise

@@ -1,4 +1,4 @@
-"""A worker of one's own on the core alone, one job at a time in one thread, over redis-py as it comes.
+"""A custom worker on the core alone, one job at a time in one thread, over redis-py as it comes.
 
 `python -m examples.custom_worker redis://localhost`. The machine of the core decides everything: what to fetch, what
 becomes of a failure, when to look for stalled jobs. What is left to write is this loop: carry out actions, hand back
@@ -23,7 +23,7 @@ from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.common.codec import json_text
 from bullmq_protocol.errors import ServerError
 from bullmq_protocol.model.failure import failure_of
-from bullmq_protocol.worker.actions import Action, Call, Listen, Notify, RunJob, Stopped
+from bullmq_protocol.worker.actions import Action, Call, Notify, RunJob, Stopped, Wait
 from bullmq_protocol.worker.events import CallFailed, CloseRequested, JobRaised, JobReturned, Replied, Tick
 from bullmq_protocol.worker.notices import Drained, JobCompleted, JobFailed
 
@@ -86,7 +86,7 @@ class SimpleWorker:
 
     def _do(self, action: Action) -> None:
         match action:
-            case Call(ticket, command) | Listen(ticket, command):
+            case Call(ticket, command) | Wait(ticket, command):
                 self._happened(self._perform(ticket, command))
             case RunJob(run, job):
                 self._happened(self._work(run, job))
@@ -128,7 +128,7 @@ def shout(job: JobRecord) -> str:
 
 def main(url: str) -> None:
     keys = QueueKeys.of("shouts")
-    # redis-py would send a command again by itself that may have run.
+    # redis-py would automatically repeat a command that may have run.
     with redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client:
         for text in ("hello", "größe", None):
             job = prepare(keys, NewJob("shout", {"text": text}), now_ms=clock().wall)

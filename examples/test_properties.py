@@ -1,4 +1,4 @@
-"""Property tests of one's own code with the test kit, without a server: `pytest examples/test_properties.py`."""
+"""Property tests of your own code with the test kit, without a server: `pytest examples/test_properties.py`."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def describe(job: JobRecord) -> str:
 
 @given(st.integers(1, 10**9), json_values())
 def test_an_order_has_one_invoice_and_its_lines_arrive_unchanged(order: int, lines: Any) -> None:
-    # With an id of one's own the queue asks the script that also tells whether the job was there.
+    # With a custom id the queue asks the script that also tells whether the job existed.
     transport = ScriptedTransport([("addMany", [f"order-{order}".encode()])])
     assert request_invoice(Queue("invoices", transport, skip_meta_update=True), order, lines) == f"order-{order}"
     transport.check_done()

@@ -1,14 +1,15 @@
---- keys: repeat, delayed, wait, paused, meta, prioritized, marker, id, events, pc, active
---- args: next slot or empty, schedule (MessagePack map), scheduler id, data, template options (MessagePack map)
---- args: options of the job (MessagePack map), now, base prefix, key of the producing job or empty
+--- keys: repeats, delayed, wait, paused, meta, prioritized, marker, id, events, pc, active
+--- args: slot (the next one, or empty), schedule (MessagePack map), scheduler (id), data
+--- args: template (options, MessagePack map), options (of the job, MessagePack map), now, base
+--- args: producer (key of the producing job, or empty)
 --- include call
 --- include erase_job
 --- include event_cap
 --- include scheduler_slot
 --- include scheduler_iteration
 
-local schedulers, meta = KEYS[1], KEYS[5]
-local scheduler, data, base, producer = ARGV[3], ARGV[4], ARGV[8], ARGV[9]
+local schedulers, meta = KEYS.repeats, KEYS.meta
+local scheduler, data, base, producer = ARGV.scheduler, ARGV.data, ARGV.base, ARGV.producer
 local record, id_stem = schedulers .. ':' .. scheduler, 'repeat:' .. scheduler .. ':'
 
 local function is_taken(slot)
@@ -17,7 +18,7 @@ end
 
 -- specs/04-schedulers-flows-events.md#sec-1-6: gives whether the job had not started and is gone now.
 local function take_back(id)
-  for _, set in ipairs({ KEYS[2], KEYS[6] }) do
+  for _, set in ipairs({ KEYS.delayed, KEYS.prioritized }) do
     if call('ZSCORE', set, id) then
       --@back-from-set
       erase_job(base, id)
@@ -25,10 +26,10 @@ local function take_back(id)
       return true
     end
   end
-  local list = KEYS[3]
+  local list = KEYS.wait
   if call('HEXISTS', meta, 'paused') == 1 then
     --@paused
-    list = KEYS[4]
+    list = KEYS.paused
   end
   if call('LREM', list, '1', id) == 1 then
     --@back-from-list
@@ -81,14 +82,14 @@ local function write_record(slot, schedule, template)
 end
 
 -- specs/04-schedulers-flows-events.md#sec-3-1
-local template, options = cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
+local template, options = cmsgpack.unpack(ARGV.template), cmsgpack.unpack(ARGV.options)
 local cap = event_cap(meta)
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
-local schedule = cmsgpack.unpack(ARGV[2])
-local now, every = tonumber(ARGV[7]), schedule.every
+local schedule = cmsgpack.unpack(ARGV.schedule)
+local now, every = tonumber(ARGV.now), schedule.every
 -- looked into in any case: a number or true in its place makes the script fail
 local fallback = (options['repeat'] or {}).offset
-local slot, offset = ARGV[1], schedule.offset or fallback or 0
+local slot, offset = ARGV.slot, schedule.offset or fallback or 0
 if every then
   --@every
   slot, offset = next_slot(previous, every, now, offset, schedule.startDate)
@@ -118,8 +119,8 @@ end
 
 local delay, id = math.max(slot - now, 0), id_stem .. slot
 write_record(slot, schedule, template)
-call('INCR', KEYS[8])
-create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, KEYS[11], cap)
+call('INCR', KEYS.id)
+create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, cap)
 if producer ~= '' then
   --@producer
   call('HSET', producer, 'nrjid', id)

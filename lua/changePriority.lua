@@ -1,18 +1,18 @@
 --- keys: wait, paused, meta, prioritized, active, pc, marker
---- args: priority, base prefix, id, 1 to be the first of its priority
+--- args: priority, base, id, first (1 to be the first of its priority)
 --- include call
 --- include queue_gate
 --- include mark_ready
---- include place_by_priority
+--- include zadd_by_priority
 
 -- specs/03-transitions-admin-getters.md#sec-4-2
-local prioritized, id = KEYS[4], ARGV[3]
-local job, priority, first = ARGV[2] .. id, tonumber(ARGV[1]), ARGV[4] == '1'
+local prioritized, id = KEYS.prioritized, ARGV.id
+local job, priority, first = ARGV.base .. id, tonumber(ARGV.priority), ARGV.first == '1'
 if call('EXISTS', job) == 0 then
   --@no-job
   return -1
 end
-local target, held = queue_gate(KEYS[3], KEYS[5], KEYS[1], KEYS[2])
+local target, held = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
 local waiting = true
 if call('ZREM', prioritized, id) > 0 then
   --@was-prioritized
@@ -29,7 +29,7 @@ if waiting and priority ~= 0 and first then
 elseif waiting then
   if priority ~= 0 then
     --@by-priority
-    place_by_priority(prioritized, KEYS[6], priority, id)
+    zadd_by_priority(prioritized, KEYS.pc, priority, id)
   elseif first then
     --@next
     call('RPUSH', target, id)
@@ -37,7 +37,7 @@ elseif waiting then
     --@last
     call('LPUSH', target, id)
   end
-  mark_ready(KEYS[7], held)
+  mark_ready(KEYS.marker, held)
 end
 call('HSET', job, 'priority', priority)
 return 0

@@ -1,5 +1,5 @@
---- keys: base prefix
---- args: state names ...
+--- keys: base
+--- args: states ...
 --- include call
 --- include drop_old_marker
 
@@ -13,7 +13,7 @@ end
 
 local counts = {}
 for index, state in ipairs(ARGV) do
-  local key = KEYS[1] .. state
+  local key = KEYS.base .. state
   if state == 'wait' or state == 'paused' then
     --@list
     counts[index] = count_list(key)

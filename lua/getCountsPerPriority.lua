@@ -5,12 +5,12 @@
 
 -- specs/03-transitions-admin-getters.md#sec-9-2
 local function count_unprioritized()
-  if call('HEXISTS', KEYS[3], 'paused') == 1 then
+  if call('HEXISTS', KEYS.meta, 'paused') == 1 then
     --@paused
-    return call('LLEN', KEYS[2])
+    return call('LLEN', KEYS.paused)
   end
   --@wait
-  return call('LLEN', KEYS[1])
+  return call('LLEN', KEYS.wait)
 end
 
 local counts = {}
@@ -21,7 +21,7 @@ for index, text in ipairs(ARGV) do
   else
     --@prioritized
     local lowest = priority * PRIORITY_STEP
-    counts[index] = call('ZCOUNT', KEYS[4], lowest, lowest + PRIORITY_STEP - 1)
+    counts[index] = call('ZCOUNT', KEYS.prioritized, lowest, lowest + PRIORITY_STEP - 1)
   end
 end
 return counts

@@ -1,11 +1,11 @@
---- keys: meta, base prefix
---- args: jobs per call, force or empty
+--- keys: meta, base
+--- args: budget (jobs per call), force (or empty)
 --- include call
 --- include erase_job
 --- include remove_members
 
-local base = KEYS[2]
-local budget = tonumber(ARGV[1])
+local base = KEYS.base
+local budget = tonumber(ARGV.budget)
 
 local function spend(count)
   budget = budget - count
@@ -34,13 +34,13 @@ local function empty_list(list, ids)
 end
 
 -- specs/03-transitions-admin-getters.md#sec-7-4
-if call('HEXISTS', KEYS[1], 'paused') == 0 then
+if call('HEXISTS', KEYS.meta, 'paused') == 0 then
   --@not-paused
   return -1
 end
 local active = base .. 'active'
 local running = call('LRANGE', active, '0', budget - 1)
-if running[1] and ARGV[2] == '' then
+if running[1] and ARGV.force == '' then
   --@active-jobs
   return -2
 end
@@ -49,11 +49,11 @@ for _, id in ipairs(running) do
   call('DEL', base .. id .. ':lock')
 end
 if empty_list(active, running) then
-  --@spent-active
+  --@most-bytes-active
   return 1
 end
 if empty_set('delayed') then
-  --@spent-delayed
+  --@most-bytes-delayed
   return 1
 end
 
@@ -64,25 +64,25 @@ for _, scheduler in ipairs(schedulers) do
 end
 remove_members(base .. 'repeat', schedulers)
 if spend(#schedulers) then
-  --@spent-schedulers
+  --@most-bytes-schedulers
   return 1
 end
 
 if empty_set('completed') then
-  --@spent-completed
+  --@most-bytes-completed
   return 1
 end
 local paused = base .. 'paused'
 if empty_list(paused, call('LRANGE', paused, '0', budget - 1)) then
-  --@spent-paused
+  --@most-bytes-paused
   return 1
 end
 if empty_set('prioritized') then
-  --@spent-prioritized
+  --@most-bytes-prioritized
   return 1
 end
 if empty_set('failed') then
-  --@spent-failed
+  --@most-bytes-failed
   return 1
 end
 

@@ -1,15 +1,15 @@
---- keys: source list, destination list, meta, prioritized, events, delayed, marker
---- args: paused or resumed
+--- keys: source (list), target (list), meta, prioritized, events, delayed, marker
+--- args: change (paused or resumed)
 --- include call
 --- include emit
---- include mark_later
+--- include mark_delayed
 
 -- specs/03-transitions-admin-getters.md#sec-7-1
-local meta, marker, change = KEYS[3], KEYS[7], ARGV[1]
-local moved = call('EXISTS', KEYS[1]) == 1
+local meta, marker, change = KEYS.meta, KEYS.marker, ARGV.change
+local moved = call('EXISTS', KEYS.source) == 1
 if moved then
   --@moved
-  call('RENAME', KEYS[1], KEYS[2])
+  call('RENAME', KEYS.source, KEYS.target)
 else
   --@nothing-to-move
 end
@@ -19,12 +19,12 @@ if change == 'paused' then
   call('DEL', marker)
 else
   call('HDEL', meta, 'paused')
-  if moved or call('ZCARD', KEYS[4]) > 0 then
+  if moved or call('ZCARD', KEYS.prioritized) > 0 then
     --@resumed-ready
     call('ZADD', marker, '0', '0')
   else
     --@resumed-idle
-    mark_later(marker, KEYS[6])
+    mark_delayed(marker, KEYS.delayed)
   end
 end
-emit(KEYS[5], change)
+emit(KEYS.events, change)

@@ -1,12 +1,12 @@
---- keys: job, events, completed or failed, wait, meta, paused, active, marker
---- args: id, LPUSH or RPUSH, failedReason or returnvalue, failed or completed
+--- keys: job, events, source (completed or failed), wait, meta, paused, active, marker
+--- args: id, push (LPUSH or RPUSH), field (failedReason or returnvalue), state (failed or completed)
 --- include call
 --- include emit_capped
 --- include event_cap
 --- include queue_gate
 --- include mark_ready
 
-local job, meta, id, state = KEYS[1], KEYS[5], ARGV[1], ARGV[4]
+local job, meta, id, state = KEYS.job, KEYS.meta, ARGV.id, ARGV.state
 
 -- specs/03-transitions-admin-getters.md#sec-4-4, step 5: gives how many outcomes were taken back.
 local function forget_outcome(parent)
@@ -29,14 +29,14 @@ if call('EXISTS', job) == 0 then
   --@no-job
   return -1
 end
-if call('ZREM', KEYS[3], id) == 0 then
+if call('ZREM', KEYS.source, id) == 0 then
   --@not-finished
   return -3
 end
-call('HDEL', job, 'finishedOn', 'processedOn', ARGV[3])
-local target, held = queue_gate(meta, KEYS[7], KEYS[4], KEYS[6])
-call(ARGV[2], target, id)
-mark_ready(KEYS[8], held)
+call('HDEL', job, 'finishedOn', 'processedOn', ARGV.field)
+local target, held = queue_gate(meta, KEYS.active, KEYS.wait, KEYS.paused)
+call(ARGV.push, target, id)
+mark_ready(KEYS.marker, held)
 
 local parent = call('HGET', job, 'parentKey')
 if parent and call('EXISTS', parent) == 1 then
@@ -49,5 +49,5 @@ if parent and call('EXISTS', parent) == 1 then
 else
   --@no-parent
 end
-emit_capped(KEYS[2], event_cap(meta), 'waiting', 'jobId', id, 'prev', state)
+emit_capped(KEYS.events, event_cap(meta), 'waiting', 'jobId', id, 'prev', state)
 return 1

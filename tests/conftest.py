@@ -2,11 +2,13 @@
 
 import functools
 import gc
+import logging
 import os
+import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,29 +16,50 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker._shared import Shared
 from tests.support import node, servers
 from tests.support.limits import Limits
 from tests.support.progress import QUIET_S, Progress
+from tests.support.saying import LOGGERS, Lines, check_errors
 
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
+_ANY_PYTHON = ("oracle", "interop", "property", "chaos", "unit")
+"""Rooms that the newer Pythons leave out: programs of another language, files, and values that are the same on each."""
+_OF_PYTHON = (
+    *("test_apart", "test_codec", "test_extras", "test_facade_docs", "test_given_objects"),
+    *("test_job", "test_kit", "test_logline", "test_observability", "test_parity", "test_public_names"),
+    *("test_queue_spans", "test_servers", "test_stack", "test_tracing", "test_turns", "test_zones"),
+)
+"""Files of these that need them all the same: tasks, contexts, threads, signatures, tracebacks, extensions in C."""
+_WHOLE_FILE = re.compile(r"^pytestmark = .*\bany_python\b", re.MULTILINE)
 _LONG = (
-    *("property/test_values_properties", "interop/test_schedulers", "oracle/test_schedule", "server/test_worker"),
-    *("oracle/test_directed", "interop/test_mixed_queue", "oracle/test_depth", "property/test_machine_stateful"),
-    *("oracle/test_batches", "server/test_callbacks_tasks", "property/test_hostile", "server/test_worker_tasks"),
-    *("oracle/test_machine", "server/test_events", "server/test_losses", "oracle/test_mutants", "oracle/test_vectors"),
-    *("interop/test_api", "server/test_threads_faults", "server/test_isolation", "property/test_simulation"),
-    *("server/test_sentinel", "oracle/test_random", "server/test_flows", "server/test_cluster", "server/test_examples"),
+    *("interop/test_schedulers", "server/test_faults_in_links", "oracle/test_batches", "server/test_worker"),
+    *("oracle/test_depth", "property/test_values_properties"),
+    *("oracle/test_directed", "oracle/test_mutants", "oracle/test_vectors"),
+    *("oracle/test_random", "interop/test_families", "interop/test_mixed_queue", "property/test_simulation"),
+    *("interop/test_api", "server/test_losses", "server/test_isolation", "property/test_machine_stateful"),
+    *("server/test_sentinel", "server/test_cluster", "server/test_events", "server/test_examples"),
+    *("server/test_threads_faults", "interop/test_cron", "server/test_callbacks_tasks", "oracle/test_cost"),
+    *("oracle/test_schedule", "property/test_hostile", "server/test_worker_tasks", "server/test_flows"),
+    *("oracle/test_machine", "server/test_model", "server/test_runner"),
 )
 """Files that take long, the longest first: begun at the end, they leave all but one process idle."""
 _SHORT = ("unit", "")
 _THREADS = (
     *("test_worker_threads", "test_threads_faults", "test_forks", "test_connection_threads", "test_deliveries"),
-    "test_crew",
+    "test_thread_pool",
 )
-_COLOURS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")
+_ADAPTERS = ("test_worker", "test_events", "test_hostile_handlers", "test_refusals", "test_slots")
+_ADAPTER = re.compile(r"\b(asyncio|trio|threads)\b")
+_NOT_COUNTED = (
+    *("test_faults_in_links", "test_threads_faults", "test_isolation", "test_callbacks_tasks", "test_events_tasks"),
+    *("test_broken_deliveries", "test_hostile_handlers", "test_hostile_jobs", "test_forks_tasks", "test_losses"),
+    *("test_examples", "test_facade_examples", "test_thousand_callers_share_the_same_connections"),
+)
+"""Files and functions of tests/server that compute most: counting more than doubles that, and others run the same."""
+_COUNTED = pytest.StashKey[frozenset[str]]()
 _IN_CI = bool(os.environ.get("CI"))
 
 # For pytest-timeout. Not in pyproject.toml, where a pytest without that plugin would stumble over it.
@@ -44,8 +67,9 @@ os.environ.setdefault("PYTEST_TIMEOUT", "180")
 
 # How long an example takes is the machine's affair.
 _ANY_TIME: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("brief", max_examples=15, **_ANY_TIME)
 settings.register_profile("dev", max_examples=50, **_ANY_TIME)
-settings.register_profile("ci", max_examples=200, print_blob=True, **_ANY_TIME)
+settings.register_profile("ci", max_examples=100, print_blob=True, **_ANY_TIME)
 settings.register_profile("night", max_examples=20_000, print_blob=True, **_ANY_TIME)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
 
@@ -54,11 +78,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI el
 def _faults_of_the_machine_raise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker contains for its users is loud here, but for the tests of just that (marked `contained`)."""
     if request.node.get_closest_marker("contained") is None:
-        monkeypatch.setattr(WorkerMachine, "_tell_of", _raise)
+        monkeypatch.setattr(Shared, "notify_fault", _raise)
 
 
-def _raise(machine: WorkerMachine, error: Exception, job_id: str | None = None) -> None:
+def _raise(shared: Shared, error: Exception, job_id: str | None = None) -> None:
     raise error
+
+
+@pytest.fixture(autouse=True)
+def _errors_and_lines_say_all() -> Iterator[None]:
+    """Each error that is made, and each line that is logged, is whole: tests look at few of them."""
+    lines = Lines()
+    for each in LOGGERS:
+        logging.getLogger(each).addHandler(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        check_errors(patch, lines.wrong)
+        yield
+    for each in LOGGERS:
+        logging.getLogger(each).removeHandler(lines)
+    assert not lines.wrong
 
 
 def _room(item: pytest.Item) -> str:
@@ -77,9 +115,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out what does not depend on Python's version (any_python); any_server runs on the oldest",
     )
     parser.addoption(
-        "--cover-oldest",
+        "--cover-once",
         action="store_true",
-        help="with --cov: count only what tests/server runs on the oldest server, since counting costs as much again",
+        help="with --cov: count each function of tests/server once in each adapter, since counting costs as much again",
     )
     parser.addoption(
         "--quiet-s",
@@ -94,12 +132,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread of which the run wants nothing: each of its processes would read them all."""
+    if collection_path.suffix != ".py" or not collection_path.is_relative_to(_TESTS):
+        return None
+    if config.getoption("switching") and collection_path.stem not in (*_THREADS, *_ADAPTERS):
+        return True
+    if config.getoption("brief") and (_is_of_any_python(collection_path) or _is_marked_whole(collection_path)):
+        return True
+    return None
+
+
+def _is_of_any_python(path: Path) -> bool:
+    return _room_of(path) in _ANY_PYTHON and path.stem not in _OF_PYTHON
+
+
+def _is_marked_whole(path: Path) -> bool:
+    return _WHOLE_FILE.search(path.read_text()) is not None
+
+
 def _is_of_threads(item: pytest.Item) -> bool:
-    """Whether it runs the library on threads: by its file, or by its colour where it runs in each."""
+    """Whether it runs the library on threads: by its file, or by its adapter where it runs in each."""
     if item.path.stem in _THREADS:
         return True
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return item.path.stem in _COLOURS and params.get("colour", ("",))[0] == "threads"
+    return item.path.stem in _ADAPTERS and params.get("adapter", ("",))[0] == "threads"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -140,7 +197,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _room(item) in _NODE:
             item.add_marker(pytest.mark.node)
-        if _room(item) == "oracle":
+        if _is_of_any_python(item.path):
             item.add_marker(pytest.mark.any_python)
     if config.getoption("brief"):
         left_out = [item for item in items if item.get_closest_marker("any_python") is not None]
@@ -150,6 +207,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not _is_of_threads(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _is_of_threads(item)]
+    if config.getoption("cover_once") and items:
+        items[0].session.stash[_COUNTED] = _once(items)
     if hasattr(config, "workerinput"):
         places = _order(Counter(item.path for item in items))
         items.sort(key=lambda item: places[item.path])
@@ -166,15 +225,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if item.config.getoption("cover_oldest"):
-        _count_coverage(
-            item.config, counted=_room(item) == "server" and _param(item, "server") in (None, *servers.kinds()[:1])
-        )
+    if item.config.getoption("cover_once"):
+        _count_coverage(item.config, counted=item.nodeid in item.session.stash[_COUNTED])
     return (yield)
 
 
-def _param(item: pytest.Item, name: str) -> Any:
-    return item.callspec.params.get(name) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+def _once(items: Iterable[pytest.Item]) -> frozenset[str]:
+    """Choose of each function of tests/server one case in each adapter, the same whatever the order.
+
+    None on trio where there is one on asyncio, which runs the same text.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for item in items:
+        if _room(item) == "server" and not {item.path.stem, getattr(item, "originalname", "")} & set(_NOT_COUNTED):
+            function, _, case = item.nodeid.partition("[")
+            place = (function, *sorted(set(_ADAPTER.findall(case))))
+            found[place] = min(item.nodeid, found.get(place, item.nodeid))
+    return frozenset(
+        case for place, case in found.items() if place[1:] != ("trio",) or (place[0], "asyncio") not in found
+    )
 
 
 def _count_coverage(config: pytest.Config, *, counted: bool) -> None:

@@ -64,7 +64,7 @@ def rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 def called(script: str) -> set[str]:
-    """Return the server's commands that a script calls. Raises `KeyError` for a name that nobody has told here."""
+    """Return the server's commands that a script calls. Raises `KeyError` for a name that is not listed here."""
     found: set[str] = set()
     for name, expression in _CALL.findall({**SCRIPTS, **OUR_SCRIPTS}[script].source):
         found |= {name.lower()} if name else set(_NAMED_LATER[script, expression])

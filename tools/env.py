@@ -28,6 +28,8 @@ with contextlib.suppress(ImportError):
 ROOT = Path(__file__).parents[1]
 OLDEST = (3, 11)
 SHARED = ".venv"
+HELD = ("dev", "test", "newer")
+"""What `.venv` holds: the group of everything, and those that are part of it."""
 QUIET_S = 20.0
 """After how long without a word a step says that it still runs."""
 
@@ -49,7 +51,7 @@ def main(arguments: list[str]) -> int:
         print(f"env: Python 3.11 or newer is needed, {base} is {version}", file=sys.stderr)
         return 1
     python = folder / "bin" / "python"
-    if asked.version and (asked.group, asked.extra) == (parser.get_default("group"), None) and serves(version):
+    if asked.version and asked.group in HELD and asked.extra is None and serves(version):
         remove(folder)
         folder.symlink_to(SHARED)
         print(python)

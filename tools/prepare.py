@@ -12,6 +12,7 @@ def main() -> None:
         if node.node_available():
             print("prepare: BullMQ and its telemetry for Node, by npm", flush=True)
             node.bullmq_folder()
+            node.newer_folder()
             node.otel_folder()
         else:
             print("prepare: no Node here, so that oracle and interop are left out", flush=True)

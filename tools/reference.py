@@ -13,9 +13,9 @@ SPEC_LINK = "../../specs"
 
 HEAD = "<!-- Written by tools/reference.py from specs/; edit those. -->\n\n"
 REPEAT = {
-    "safe": "safe: twice is as once",
+    "safe": "safe: idempotent",
     "guarded": "guarded: a second run is refused",
-    "unsafe": "unsafe: a second run does it twice",
+    "unsafe": "unsafe: a second run takes effect twice",
 }
 
 

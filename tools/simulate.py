@@ -1,11 +1,14 @@
-"""Run workers in simulated time: `python -m tools.simulate --steps 1000000`; a failure replays with `--replay FILE`."""
+"""Run workers in simulated time: `python -m tools.simulate --steps 1000000`; a failure replays with `--replay FILE`.
+
+Their machines have dispatchers, as in the adapters; `--alone` leaves these out.
+"""
 
 import argparse
 import sys
 import time
 from pathlib import Path
 
-from bullmq_protocol.testing.simulate import Violation, replay, simulate
+from bullmq_protocol.testing.simulate import Violation, replay, simulate, simulate_dispatched
 
 FAILED = 1
 
@@ -14,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000, help="events handled by machines")
     parser.add_argument("--seed", type=int, default=0, help="of the first life")
+    parser.add_argument("--alone", action="store_true", help="machines without dispatchers")
     parser.add_argument("--trace", type=Path, default=Path(".cache/simulate.jsonl"), help="where a failure is written")
     parser.add_argument("--replay", type=Path, help="live the life of this trace again")
     options = parser.parse_args()
@@ -21,7 +25,8 @@ def main() -> int:
         return _replay(options.replay)
     started = time.monotonic()
     try:
-        steps, lives, jobs = simulate(options.steps, seed=options.seed)
+        run = simulate if options.alone else simulate_dispatched
+        steps, lives, jobs = run(options.steps, seed=options.seed)
     except Violation as violation:
         options.trace.parent.mkdir(parents=True, exist_ok=True)
         options.trace.write_text(violation.trace)

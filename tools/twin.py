@@ -1,7 +1,8 @@
 """Write what `bullmq_sync` has in common with `bullmq_anyio`: `python tools/twin.py [--check]`.
 
 `bullmq_sync/NAME.py` is `bullmq_anyio/NAME.py` without `await`, by the rules of `WORDS`. What tasks and threads do each
-in their own way has one name in both packages and is written by hand: `primitives.py`, `guard.py`.
+in their own way has one name in both packages and is not generated: `primitives.py`, `callbacks.py`, `net/link.py`,
+`net/dialling.py`, `net/sharing.py`.
 """
 
 import re
@@ -10,7 +11,37 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("queue", "job", "scripts", "producers", "zones", "notices", "drive", "base", "events", "testing")
+NAMES = (
+    "queue",
+    "job",
+    "scripts",
+    "producers",
+    "zones",
+    "notices",
+    "guard",
+    "drive",
+    "base",
+    "events",
+    "testing",
+    "worker",
+    "manual",
+    "worker_ids",
+    "subscribers",
+    "signals",
+    "driving/audience",
+    "driving/base",
+    "driving/connections",
+    "driving/shared",
+    "net/room",
+    "net/resp",
+    "net/sockets",
+    "net/skeleton",
+    "net/answer",
+    "net/connection",
+    "net/sentinel",
+    "net/cluster",
+    "net/redis_client",
+)
 
 WORDS = (
     (r"\basync (?=def|for|with)", ""),
@@ -21,21 +52,73 @@ WORDS = (
     (r"\b(Stop)?Async(?=Iteration|Iterator|Transport)", r"\1"),
     (r"\bAwaitable\[(\w+(?:\[\w+\])?)\]", r"\1"),
     (r"\ban asynchronous (?=iterator|transport)", "a blocking "),
+    (r"\bLink, SocketLink\b", "Link"),
+    (r"\bSocketLink\b", "Link"),
     (r"\bfor one task\b", "for one thread"),
     (r"safe to share between the tasks of one event loop", "safe to share between threads"),
 )
+_OF_THREADS = ((r"\b(_?)tasks\b", r"\1threads"),)
 OF_ONE = {
+    "driving/audience": _OF_THREADS,
+    "driving/base": _OF_THREADS,
+    "driving/shared": (
+        (r"\bWorkerTasks\b", "WorkerThreads"),
+        (r"\bdriving\.tasks\b", "driving.threads"),
+        *_OF_THREADS,
+    ),
     "base": (
         (r"\n(?=from bullmq_sync\.drive import)", "\nfrom bullmq_sync.cancellation import Cancellable\n"),
         (r"\bclass JobBase:", "class JobBase(Cancellable):"),
     ),
     "events": (
         (
-            r"in the reader's task, and is awaited where it is async\.",
+            r"apart from the reader and[^\"]*? awaited where it is async\.",
             r"on the reader's thread, in a copy of\n        the context in which it was entered, or `run` called.",
         ),
         (r"The function, async or not;", "The function;"),
         (r"(-> )bool \| (?=None:)", r"\1"),
+    ),
+    "net/cluster": (
+        (r"for asyncio and trio: each queue", "for threads: each queue"),
+        (r"commands; cancelling a call on it drops it", "commands, which another thread can interrupt"),
+    ),
+    "net/connection": (
+        (r"for asyncio and trio: one socket that any number of tasks share", "for threads: one socket that they share"),
+        (r"It owns no task and no task group[^.]*\.", "It has no thread of its own."),
+        (r"for any number of tasks\. It", "for any number of threads. It"),
+        (
+            r"(?<=themselves, and not after a time-out\.)",
+            " The child of a fork makes a connection of its own.",
+        ),
+        (r"commands; cancelling a call on it drops it", "commands, which another thread can interrupt"),
+        (
+            r"`UsageError` in another event loop[^`]*`dedicated`\.",
+            "`UsageError` for a blocking command without `dedicated`.",
+        ),
+    ),
+    "worker": (
+        (r", so it can be made before an event loop runs\.", "; every method may be called from any thread."),
+        (r"An async function of the `Job`", "A function of the `Job`"),
+        (
+            r"(?<=it raises its failure\.) (?=None)",
+            r" Nothing can stop the thread it runs on:\n            a long one looks at `job.cancelled`. ",
+        ),
+        (r"A function, async or not, of attempt", "A function of attempt"),
+        (r"is_async=True", "is_async=False"),
+        (
+            r"Cancelling it cancels the processors, gives their jobs back to the queue, and is then raised again\.",
+            "An interrupt from the keyboard gives the running jobs back to the queue and is raised again.",
+        ),
+        (r"\bthey are cancelled and given back", "they are given back"),
+        (
+            r"A task that goes on although it was cancelled cannot be stopped:[^\"]*?seconds\.",
+            r"A processor that still runs then goes on,\n        and its result is refused.",
+        ),
+        (r"(\) -> )bool \| (?=None:)", r"\1"),
+        (r"return (?=self\._driver\.leave)", ""),
+        (r"(?<=with each notice of one kind)\.", ", on the thread where it came up."),
+        (r"An async function runs in a task of its own, for which the worker waits at its end\. What", "What"),
+        (r"The function, async or not;", "The function;"),
     ),
 }
 """What only one module has. A thread is not cancelled as a task is, but looks whether it is to end."""

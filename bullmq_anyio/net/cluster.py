@@ -9,13 +9,15 @@ Source: specs/01-data-model-and-adding.md#sec-2-2
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-import anyio
 import msgspec
-from anyio.lowlevel import current_token
 
-from bullmq_anyio.net.connection import Connection, SharedConnection, check_tls, in_another_loop
+from bullmq_anyio.net.connection import Connection
+from bullmq_anyio.net.room import check_room
+from bullmq_anyio.net.sharing import Calling, Turn, Turns
+from bullmq_anyio.net.sockets import check_tls
+from bullmq_anyio.primitives import in_each_process
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -44,7 +46,18 @@ from bullmq_protocol.net.topology import (
 )
 
 
-class ClusterConnection:
+class Node(Protocol):
+    """The methods of a node's connection that are used here."""
+
+    async def perform(self, step: Command[Any] | Batch, /) -> Any: ...
+    async def server_info(self) -> ServerInfo: ...
+    async def aclose(self) -> None: ...
+    def dedicated(self, *, client_name: str | None = None) -> Node: ...
+    def has_ended(self) -> bool: ...
+    def stop_connecting(self) -> None: ...
+
+
+class ClusterConnection(Calling):
     """An `AsyncTransport` to a cluster, as `Connection` is one to a server. Nothing is opened before the first call.
 
     Raises `UsageError` for a server that is no cluster, and for a transaction over several slots.
@@ -52,20 +65,25 @@ class ClusterConnection:
 
     def __init__(self, options: ClusterOptions) -> None:
         check_tls(options.server.tls)
+        super().__init__()
         self._options = options
         self._client_name = options.server.client_name
         self._parent: ClusterConnection | None = None
         self._children: set[ClusterConnection] = set()
-        self._nodes: dict[Place, SharedConnection] = {}
+        self._nodes: dict[Place, Node] = {}
         self._map = SlotMap()
         self._owners: dict[int | None, Place] = {}
         self._suspect: Place | None = None
         self._stale = True
         self._loads = 0
         self._stops = 0
-        self._loading: _Loading | None = None
         self._last: int | None = None
-        self._closed = False
+        in_each_process(self._begin)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._loading = Turns(self._options.address)
+        """Whose turn it is to ask for the map."""
 
     @property
     def options(self) -> ClusterOptions:
@@ -73,19 +91,17 @@ class ClusterConnection:
         return self._options
 
     async def server_info(self) -> ServerInfo:
-        """Return what a node said of itself; connects if that has not happened yet. Raises as `perform` does."""
-        place = await self._locate(Locate(self._last))
-        node = self._node(place)
-        assert isinstance(node, Connection)
-        return await node.server_info()
+        """Return a node's server info; connects if that has not happened yet. Raises as `perform` does."""
+        return await self._node(await self._locate(Locate(self._last))).server_info()
 
     def dedicated(self, *, client_name: str | None = None) -> ClusterConnection:
         """Return a transport with a connection of its own for blocking commands; cancelling a call on it drops it."""
         child = ClusterConnection(self._options)
         child._client_name = client_name if client_name is not None else self._client_name
         child._parent = self
-        child._closed = self._closed
-        self._children.add(child)
+        with self._lock:
+            child._closed = self._closed
+            self._children.add(child)
         return child
 
     def has_ended(self) -> bool:
@@ -95,19 +111,27 @@ class ClusterConnection:
         return node is not None and node.has_ended()
 
     def stop_connecting(self) -> None:
-        """End attempts to connect that are under way: who waits for them gets `ConnectionLost`."""
+        """End attempts to connect that are under way: their callers get `ConnectionLost`."""
         self._stops += 1
-        for node in self._nodes.values():
+        with self._lock:
+            nodes = tuple(self._nodes.values())
+        for node in nodes:
             node.stop_connecting()
 
     async def aclose(self) -> None:
         """Close all connections, also those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-        self._closed = True
-        for child in tuple(self._children):
+        with self._lock:
+            self._closed = True
+            children, self._children = self._children, set()
+            nodes = tuple(self._nodes.values())
+        self._wake()
+        for child in children:
             await child.aclose()
-        if self._parent is not None:
-            self._parent._children.discard(self)
-        for node in tuple(self._nodes.values()):
+        parent = self._parent
+        if parent is not None:
+            with parent._lock:
+                parent._children.discard(self)
+        for node in nodes:
             await node.aclose()
 
     async def perform(self, step: Command[Any] | Batch, /) -> Any:
@@ -133,8 +157,6 @@ class ClusterConnection:
         return replies
 
     async def _follow(self, step: Command[Any] | Batch, slot: int | None) -> Any:
-        if self._closed:
-            raise Closed
         if slot is None:
             # Questions about a node, such as which clients it has, are for the one that was used last.
             slot = (self._parent or self)._last if self._last is None else self._last
@@ -143,15 +165,20 @@ class ClusterConnection:
         resume: Any = course.send
         stops = (self._parent or self)._stops
         value: Any = None
-        while True:
-            try:
-                act: Act = resume(value)
-            except StopIteration as stop:
-                return stop.value
-            try:
-                resume, value = course.send, await self._do(act, stops)
-            except Exception as error:
-                resume, value = course.throw, error
+        self._enter()
+        try:
+            while True:
+                try:
+                    act: Act = resume(value)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    self._check_open()
+                    resume, value = course.send, await self._do(act, stops)
+                except Exception as error:
+                    resume, value = course.throw, error
+        finally:
+            self._leave()
 
     async def _do(self, act: Act, stops: int) -> Any:
         root = self._parent or self
@@ -171,52 +198,54 @@ class ClusterConnection:
                 root._map = root._map.moved(redirect)
                 root._stale = True
             case Pause(delay_ms):
-                await anyio.sleep(delay_ms / 1000)
+                await self._pause(delay_ms / 1000)
         return None
 
-    def _node(self, place: Place) -> SharedConnection:
-        """Return the connection to a node; that of a child is the only one it has."""
+    def _node(self, place: Place) -> Node:
+        """Return the connection to a node."""
         node = self._nodes.get(place)
-        if node is None:
+        if node is not None:
+            return node
+        made = self._make(place) if self._parent is None else self._parent._node(place)
+        with self._lock:
             if self._closed:
                 raise Closed
-            if self._parent is None:
-                host, port = place
-                server = msgspec.structs.replace(self._options.server, host=host, port=port)
-                node = Connection(server)
-            else:
-                node = self._parent._node(place).dedicated(client_name=self._client_name)
-            self._nodes[place] = node
+            node = self._nodes.get(place)
+            if node is None:
+                node = made if self._parent is None else made.dedicated(client_name=self._client_name)
+                self._nodes[place] = node
         return node
+
+    def _make(self, place: Place) -> Node:
+        host, port = place
+        return Connection(msgspec.structs.replace(self._options.server, host=host, port=port))
 
     # --- the map of the slots -----------------------------------------------------------------------------------------
 
     async def _locate(self, question: Locate) -> Place:
         if self._stale or question.fresh:
             loads, stops = self._loads, self._stops
-            # Whoever waited for another's question takes its answer.
-            while self._loads == loads:
+            check_room()
+            turn = Turn()
+            try:
+                await self._loading.take(turn)
                 if self._stops != stops:
                     raise _given_up()
-                if self._loading is None:
-                    await self._load(question.avoid or self._suspect)
-                elif self._loading.loop is not current_token().native_token:
-                    raise in_another_loop(self._options.address)
-                else:
-                    await self._loading.over.wait()
+                # A caller that waited for another's question takes its answer.
+                if self._loads == loads:
+                    await self._ask(question.avoid or self._suspect)
+            finally:
+                try:
+                    self._loading.leave(turn)
+                except BaseException:
+                    # By a signal's handler: nobody must be left behind.
+                    self._loading.leave(turn)
+                    raise
         place = self._owners.get(question.slot) or self._map.owner(question.slot)
         if place is None:
             raise ServerError(f"CLUSTERDOWN no node serves slot {question.slot}")
         self._owners[question.slot] = place
         return place
-
-    async def _load(self, avoid: Place | None) -> None:
-        loading = self._loading = _Loading()
-        try:
-            await self._ask(avoid)
-        finally:
-            self._loading = None
-            loading.over.set()
 
     async def _ask(self, avoid: Place | None) -> None:
         """Ask one node after the other for the map, the one that failed last."""
@@ -225,9 +254,7 @@ class ClusterConnection:
         for place in sorted(known, key=lambda each: each == avoid):
             try:
                 self._map = read_slots(await self._node(place).perform(CLUSTER_SLOTS), place)
-            except Closed:
-                raise
-            except (AuthenticationFailed, ServerTooOld, UsageError):
+            except (Closed, AuthenticationFailed, ServerTooOld, UsageError):
                 raise
             except BullMQError as error:
                 if isinstance(error, ServerError) and "cluster support disabled" in str(error):
@@ -246,11 +273,3 @@ class ClusterConnection:
 
 def _given_up() -> ConnectionLost:
     return ConnectionLost("the attempt to connect was given up", maybe_applied=False)
-
-
-class _Loading:
-    """A question for the map that is under way, shared by the callers that came meanwhile."""
-
-    def __init__(self) -> None:
-        self.loop = current_token().native_token
-        self.over = anyio.Event()

@@ -1,84 +1,153 @@
-"""A transport like a `redis.asyncio` client that the user has: same address, same login, connections of its own.
+"""A transport over a client of redis.asyncio that was handed over: the client itself speaks. For asyncio only.
 
-The client's pool is not used: one connection of the client's kind is shared by all calls, as the native one is, so that
-nothing repeats a command behind our back. For asyncio only.
+Each call takes a connection of the client's pool, as calls of the client do; at most as many at once as the pool has
+some left. What waits for jobs takes one out of the pool, for itself alone.
+
+Source: specs/05-worker-runtime.md#sec-1
 """
 
 from __future__ import annotations
 
 import math
 import os
-import socket
-from collections.abc import Callable, Sequence
-from time import monotonic
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
 
 import anyio
 import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterCrossSlotError,
-    ClusterDownError,
-    ExecAbortError,
-    MasterDownError,
-    MovedError,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from anyio.lowlevel import cancel_shielded_checkpoint, current_token
+from redis.exceptions import RedisError
 
-from bullmq_anyio.net.connection import SharedConnection
-from bullmq_anyio.net.link import Link, RoleLink
+from bullmq_anyio.net.dialling import Attempt
+from bullmq_anyio.net.redis_client import ClientTransport, Line, check_client, read_on, say, taken_for, was_connecting
+from bullmq_anyio.net.sharing import in_another_loop, in_another_process
+from bullmq_anyio.primitives import shielded
+from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.errors import (
-    AuthenticationFailed,
-    ConnectionLost,
-    ServerError,
-    TransportTimeout,
-    UsageError,
-)
-from bullmq_protocol.net.address import refusal_of_login
-from bullmq_protocol.net.handshake import LOGIN_CODES
+from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, TransportTimeout, UsageError
 
-# redis-py cuts the first word off these error replies.
-_CODES: dict[type[RedisError], str] = {
-    AskError: "ASK",
-    AuthenticationError: "NOAUTH",
-    BusyLoadingError: "LOADING",
-    ClusterCrossSlotError: "CROSSSLOT",
-    ClusterDownError: "CLUSTERDOWN",
-    ExecAbortError: "EXECABORT",
-    MasterDownError: "MASTERDOWN",
-    MovedError: "MOVED",
-    NoPermissionError: "NOPERM",
-    NoScriptError: "NOSCRIPT",
-    OutOfMemoryError: "OOM",
-    ReadOnlyError: "READONLY",
-    TryAgainError: "TRYAGAIN",
-}
 _HOW_TO_BUILD = (
-    "must not repeat commands by itself: build it as redis.asyncio.Redis(..., retry=Retry(NoBackoff(), 0)), with Retry "
-    "from redis.asyncio.retry and NoBackoff from redis.backoff, and without retry_on_timeout and retry_on_error"
+    "redis.asyncio.Redis(..., retry=Retry(NoBackoff(), 0)), with Retry from redis.asyncio.retry and NoBackoff from "
+    "redis.backoff, and without retry_on_timeout and retry_on_error"
 )
-_RESP3_ONLY = ("maint_", "maintenance_", "oss_cluster_", "orig_")
 
 
-class RedisAsyncioTransport(SharedConnection):
-    """A transport made from a `redis.asyncio.Redis`; the client stays its owner's and is not closed.
+class _AsyncioTransport(ClientTransport):
+    """What the shared transport and dedicated ones have in common: time limits, closing, one attempt for all."""
 
-    With one of `redis.asyncio.sentinel.Sentinel.master_for` each connection asks the sentinels anew. For a cluster use
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        limit_ms: Millis | None,
+        connect_limit_ms: Millis,
+        parent: RedisAsyncioTransport | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(client, limit_ms, parent, name)
+        self._connect_limit_ms = connect_limit_ms
+        self._loop: object = None
+        self._process = 0
+        self._under_way: set[anyio.CancelScope] = set()
+        self._attempt: Attempt | None = None
+
+    def stop_connecting(self) -> None:
+        """End an attempt to connect that is under way: its callers get `ConnectionLost`. Otherwise do nothing."""
+        if self._attempt is not None:
+            self._attempt.give_up()
+
+    async def aclose(self) -> None:
+        """End its calls and those of what `dedicated` made: they raise `Closed`. Idempotent."""
+        self._closed = True
+        for child in tuple(self._children):
+            assert isinstance(child, _AsyncioTransport)
+            await child.aclose()
+        if self._parent is not None:
+            self._parent._children.discard(self)
+        if self._loop is current_token().native_token:
+            # In another event loop they end on their own, at their time limit.
+            for scope in tuple(self._under_way):
+                scope.cancel()
+        await cancel_shielded_checkpoint()
+
+    def _handshake_limit_ms(self) -> Millis | None:
+        return self._connect_limit_ms
+
+    async def _handshake(self) -> None:
+        self._check_place()
+        while not self._is_checked:
+            if self._closed:
+                raise Closed
+            attempt = self._attempt
+            if attempt is None:
+                await self._first_handshake()
+                return
+            await attempt.ended()
+
+    async def _first_handshake(self) -> None:
+        attempt = Attempt()
+        try:
+            self._attempt = attempt
+            with attempt.scope:
+                await super()._handshake()
+                return
+            raise ConnectionLost(f"the attempt to connect to {self._address} was given up", maybe_applied=False)
+        except BullMQError as error:
+            attempt.failure = error
+            raise
+        finally:
+            try:
+                self._end(attempt)
+            except BaseException:
+                # By a signal's handler: nobody must be left behind.
+                self._end(attempt)
+                raise
+
+    def _end(self, attempt: Attempt) -> None:
+        self._attempt = None
+        attempt.over.set()
+
+    async def _within(self, limit_ms: Millis | None, speak: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+        """Call it; cut it off at its time limit, and when this is closed."""
+        if self._closed:
+            raise Closed
+        was_sent = True
+        with anyio.move_on_after(None if limit_ms is None else limit_ms / 1000) as scope:
+            try:
+                self._under_way.add(scope)
+                return await speak()
+            except anyio.get_cancelled_exc_class() as error:
+                was_sent = not was_connecting(error)
+                raise
+            finally:
+                self._under_way.discard(scope)
+        if self._closed:
+            raise Closed(maybe_applied=was_sent)
+        reason = "no reply within the time limit" if was_sent else f"no connection to {self._address} in time"
+        raise TransportTimeout(reason, maybe_applied=was_sent)
+
+    def _check_place(self) -> None:
+        """Raise `UsageError` in another event loop than at the first call, and in another process."""
+        loop = current_token().native_token
+        if self._loop is None:
+            if not hasattr(loop, "add_reader"):
+                raise UsageError("connection", self._address, "is a client for asyncio: give trio a URL")
+            self._loop, self._process = loop, os.getpid()
+        if self._process != os.getpid():
+            raise in_another_process(self._address)
+        if loop is not self._loop:
+            raise in_another_loop(self._address)
+
+
+class RedisAsyncioTransport(_AsyncioTransport):
+    """A transport over a `redis.asyncio.Redis`, also one that `Sentinel.master_for` made. For a cluster use
     `bullmq_anyio.connect`.
 
-    Raises `UsageError` for a client that repeats commands by itself. `decode_responses` makes no difference.
+    The client stays yours and is not closed. It must have its retries off. The server is checked at the first call, and
+    again after a loss: `connect_timeout_ms` is for that, `command_timeout_ms` for other calls; the client's own limits
+    hold as well. A call is repeated automatically only if it is `SAFE` and its connection broke; then once.
+
+    Raises `UsageError` for a client that repeats commands automatically. `decode_responses` makes no difference.
     """
 
     def __init__(
@@ -88,184 +157,125 @@ class RedisAsyncioTransport(SharedConnection):
         connect_timeout_ms: Millis = 5000,
         command_timeout_ms: Millis | None = 3000,
     ) -> None:
-        if not isinstance(client, redis.asyncio.Redis):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("client", type(client), "must be a redis.asyncio.Redis")
-        pool = cast("_Pool", client.connection_pool)
-        known = pool.connection_kwargs
-        if (
-            # `get_retries()` came with redis-py 6.
-            getattr(known.get("retry"), "_retries", 0) != 0
-            or known.get("retry_on_timeout")
-            or (known.get("retry_on_error") or ())
-        ):
-            raise UsageError("client", type(client), _HOW_TO_BUILD)
-        service = getattr(pool, "service_name", None)
-        place = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
-        if service is not None:
-            place = f"the master of {service!r}"
-        super().__init__(
-            f"{place}/{known.get('db') or 0}",
-            connect_timeout_ms=connect_timeout_ms,
-            command_timeout_ms=command_timeout_ms,
-            client_name=known.get("client_name"),
-        )
-        self._client = client
-        self._user: str | None = known.get("username")
-        self._password: str | None = known.get("password")
-        self._make = pool.connection_class
-        self._arguments = {
-            **{name: value for name, value in known.items() if not name.startswith(_RESP3_ONLY)},
-            "retry": Retry(NoBackoff(), 0),
-            "protocol": 2,
-            "decode_responses": False,
-            "health_check_interval": 0,
-            "socket_timeout": None,
-        }
+        check_client(client, redis.asyncio.Redis, _HOW_TO_BUILD)
+        super().__init__(client, command_timeout_ms, connect_timeout_ms)
+        self._turns = anyio.Semaphore(self._at_once)
 
-    def _twin(self, client_name: str | None) -> RedisAsyncioTransport:
-        twin = RedisAsyncioTransport(
-            self._client, connect_timeout_ms=self._connect_timeout_ms, command_timeout_ms=self._command_timeout_ms
-        )
-        twin._client_name = client_name
-        return twin
+    def dedicated(self, *, client_name: str | None = None) -> _DedicatedTransport:
+        """Return a transport with a connection of its own, for blocking commands; made and named at first use.
+        Cancelling a call on it drops the connection."""
+        child = _DedicatedTransport(self._client, self._limit_ms, self._connect_limit_ms, self, client_name)
+        self._children.add(child)
+        return child
 
-    async def _open(self) -> Link:
-        connection = self._make(**{**self._arguments, "client_name": self._client_name})
+    async def _say(self, lines: Sequence[Line], limit_ms: Millis | None) -> list[Any]:
+        self._check_place()
+        async with self._turns:
+            return await self._within(limit_ms, partial(self._speak, lines))
+
+    async def _speak(self, lines: Sequence[Line]) -> list[Any]:
         try:
-            await connection.connect()
-        except RedisError as error:
-            await _drop(connection)
-            error.args = tuple(refusal_of_login(str(each), self._password) for each in error.args)
-            found = _server_error(error)
-            if isinstance(error, (AuthenticationError, AuthorizationError)) or found.code in LOGIN_CODES:
-                raise AuthenticationFailed(f"{found} (user {self._user or 'default'!r} at {self._address})") from error
-            raise ConnectionLost(f"cannot connect to {self._address}: {error}", maybe_applied=False) from error
-        except (TypeError, MemoryError) as error:
-            # hiredis raises them for a map with a list as a key, and an array too long for the memory.
-            await _drop(connection)
-            raise ConnectionLost(f"the server sent no RESP: {error!r}", maybe_applied=False) from error
-        except BaseException:
-            await _drop(connection)
+            return await say(self._client, lines)
+        except (RedisError, OSError, GeneratorExit, anyio.get_cancelled_exc_class()):
+            # A connection that is cancelled while it is used closes itself.
             raise
-        link = _ConnectionLink(connection, self._command_timeout_ms, exclusive=self._parent is not None)
-        try:
-            await self._greet(link, (), self._user, self._address)
         except BaseException:
-            link.die(ConnectionLost, "the handshake failed")
+            # By a signal's handler, say, between a command and its reply. The connection is back in the pool, where the
+            # reply would be taken for that to the next command.
+            with shielded():
+                await self._pool.disconnect(inuse_connections=False)
             raise
-        return link
 
 
-class _Transport(Protocol):
-    def abort(self) -> None: ...
+class _DedicatedTransport(_AsyncioTransport):
+    """A transport over one connection of a client's pool."""
 
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        limit_ms: Millis | None,
+        connect_limit_ms: Millis,
+        parent: RedisAsyncioTransport,
+        name: str | None,
+    ) -> None:
+        super().__init__(client, limit_ms, connect_limit_ms, parent, name)
+        self._connection: Any = None
+        self._owes = False
+        """Whether replies are to come on it, or would be if it were still open."""
+        self._turn = anyio.Lock()
 
-class _Writer(Protocol):
-    transport: _Transport
+    def dedicated(self, *, client_name: str | None = None) -> _DedicatedTransport:
+        """Return another one."""
+        assert isinstance(self._parent, RedisAsyncioTransport)
+        return self._parent.dedicated(client_name=client_name)
 
-    def get_extra_info(self, name: str) -> Any: ...
+    async def aclose(self) -> None:
+        """Close its connection. A waiting call raises `Closed`. Idempotent."""
+        await super().aclose()
+        if self._loop is current_token().native_token and not self._turn.locked():
+            await self._drop()
 
+    async def perform(self, step: Command[Any] | Batch, /) -> Any:
+        """Send one step and return its raw reply. Cancelling it drops the connection."""
+        if self._connection is not None:
+            async with self._turn:
+                # While another call reads on it, nobody may: what is there is not the end.
+                await self._look()
+        return await super().perform(step)
 
-class _Reader(Protocol):
-    def at_eof(self) -> bool: ...
-
-
-class _Connection(Protocol):
-    """What is used of redis.asyncio's connections."""
-
-    _reader: _Reader | None
-    _writer: _Writer | None
-
-    async def connect(self) -> None: ...
-    async def disconnect(self, nowait: bool = False) -> None: ...
-    async def send_packed_command(self, command: bytes, check_health: bool = True) -> None: ...
-    async def read_response(self, disable_decoding: bool = False, *, disconnect_on_error: bool = True) -> Any: ...
-
-
-class _Pool(Protocol):
-    connection_class: Callable[..., _Connection]
-    connection_kwargs: dict[str, Any]
-
-
-class _ConnectionLink(RoleLink):
-    """A link over one connection of redis.asyncio, connected."""
-
-    def __init__(self, connection: _Connection, write_limit_ms: Millis | None, *, exclusive: bool) -> None:
-        super().__init__(write_limit_ms, exclusive=exclusive)
-        self._connection = connection
-
-    def _close(self) -> None:
-        # Its own disconnect() waits; this is at once, and ends a read that is under way.
-        connection = self._connection
-        writer = connection._writer  # pyright: ignore[reportPrivateUsage]
-        connection._reader = connection._writer = None  # pyright: ignore[reportPrivateUsage]
-        if writer is not None:
-            writer.transport.abort()
-
-    def _send_now(self, data: bytes) -> int:
-        return 0
-
-    async def _send_rest(self, rest: memoryview) -> None:
-        self._unsent = ()
+    async def _look(self) -> None:
+        """Drop a connection that was lost while it was idle, or is closed meanwhile."""
+        if self._connection is None:
+            return
+        is_over = True
         try:
-            await self._connection.send_packed_command(bytes(rest), check_health=False)
-        except (RedisError, OSError) as error:
-            self.die(ConnectionLost, f"writing failed: {error}")
+            is_over = await _has_ended(self._connection) or self._closed
+        finally:
+            if is_over:
+                self._forget()
+                await self._drop()
 
-    async def _receive(self) -> None:
-        reply: Any = None
-        deadline = self._deadline()
-        with anyio.move_on_after(None if deadline == math.inf else deadline - monotonic()) as scope:
+    async def _say(self, lines: Sequence[Line], limit_ms: Millis | None) -> list[Any]:
+        self._check_place()
+        async with self._turn:
             try:
-                # Cancelling this loses no bytes: what was read is in the parser.
-                reply = await self._connection.read_response(True, disconnect_on_error=False)
-            except RedisError as error:
-                if not isinstance(error, ResponseError) and type(error) not in _CODES:
-                    self.die(ConnectionLost, f"reading failed: {error}")
-                    return
-                reply = error
-            except (OSError, TypeError, MemoryError) as error:
-                self.die(ConnectionLost, f"reading failed: {error!r}")
-                return
-        if scope.cancelled_caught:
-            self.die(TransportTimeout, "no reply within the time limit")
-        elif not self.dead:
-            self._resolve(_ours(reply))
+                return await self._within(limit_ms, partial(self._speak, lines))
+            except GeneratorExit:
+                raise
+            except BaseException:
+                await self._drop()
+                raise
 
-    def _look(self) -> None:
-        reader = self._connection._reader  # pyright: ignore[reportPrivateUsage]
-        writer = self._connection._writer  # pyright: ignore[reportPrivateUsage]
-        # The event loop may not have had the time to see the end.
-        if reader is None or writer is None or reader.at_eof() or _has_ended(writer.get_extra_info("socket")):
-            self.die(ConnectionLost, "the server closed the connection")
+    async def _speak(self, lines: Sequence[Line]) -> list[Any]:
+        if self._owes:
+            await self._drop()
+        if self._connection is None:
+            self._connection = await self._pool.get_connection(*taken_for(self._pool))
+        connection = self._connection
+        self._owes = True
+        await connection.send_packed_command(connection.pack_commands(lines))
+        # This leaves the limit of the client aside.
+        replies = await read_on(connection, len(lines), {"timeout": math.inf})
+        self._owes = False
+        return replies
 
-
-def _has_ended(sock: socket.socket) -> bool:
-    # asyncio guards its own socket object against reading.
-    with socket.socket(fileno=os.dup(sock.fileno())) as twin:
-        twin.setblocking(False)
-        try:
-            return not twin.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+    async def _drop(self) -> None:
+        """Give the connection back, closed: its name is not for others."""
+        connection, self._connection = self._connection, None
+        self._owes = False
+        if connection is not None:
+            with shielded():
+                try:
+                    await connection.disconnect(nowait=True)
+                finally:
+                    await self._pool.release(connection)
 
 
-async def _drop(connection: _Connection) -> None:
-    with anyio.CancelScope(shield=True):
-        await connection.disconnect(nowait=True)
-
-
-def _ours(reply: Any) -> Any:
-    if isinstance(reply, RedisError):
-        return _server_error(reply)
-    if isinstance(reply, list):
-        return [_ours(item) for item in cast("Sequence[Any]", reply)]
-    return reply
-
-
-def _server_error(error: RedisError) -> ServerError:
-    text = str(error)
-    code: str | None = getattr(error, "status_code", None) or _CODES.get(type(error))
-    return ServerError(text if code is None or text.startswith(f"{code} ") else f"{code} {text}")
+async def _has_ended(connection: Any) -> bool:
+    """Tell whether an idle connection was lost. No reply is outstanding on it, so anything to read is its end."""
+    try:
+        # It had another name before redis-py 8.
+        look = getattr(connection, "can_read", None) or connection.can_read_destructive
+        return bool(await look())
+    except (RedisError, OSError):
+        return True

@@ -12,15 +12,20 @@ Source: specs/05-worker-runtime.md#sec-1
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
-import anyio
 import msgspec
 
-from bullmq_anyio.net.connection import SharedConnection, TlsContexts, check_tls, dial, greeting_of, may_have_tls
-from bullmq_anyio.net.link import Link, SocketLink, pack
+from bullmq_anyio.net.answer import Answer
+from bullmq_anyio.net.connection import SharedConnection, login_commands_of
+from bullmq_anyio.net.dialling import Attempt, at_once, dial, watched
+from bullmq_anyio.net.link import Link, SocketLink
+from bullmq_anyio.net.resp import pack
+from bullmq_anyio.net.sockets import TlsContexts, check_tls
+from bullmq_anyio.primitives import Lock
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -32,7 +37,7 @@ from bullmq_protocol.errors import (
     TransportError,
     UsageError,
 )
-from bullmq_protocol.net.handshake import LOGIN_CODES, NO_TLS, why_no_greeting
+from bullmq_protocol.net.handshake import LOGIN_CODES, NO_TLS, why_no_handshake
 from bullmq_protocol.net.topology import (
     SENTINEL_EVENTS,
     Named,
@@ -45,16 +50,16 @@ from bullmq_protocol.net.topology import (
 )
 
 _LOOK_S = 0.05
-"""So often a connection in use looks whether its sentinels have spoken."""
+"""How often a connection in use checks for messages of its sentinels."""
 _PAUSE_S = 1.0
 _ALONE_S = 10.0
-"""So often a connection whose sentinels are all gone looks for one."""
+"""How often a connection whose sentinels are all gone looks for one."""
 _SOME_S = 60.0
-"""So often a connection looks for those that are missing."""
+"""How often a connection looks for missing sentinels."""
 _GRACE_S = 0.25
-"""So long after the first answer the other sentinels are waited for."""
+"""How long to wait for the other sentinels after the first answer."""
 _PROMOTION_S = 1.0
-"""So long the promotion of the chosen replica is waited for: a tenth of that is what it takes."""
+"""How long to wait for the promotion of the chosen replica: it takes a tenth of that."""
 _ASK_AGAIN_S = 0.01
 
 
@@ -78,14 +83,20 @@ class SentinelConnection(SharedConnection):
         )
         self._options = options
         self._tls = TlsContexts()
-        self._sentinels = options.sentinels
-        self._master: Place | None = None
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._keeping = Lock()
+        """Guards the links that are retired. A caller that has the connection's lock may take it."""
         self._watches: list[SocketLink] = []
+        self._retired: list[Link] = []
+        self._named: Place | None = None
+        """The master that the attempt under way is about."""
+        self._master: Place | None = None
         self._doubtful = False
         self._look_at = 0.0
         self._complete_at = math.inf
         """When to look for the sentinels that are missing."""
-        self._retired: list[Link] = []
 
     @property
     def options(self) -> SentinelOptions:
@@ -96,31 +107,12 @@ class SentinelConnection(SharedConnection):
         server = msgspec.structs.replace(self._options.server, client_name=client_name)
         return SentinelConnection(msgspec.structs.replace(self._options, server=server))
 
-    async def aclose(self) -> None:
-        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-        await super().aclose()
-        self._stop_listening()
-        for link in self._retired:
-            link.die(Closed, "the client is closed")
-        self._retired.clear()
-
     async def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step to the master and return its raw reply, as `Connection.perform`."""
         if self._parent is None or isinstance(step, Batch) or step.block_ms is None:
             return await super().perform(step)
         link = self._ready() or await self._connected()
-        reply: Any = None
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._guard, link)
-            try:
-                reply = await super().perform(step)
-            except Exception as error:
-                failure = error
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return reply
+        return await watched(link, self._vigil, self._look_again, partial(super().perform, step))
 
     # --- the master, and the sentinels that are listened to -----------------------------------------------------------
 
@@ -132,114 +124,123 @@ class SentinelConnection(SharedConnection):
         if now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._prune()
-            if now >= self._complete_at or self._have_spoken():
+            if now >= self._complete_at or any(watch.has_ended() for watch in self._watches):
                 self._doubtful = True
                 return None
         return link
 
-    def _have_spoken(self) -> bool:
-        return any(watch.has_ended() for watch in self._watches)
-
-    async def _open(self) -> Link:
+    async def _open(self, attempt: Attempt) -> Link:
         """Ask the sentinels; connect to the master they name, unless that is the one this is connected to."""
-        self._tls.awaits = None
-        answers, failures = await self._ask_all()
+        answers, failures = await self._ask_all(attempt)
         present = None if self._link is None or self._link.dead else self._link
         chosen, places = ranked(answers)
-        if chosen is not None and (link := await self._promoted(chosen)) is not None:
-            return self._settle(chosen, link)
+        if chosen is not None and (link := await self._promoted(chosen, attempt)) is not None:
+            self._named = chosen
+            return link
         for place in places:
+            self._named = place
             if present is not None and place == self._master:
-                return self._settle(place, present)
+                return present
             try:
-                link = await self._connect_to(place)
+                return await self._connect_to(place, attempt)
             except BullMQError as error:
                 failures[f"they name {place[0]}:{place[1]}"] = error
-            else:
-                return self._settle(place, link)
         if present is not None:
             # No news is no reason to leave a master that answers.
-            self._meet()
+            self._named = self._master
             return present
         raise self._failure(failures)
 
-    async def _promoted(self, chosen: Place) -> Link | None:
+    async def _promoted(self, chosen: Place, attempt: Attempt) -> Link | None:
         """Wait until a replica says that it is the master, and return a link to it; None if that does not happen."""
-        with anyio.move_on_after(_PROMOTION_S):
+        part = attempt.part(_PROMOTION_S)
+        with part.scope:
             while True:
                 try:
-                    return await self._connect_to(chosen)
+                    return await self._connect_to(chosen, part)
                 except (AuthenticationFailed, ServerTooOld, UsageError):
                     break
                 except BullMQError:
                     # No master yet, or just now: then the sentinel ends all connections to it.
-                    await anyio.sleep(_ASK_AGAIN_S)
+                    await part.pause(_ASK_AGAIN_S)
         return None
 
-    def _settle(self, place: Place, link: Link) -> Link:
-        self._master = place
+    async def _connect_to(self, place: Place, attempt: Attempt) -> Link:
+        """Connect and log in; refuse a server that is no master. Raises our errors."""
+        server = msgspec.structs.replace(self._options.server, host=place[0], port=place[1])
+        try:
+            link = await self._reach(server, self._tls, attempt)
+        except OSError as error:
+            why = str(error) if attempt.awaits is None else NO_TLS
+            raise ConnectionLost(why, maybe_applied=False) from error
+        if self._info is not None and self._info.role not in ("", "master"):
+            why = f"{server.address} is no master"
+            link.die(ConnectionLost, why)
+            raise ConnectionLost(why, maybe_applied=False)
+        return link
+
+    def _use(self, link: Link) -> None:
         if self._link is not None and self._link is not link:
             self._retire(self._link)
+        self._master = self._named
+        super()._use(link)
         self._meet()
-        return link
+
+    def _end(self, attempt: Attempt) -> None:
+        if attempt.link is None or attempt.link is not self._link:
+            # Whatever was found out before it was cut short.
+            self._doubtful = True
+        super()._end(attempt)
 
     def _meet(self) -> None:
         now = monotonic()
         self._doubtful = False
         self._look_at = now + _LOOK_S
-        missing = len(self._sentinels) - len(self._watches)
+        missing = len(self._options.sentinels) - len(self._watches)
         self._complete_at = math.inf if not missing else now + (_SOME_S if self._watches else _ALONE_S)
-        if self._closed:
-            self._stop_listening()
+
+    def _links(self) -> tuple[Link, ...]:
+        return (*super()._links(), *self._watches, *self._retired)
 
     def _stop_listening(self) -> None:
         watches, self._watches = self._watches, []
-        _end(watches)
+        for watch in watches:
+            watch.die(Closed, "not needed any more")
 
     def _retire(self, link: Link) -> None:
         """Let the calls end that are under way, and close it then."""
-        self._retired.append(link)
+        with self._keeping:
+            self._retired.append(link)
         self._prune()
 
     def _prune(self) -> None:
-        for link in self._retired:
-            if not link.owing:
-                link.die(Closed, "its server is not the master any more")
-        self._retired = [link for link in self._retired if not link.dead]
+        with self._keeping:
+            for link in self._retired:
+                if not link.owing:
+                    # A caller that is just about to send something on it sends it to the next master.
+                    link.die(ConnectionLost, "its server is not the master any more")
+            self._retired = [link for link in self._retired if not link.dead]
 
-    async def _ask_all(self) -> tuple[list[Named], dict[str, BullMQError]]:
+    async def _ask_all(self, attempt: Attempt) -> tuple[list[Named], dict[str, BullMQError]]:
         """Ask all sentinels at once, and listen to those that answer; return answers, and failures by address."""
         self._stop_listening()
+        sentinels = self._options.sentinels
+        outcomes = await at_once(
+            attempt,
+            [partial(self._ask, sentinel) for sentinel in sentinels],
+            self._connect_timeout_ms / 1000 / (len(sentinels) + 1),
+            _GRACE_S,
+        )
         answers: list[Named] = []
         failures: dict[str, BullMQError] = {}
         watches: list[SocketLink] = []
-
-        async def ask(sentinel: Place) -> None:
-            shown = f"{sentinel[0]}:{sentinel[1]}"
-            failures[shown] = ConnectionLost("no answer in time", maybe_applied=False)
-            tls = TlsContexts(self._tls)
-            try:
-                named, watch = await self._ask(sentinel, tls)
-            except (BullMQError, OSError) as error:
-                failures[shown] = _ours(error)
-                return
-            finally:
-                # If the whole attempt is cut off.
-                self._tls.awaits = self._tls.awaits or tls.awaits
-            del failures[shown]
-            answers.append(named)
-            if watch is not None:
-                watches.append(watch)
-            if named.place is not None:
-                tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + _GRACE_S)
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                for sentinel in self._sentinels:
-                    tasks.start_soon(ask, sentinel)
-        except BaseException:
-            _end(watches)
-            raise
+        for (host, port), outcome in zip(sentinels, outcomes, strict=True):
+            if isinstance(outcome, BullMQError):
+                failures[f"{host}:{port}"] = outcome
+                continue
+            answers.append(outcome.named)
+            if outcome.watch is not None:
+                watches.append(outcome.watch)
         # A guard and an attempt to connect may have asked at the same time.
         self._stop_listening()
         self._watches = watches
@@ -247,57 +248,39 @@ class SentinelConnection(SharedConnection):
             self._stop_listening()
         return answers, failures
 
-    async def _ask(self, sentinel: Place, tls: TlsContexts) -> tuple[Named, SocketLink | None]:
-        """Return what one sentinel says, and a link that ends when it tells of a failover."""
+    async def _ask(self, sentinel: Place, attempt: Attempt) -> Answer:
+        """Return one sentinel's answer, and a link that ends when it announces a failover."""
         options = self._options.sentinel(sentinel)
-        greeting, user = await greeting_of(options, None)
+        commands, user = await login_commands_of(options, None)
         questions = sentinel_question(self._options.service)
-        payload = b"".join(map(pack, (*greeting, *questions)))
-        with anyio.move_on_after(self._connect_timeout_ms / 1000 / (len(self._sentinels) + 1)):
-            link = await dial(options, tls, exclusive=False)
+        payload = b"".join(map(pack, (*commands, *questions)))
+        link: SocketLink | None = None
+        try:
+            link = await dial(options, self._tls, attempt, exclusive=False)
             try:
-                replies = await link.exchange(payload, len(greeting) + len(questions), None)
-                greeted, told = replies[: len(greeting)], replies[len(greeting) : -len(SENTINEL_EVENTS)]
-                for reply in (*greeted, told[0]):
-                    if isinstance(reply, ServerError):
-                        if greeted or reply.code in LOGIN_CODES:
-                            raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} of the sentinel)")
-                        raise reply
-                named = read_sentinel(told)
-                if named.place is not None and not any(
-                    isinstance(reply, ServerError) for reply in replies[-len(SENTINEL_EVENTS) :]
-                ):
-                    return named, link
+                replies = await link.exchange(payload, len(commands) + len(questions), attempt.left_ms)
             except TransportError as error:
-                link.die(Closed, "not needed")
-                why = why_no_greeting(error.reason, tls=bool(options.tls))
+                why = why_no_handshake(error.reason, tls=bool(options.tls))
                 raise ConnectionLost(why, maybe_applied=False) from error
-            except BaseException:
+            logins, answers = replies[: len(commands)], replies[len(commands) : -len(SENTINEL_EVENTS)]
+            for reply in (*logins, answers[0]):
+                if isinstance(reply, ServerError):
+                    if logins or reply.code in LOGIN_CODES:
+                        raise AuthenticationFailed(f"{reply} (user {user or 'default'!r} of the sentinel)")
+                    raise reply
+            named = read_sentinel(answers)
+            refused = any(isinstance(reply, ServerError) for reply in replies[-len(SENTINEL_EVENTS) :])
+            if named.place is None or refused:
                 link.die(Closed, "not needed")
-                raise
-            link.die(Closed, "not needed")
-            return named, None
-        raise ConnectionLost("no answer in time" if tls.awaits is None else NO_TLS, maybe_applied=False)
-
-    async def _connect_to(self, place: Place) -> Link:
-        """Connect and log in; refuse a server that is no master. Raises our errors."""
-        server = msgspec.structs.replace(self._options.server, host=place[0], port=place[1])
-        greeting, user = await greeting_of(server, self._client_name)
-        try:
-            link = await dial(server, self._tls, exclusive=self._parent is not None)
-        except OSError as error:
-            raise ConnectionLost(str(error), maybe_applied=False) from error
-        try:
-            await self._greet(link, greeting, user, server.address, tls=not may_have_tls(server))
-            if self._info is not None and self._info.role not in ("", "master"):
-                raise ConnectionLost(f"{server.address} is no master", maybe_applied=False)
+                return Answer(named)
+            return Answer(named, link)
         except BaseException:
-            link.die(ConnectionLost, "the handshake failed")
+            if link is not None:
+                link.die(Closed, "not needed")
             raise
-        return link
 
-    def _why_late(self) -> str:
-        return "" if self._tls.awaits is None else f": {self._tls.awaits}: {NO_TLS}"
+    def _why_late(self, attempt: Attempt) -> str:
+        return "" if attempt.awaits is None else f": {attempt.awaits}: {NO_TLS}"
 
     def _failure(self, failures: dict[str, BullMQError]) -> BullMQError:
         """Return the error for an attempt at which no master was found."""
@@ -306,38 +289,26 @@ class SentinelConnection(SharedConnection):
                 return error
         if not failures and self._info is None:
             return UsageError("service", self._options.service, f"is not known to the sentinels at {self._address}")
-        told = "; ".join(f"{who}: {error}" for who, error in failures.items())
+        reasons = "; ".join(f"{who}: {error}" for who, error in failures.items())
         return ConnectionLost(
-            f"no master of {self._options.service!r} is to be had: {told or 'the sentinels do not know it'}",
+            f"no master of {self._options.service!r} is to be had: {reasons or 'the sentinels do not know it'}",
             maybe_applied=False,
         )
 
-    async def _guard(self, link: Link) -> None:
-        """While a blocking command waits: end it when another master is named."""
-        while not link.dead:
-            await self._word()
-            chosen, places = ranked((await self._ask_all())[0])
-            self._meet()
-            if chosen is not None or (places and places[0] != self._master):
-                self._doubtful = True
-                link.die(ConnectionLost, "the sentinels name another master")
-                return
+    # --- while a blocking command waits -------------------------------------------------------------------------------
 
-    async def _word(self) -> None:
-        """Wait until a sentinel speaks or ends, or until it is time to look for those that are missing."""
-        missing = len(self._sentinels) - len(self._watches)
-        limit_s = None if not missing else _SOME_S if self._watches else _PAUSE_S
-        with anyio.move_on_after(limit_s):
-            if not self._watches:
-                await anyio.sleep_forever()
-            async with anyio.create_task_group() as tasks:
+    def _vigil(self) -> tuple[Sequence[SocketLink], float | None]:
+        """Return the links to the sentinels, and after how many seconds to look for those that are missing."""
+        missing = len(self._options.sentinels) - len(self._watches)
+        return self._watches, None if not missing else _SOME_S if self._watches else _PAUSE_S
 
-                async def listen(watch: SocketLink) -> None:
-                    await watch.ended()
-                    tasks.cancel_scope.cancel()
-
-                for watch in self._watches:
-                    tasks.start_soon(listen, watch)
+    async def _look_again(self, link: Link, attempt: Attempt) -> None:
+        """End the wait on a link when another master is named."""
+        chosen, places = ranked((await self._ask_all(attempt))[0])
+        self._meet()
+        if chosen is not None or (places and places[0] != self._master):
+            self._doubtful = True
+            link.die(ConnectionLost, "the sentinels name another master")
 
     # --- a master that is none any more -------------------------------------------------------------------------------
 
@@ -369,17 +340,8 @@ class SentinelConnection(SharedConnection):
 
     async def _after(self, link: Link) -> Link:
         """Return a link to the next master."""
-        if self._link is link:
-            self._link = self._master = None
-            self._retire(link)
+        with self._lock:
+            if self._link is link:
+                self._link = self._master = None
+                self._retire(link)
         return await self._connected()
-
-
-def _end(links: Iterable[Link | None]) -> None:
-    for link in links:
-        if link is not None:
-            link.die(Closed, "not needed any more")
-
-
-def _ours(error: BullMQError | OSError) -> BullMQError:
-    return error if isinstance(error, BullMQError) else ConnectionLost(str(error), maybe_applied=False)

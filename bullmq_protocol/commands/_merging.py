@@ -16,7 +16,7 @@ from bullmq_protocol.net.merge import as_share
 from bullmq_protocol.scripts._lua import ADD_MANY, FINISH_MANY
 
 MOST_JOBS: Final = 50
-"""The most jobs of one call. With small payloads a call of so many holds the server for about a millisecond.
+"""The most jobs of one call. With small payloads, a call of this size occupies the server for about a millisecond.
 
 Source: specs/08-batches.md#bounds
 """

@@ -16,8 +16,8 @@ from bullmq_protocol.model.job import JobRecord
 class Fetched(msgspec.Struct, frozen=True):
     """The answer of a fetch: a job, or why there is none.
 
-    `limit_delay_ms` above 0: the queue is rate limited for so long. `next_due_at` above 0: nothing is ready, and the
-    earliest delayed job is due then (wall clock). All nothing: paused, maxed, or empty.
+    `limit_delay_ms` above 0: the queue is rate limited for this long. `next_due_at` above 0: nothing is ready, and the
+    earliest delayed job is due then (wall clock). With neither: paused, at its maximum, or empty.
 
     Source: specs/02-worker-path.md#sec-15-1
     """
@@ -119,8 +119,8 @@ class JobFlag(msgspec.Struct, frozen=True):
 
 
 class AddedId(msgspec.Struct, frozen=True):
-    """Reply of an add command: the id as a bulk string, or an error code as an integer (told apart by type). As part of
-    a call for several jobs also the id of the job that it gave way to, and 0.
+    """Reply of an add command: the id as a bulk string, or an error code as an integer (distinguished by type). In a
+    call for several jobs, also the id of the existing job that took precedence, and 0.
 
     Source: specs/08-batches.md#gives-way
     """

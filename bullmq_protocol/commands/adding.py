@@ -28,7 +28,7 @@ _ADDED: Final = AddedId(None)
 _FOUND: Final = AddedOrFound(None)
 
 KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "addPrioritizedJob": "2"})
-"""The commands that go together in one call, and what stands for them there.
+"""The commands that may share one call, and their codes in it.
 
 Source: specs/08-batches.md#add-many
 """
@@ -177,10 +177,10 @@ def may_give_way(job: PreparedJob) -> bool:
 
 
 def looks_before(keys: QueueKeys, job: PreparedJob) -> Look:
-    """Return what tells, asked just before, whether a job was added: nothing for one whose id comes from the counter.
-    `add_or_find` needs none.
+    """Return the commands which, sent just before, reveal whether a job was added: none for a job whose id comes from
+    the counter. `add_or_find` needs none.
 
-    A job with an id of its own: does it exist? One with a deduplication id: who owns it?
+    For a job with a custom id: does it exist? For one with a deduplication id: which job owns it?
 
     Source: specs/01-data-model-and-adding.md#sec-6-2
     """
@@ -193,7 +193,7 @@ def looks_before(keys: QueueKeys, job: PreparedJob) -> Look:
 
 
 def looked_up(looks: Sequence[Look], answers: Sequence[Any]) -> tuple[list[Sequence[Any]], Sequence[Any]]:
-    """Return what was seen for each job, and the answers after those of the looks."""
+    """Return the answers to each job's looks, and the answers after them."""
     seen: list[Sequence[Any]] = []
     place = 0
     for look in looks:
@@ -203,8 +203,9 @@ def looked_up(looks: Sequence[Look], answers: Sequence[Any]) -> tuple[list[Seque
 
 
 def were_added(jobs: Sequence[PreparedJob], seen: Sequence[Sequence[Any]], results: Sequence[Any]) -> list[bool | None]:
-    """Tell from what was seen before a call, and from its results, which jobs were added; False for one that gave way
-    to an existing job or to an earlier one of the call, and for one that was refused; None if the looks were."""
+    """Tell from the looks before a call, and from its results, which jobs were added: False for a job that gave way to
+    an existing one or to an earlier one of the same call, and for one that was refused; None if its looks were
+    refused."""
     known: set[str] = set()
     owners: dict[str, str] = {}
     return [_was_added(job, look, result, known, owners) for job, look, result in zip(jobs, seen, results, strict=True)]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
-from bullmq_protocol.common.codec import number_text
+from bullmq_protocol.common.codec import check_choice, number_text
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import as_int, as_none, as_texts
 from bullmq_protocol.common.units import check_flag, check_whole
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.scripts._lua import CLEAN_JOBS_IN_SET, DRAIN, REMOVE_CHILD_DEPENDENCY, REMOVE_UNPROCESSED_CHILDREN
 
 CLEANABLE = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
@@ -41,8 +40,7 @@ def clean_jobs_in_set(keys: QueueKeys, state: str, *, until: float, limit: int) 
     Cost:    O(jobs read); for wait, paused and active also O(length of the list)
     Source:  specs/03-transitions-admin-getters.md#clean-jobs-in-set
     """
-    if state not in CLEANABLE:
-        raise UsageError("state", state, f"must be one of {', '.join(CLEANABLE)}")
+    state = check_choice("state", state, CLEANABLE)
     return Command(
         "cleanJobsInSet",
         (f"{keys.base}{state}", keys.events, keys.repeat),
@@ -133,7 +131,7 @@ def remove_deduplication_key(keys: QueueKeys, deduplication_id: str) -> Command[
 
 
 def remove_rate_limit_key(keys: QueueKeys) -> Command[int]:
-    """End the running rate limit window, or a limit set by hand.
+    """End the current rate limit window, or a manual limit.
 
     Keys:    limiter
     Reply:   1, or 0 when there was none -> int

@@ -86,7 +86,7 @@ def wait_for_events(keys: QueueKeys, after: str, *, count: int, block_ms: Millis
 def publish_event(
     keys: QueueKeys, name: str, fields: Mapping[str, object], *, max_events: int = 10_000
 ) -> Command[str]:
-    """Write an entry of one's own, and trim the stream to about `max_events`.
+    """Write a custom entry, and trim the stream to about `max_events`.
 
     Numbers and booleans become their text in JavaScript, None the empty text; other values are refused.
 
@@ -98,13 +98,14 @@ def publish_event(
     Cost:    O(1)
     Source:  specs/04-schedulers-flows-events.md#sec-9
     """
-    check_name("name", name, max_length=None)
+    name = check_name("name", name, max_length=None)
     check_whole("max_events", max_events, least=1)
     if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("fields", fields, "must map names to values")
     texts = ["event", name]
-    for field, value in fields.items():
-        if check_name("field", field, max_length=None) == "event":
+    for given, value in fields.items():
+        field = check_name("field", given, max_length=None)
+        if field == "event":
             raise UsageError("field", field, "is the event's name")
         texts += (field, within_size(field, _text(field, value)))
     return Command("XADD", (keys.events,), ("MAXLEN", "~", max_events, "*", *texts), as_text)

@@ -105,7 +105,7 @@ def due_of(score: float) -> Millis | None:
 
 
 def rate_limit(keys: QueueKeys, *, ttl_ms: Millis) -> Command[None]:
-    """Limit the queue by hand for `ttl_ms`. Fetches without a maximum ignore it.
+    """Limit the queue manually for `ttl_ms`. Fetches without a maximum ignore it.
 
     Repeat:  safe
     Source:  specs/02-worker-path.md#sec-10-3

@@ -17,7 +17,7 @@ from bullmq_protocol.scripts._lua import MOVE_JOB_FROM_ACTIVE_TO_WAIT, MOVE_TO_D
 
 
 class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes into the packed options of moveToFinished.
+    """The packed options of moveToFinished.
 
     `keep_jobs` is the retention map (`count`, `age` in seconds); `limiter`, `lock_ms` and `worker_name` serve the next
     job only; `max_metrics_size` 0 switches metrics off.

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bullmq_protocol.command import Batch, Command, Repeat
-from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.codec import check_choice, parse_json
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import (
     Reply,
@@ -21,7 +21,7 @@ from bullmq_protocol.common.reply import (
     as_texts,
 )
 from bullmq_protocol.common.units import check_whole
-from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
+from bullmq_protocol.errors import BullMQError, UnexpectedReply
 from bullmq_protocol.model.options import MAX_PRIORITY
 from bullmq_protocol.scripts._lua import (
     GET_COUNTS_PER_PRIORITY,
@@ -174,8 +174,7 @@ def get_metrics(keys: QueueKeys, outcome: str, *, start: int = 0, end: int = -1)
     Cost:    O(points returned)
     Source:  specs/03-transitions-admin-getters.md#get-metrics
     """
-    if outcome not in ("completed", "failed"):
-        raise UsageError("outcome", outcome, "must be completed or failed")
+    outcome = check_choice("outcome", outcome, ("completed", "failed"))
     check_whole("start", start)
     check_whole("end", end)
     key = keys.metrics_completed if outcome == "completed" else keys.metrics_failed
@@ -204,10 +203,7 @@ def get_dependency_counts(keys: QueueKeys, job_id: str, kinds: Sequence[str] = (
     Cost:    O(kinds)
     Source:  specs/03-transitions-admin-getters.md#get-dependency-counts
     """
-    named = tuple(kinds) or DEPENDENCY_KINDS
-    for kind in named:
-        if kind not in DEPENDENCY_KINDS:
-            raise UsageError("kind", kind, f"must be one of {', '.join(DEPENDENCY_KINDS)}")
+    named = tuple(check_choice("kind", kind, DEPENDENCY_KINDS) for kind in kinds) or DEPENDENCY_KINDS
     return Command(
         "getDependencyCounts",
         (keys.processed(job_id), keys.dependencies(job_id), keys.ignored(job_id), keys.unsuccessful(job_id)),
@@ -226,7 +222,7 @@ class PageItem(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a set or hash. `cursor` (0 at the end) and `passed` are what the next call goes on from.
+    """A part of a set or hash. The next call continues from `cursor` (0 at the end) and `passed`.
 
     `hashes` has the hash behind each element when those were asked for, empty for a missing one.
 
@@ -252,11 +248,11 @@ def paginate(
 ) -> Command[Page]:
     """Read elements `start` to `end` (-1: to the last) of a set or hash in the order of a scan.
 
-    Go on with the reply's cursor, its `passed`, and `start` raised by the elements already read, until cursor is 0 or
-    enough was read.
+    Continue with the reply's cursor, its `passed`, and `start` raised by the number of elements already read, until the
+    cursor is 0 or enough has been read.
 
     Keys:    the set or hash
-    Args:    start, end, cursor, elements passed, most scans, 1 to read the hashes or nothing at all
+    Args:    start, end, cursor, elements passed, most scans, 1 to read the hashes or nothing
     Reply:   cursor, elements passed, elements, size, hashes -> Page
     Raises:  UnexpectedReply; ServerError for a key of another type
     Repeat:  safe

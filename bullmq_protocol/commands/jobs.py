@@ -129,7 +129,7 @@ def is_finished(keys: QueueKeys, job_id: str) -> Command[FinishedState]:
 
 
 def update_progress(keys: QueueKeys, job_id: str, progress_json: str) -> Command[int]:
-    """Store a job's progress and tell it to listeners.
+    """Store a job's progress and publish it.
 
     Keys:    job, events, meta
     Args:    id, progress JSON

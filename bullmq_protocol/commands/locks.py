@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.common.codec import pack_known
 from bullmq_protocol.common.keys import QueueKeys
@@ -56,6 +58,13 @@ def extend_locks(
     )
 
 
+def renewed_jobs(command: Command[list[str]]) -> list[str]:
+    """Return the ids of the jobs that `extend_locks` is for."""
+    ids = command.args[2]
+    assert isinstance(ids, bytes)  # it packs them
+    return msgspec.msgpack.decode(ids, type=list[str])
+
+
 def release_lock(keys: QueueKeys, job_id: str, *, token: str) -> Command[bool]:
     """Delete the lock of a job if it is ours. No BullMQ client sends this.
 
@@ -71,13 +80,16 @@ def release_lock(keys: QueueKeys, job_id: str, *, token: str) -> Command[bool]:
 
 
 def move_stalled_jobs_to_wait(
-    keys: QueueKeys, *, max_stalled_count: int, now: Millis, interval_ms: Millis
+    keys: QueueKeys, *, max_stalled_count: int, now: Millis, interval_ms: Millis, live_schedulers: bool = False
 ) -> Command[list[str]]:
     """Put active jobs without a lock back to wait, once per interval and queue.
 
+    `live_schedulers` is for a profile whose `stalled_exemption` is `live-scheduler`: its script has the key `repeat`
+    too (specs/06-later-versions.md#sec-11-8).
+
     Keys:    stalled, wait, active, stalled-check, meta, paused, marker, events
     Args:    maximum stalled count, base prefix, now (ms), interval (ms)
-    Reply:   ids put back -> list of str
+    Reply:   ids of the jobs that wait again -> list of str
     Raises:  UnexpectedReply
     Repeat:  safe: the throttle key makes a second run an empty one
     Cost:    O(stalled * active)
@@ -94,6 +106,7 @@ def move_stalled_jobs_to_wait(
             keys.paused,
             keys.marker,
             keys.events,
+            *((keys.repeat,) if live_schedulers else ()),
         ),
         (max_stalled_count, keys.base, now, interval_ms),
         as_texts,

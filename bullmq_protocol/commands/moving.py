@@ -6,11 +6,10 @@ from typing import Literal
 
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
-from bullmq_protocol.common.codec import number_text
+from bullmq_protocol.common.codec import check_choice, number_text
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import as_bool
 from bullmq_protocol.common.units import Millis, check_flag, check_whole
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.options import MAX_PRIORITY
 from bullmq_protocol.scripts._lua import (
     CHANGE_DELAY,
@@ -77,12 +76,11 @@ def move_jobs_to_wait(
     """
     check_whole("count", count, least=1)
     sources = {"failed": keys.failed, "completed": keys.completed, "delayed": keys.delayed}
-    if state not in sources:
-        raise UsageError("state", state, f"must be one of {', '.join(sources)}")
+    known = check_choice("state", state, sources)
     return Command(
         "moveJobsToWait",
-        (keys.base, keys.events, sources[state], keys.wait, keys.paused, keys.meta, keys.active, keys.marker),
-        (count, WHATEVER_DUE if until is None else until, state),
+        (keys.base, keys.events, sources[known], keys.wait, keys.paused, keys.meta, keys.active, keys.marker),
+        (count, WHATEVER_DUE if until is None else until, known),
         as_bool,
         script=MOVE_JOBS_TO_WAIT,
     )
@@ -101,9 +99,8 @@ def reprocess_job(
     Cost:    O(log n)
     Source:  specs/03-transitions-admin-getters.md#reprocess-job
     """
-    if state not in ("failed", "completed"):
-        raise UsageError("state", state, "must be failed or completed")
-    failed = state == "failed"
+    known = check_choice("state", state, ("failed", "completed"))
+    failed = known == "failed"
     return Command(
         "reprocessJob",
         (
@@ -116,8 +113,8 @@ def reprocess_job(
             keys.active,
             keys.marker,
         ),
-        (job_id, "RPUSH" if lifo else "LPUSH", "failedReason" if failed else "returnvalue", state),
-        JobCode("reprocessJob", job_id, state=state),
+        (job_id, "RPUSH" if lifo else "LPUSH", "failedReason" if failed else "returnvalue", known),
+        JobCode("reprocessJob", job_id, state=known),
         script=REPROCESS_JOB,
         repeat=Repeat.GUARDED,
     )

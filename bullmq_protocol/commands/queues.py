@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.common.codec import check_choice, plain
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
 from bullmq_protocol.common.units import Millis
@@ -72,15 +73,12 @@ class NamedCounts(msgspec.Struct, frozen=True):
 
 
 def check_states(states: Sequence[str]) -> tuple[str, ...]:
-    """Return the names as they are, or raise `UsageError` for one that is no state.
+    """Return the names as plain text, or raise `UsageError` for one that is no state.
 
     Source: specs/03-transitions-admin-getters.md#sec-11-1
     """
-    named = (states,) if isinstance(states, str) else tuple(states)
-    for state in named:
-        if state not in STATES:
-            raise UsageError("state", state, f"must be one of {', '.join(STATES)}")
-    return named
+    named = (states,) if isinstance(states, str) else states
+    return tuple(check_choice("state", state, STATES) for state in named)
 
 
 def expand_states(states: Sequence[str]) -> tuple[str, ...]:
@@ -311,7 +309,7 @@ def prometheus_text(queue: str, counts: Mapping[str, int], labels: Mapping[str, 
     Source: specs/03-transitions-admin-getters.md#sec-15
     """
     extra = ""
-    for name, value in labels.items():
+    for name, value in plain(labels).items():
         if not _LABEL.fullmatch(str(name)) or name in ("queue", "state"):
             raise UsageError("label", name, "must be letters, digits and _, no digit first, and not queue or state")
         extra += f', {name}="{_escaped(value)}"'

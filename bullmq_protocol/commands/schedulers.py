@@ -29,7 +29,7 @@ from bullmq_protocol.scripts._lua import (
 )
 
 OLDEST_PARTS = 5
-"""A key with at least so many parts between colons is that of the oldest generation of repeatable jobs."""
+"""A key with at least this many parts between colons belongs to the oldest generation of repeatable jobs."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +143,11 @@ def update_job_scheduler(
         script=UPDATE_JOB_SCHEDULER,
         repeat=Repeat.GUARDED,
     )
+
+
+def updated_scheduler(command: Command[str | None]) -> str:
+    """Return the id of the scheduler that `update_job_scheduler` is for."""
+    return str(command.args[1])
 
 
 def remove_job_scheduler(keys: QueueKeys, scheduler_id: str) -> Command[bool]:
@@ -345,7 +350,7 @@ def repeatable_key(name: str, repeat: RepeatOptions, job_id: str | None = None) 
 
     Source: specs/04-schedulers-flows-events.md#sec-6-1
     """
-    check_name("name", name, max_length=None)
+    name = check_name("name", name, max_length=None)
     if repeat.pattern is not UNSET:
         rule = check_name("pattern", repeat.pattern, max_length=None)
     elif repeat.every is not UNSET:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from operator import is_
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar, cast, overload
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from bullmq_protocol.errors import PayloadError, PayloadMismatch, UsageError
 
@@ -46,28 +48,64 @@ _SHORT_ESCAPES: Final = MappingProxyType(
 )
 
 T = TypeVar("T")
+L = TypeVar("L", bound=str)
 
 _encode_json = msgspec.json.Encoder().encode
 _encode_msgpack = msgspec.msgpack.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
 
 
-def check_text(field: str, value: object) -> str:
-    """Return a string that UTF-8 can hold, or raise `UsageError`. It may be empty."""
-    if not isinstance(value, str):
-        raise UsageError(field, value, "must be a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(field, value, _RULE_UTF8) from None
+def plain_text(text: str) -> str:
+    """Return a text that is of a subclass, such as a member of a `StrEnum`, as the plain text that it holds."""
+    # The subclass's own methods may return anything, and the encoder takes no subclass.
+    return text if type(text) is str else str.__str__(text)
+
+
+def plain(value: Any) -> Any:
+    """Return a value in which all texts are plain, through structs, mappings and lists; itself where they are."""
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, Struct):
+        found = {field: getattr(value, field) for field in value.__struct_fields__}
+        made = {field: new for field, old in found.items() if (new := plain(old)) is not old}
+        return replace(value, **made) if made else value
+    if isinstance(value, Mapping):
+        pairs: Mapping[Any, Any] = cast("Any", value)
+        members = {plain(key): plain(item) for key, item in pairs.items()}
+        return pairs if all(map(is_, (*members, *members.values()), (*pairs, *pairs.values()))) else members
+    if type(value) is list or type(value) is tuple:
+        given = cast("list[Any]", value)
+        items = [plain(item) for item in given]
+        return given if all(map(is_, items, given)) else items
     return value
 
 
+def check_text(field: str, value: object) -> str:
+    """Return a string that UTF-8 can hold, as plain text, or raise `UsageError`. It may be empty."""
+    if not isinstance(value, str):
+        raise UsageError(field, value, "must be a string")
+    text = plain_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(field, text, _RULE_UTF8) from None
+    return text
+
+
+def check_choice(field: str, value: object, choices: Collection[L]) -> L:
+    """Return the one of the choices that is given, or raise `UsageError`."""
+    text = plain_text(value) if isinstance(value, str) else None
+    for choice in choices:
+        if choice == text:
+            return choice
+    known = " or ".join(choices) if len(choices) == 2 else f"one of {', '.join(choices)}"
+    raise UsageError(field, value, f"must be {known}")
+
+
 def clean_text(text: str) -> str:
-    """Return text that UTF-8 can hold: what it cannot becomes U+FFFD, as in JavaScript. Of a subclass only the text."""
-    if type(text) is not str:
-        # Its own methods may answer anything, and what is sent takes no subclass.
-        text = str.__str__(text)
+    """Return text that UTF-8 can hold: anything else becomes U+FFFD, as in JavaScript. A subclass becomes plain
+    `str`."""
+    text = plain_text(text)
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -269,7 +307,7 @@ def _to_builtins(field: str, value: object) -> object:
         kind = type(cast("object", value)).__name__
         raise UsageError(field, cast("object", value), f"JSON has no {kind}; send text or a list")
     if isinstance(value, str):
-        return str.__str__(value)  # also the value of an enum that is a string
+        return plain_text(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -334,9 +372,9 @@ def check_type(field: str, kind: Any) -> None:
         found = msgspec.inspect.type_info(kind)
     except Exception as error:
         raise UsageError(field, kind, f"must be a type that msgspec can decode: {error}") from None
-    strange = _strange_class(found)
-    if strange is not None:
-        name = getattr(strange, "__qualname__", strange)
+    unsupported = _unsupported_class(found)
+    if unsupported is not None:
+        name = getattr(unsupported, "__qualname__", unsupported)
         raise UsageError(
             field,
             kind,
@@ -344,7 +382,7 @@ def check_type(field: str, kind: Any) -> None:
         )
 
 
-def _strange_class(found: msgspec.inspect.Type) -> object | None:
+def _unsupported_class(found: msgspec.inspect.Type) -> object | None:
     """Return a class within a type that no JSON value can become, if there is one."""
     seen: set[int] = set()
     rest: list[object] = [found]
@@ -353,6 +391,8 @@ def _strange_class(found: msgspec.inspect.Type) -> object | None:
         if isinstance(each, msgspec.inspect.CustomType):
             if not _takes_json(each.cls):
                 return each.cls
+        elif isinstance(each, msgspec.inspect.ExtType):
+            return msgspec.msgpack.Ext
         elif isinstance(each, tuple):
             rest += cast("tuple[object, ...]", each)
         elif isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen:
@@ -370,7 +410,7 @@ def _takes_json(kind: type) -> bool:
 
 
 def listed(field: str, items: Iterable[T]) -> list[T]:
-    """Return what a caller gave as a list; a generator is read once. Raises `UsageError` for what is no list."""
+    """Return a caller's iterable as a list; a generator is read once. Raises `UsageError` for anything else."""
     if not isinstance(cast("object", items), Iterable) or isinstance(items, (str, bytes, Mapping)):
         raise UsageError(field, cast("object", items), "must be a list")
     return list(items)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import msgspec
 
+from bullmq_protocol.common.codec import check_text, plain_text
 from bullmq_protocol.errors import UsageError, looks_like_login
 
 DEFAULT_PREFIX = "bull"
@@ -31,18 +32,14 @@ class KeyLayout(Enum):
 
 
 def check_name(field: str, value: object, *, max_length: int | None = MAX_NAME_LENGTH) -> str:
-    """Return a name that is a non-empty string within the length limit, or raise `UsageError`."""
-    if not isinstance(value, str):
-        raise UsageError(field, value, "must be a string")
-    if not value:
-        raise UsageError(field, value, "must not be empty")
-    if max_length is not None and len(value) > max_length:
-        raise UsageError(field, value, f"must have at most {max_length} characters, has {len(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(field, value, "must be text that UTF-8 can hold (no lone surrogates)") from None
-    return value
+    """Return a name that is a non-empty string within the length limit, as plain text, or raise `UsageError`."""
+    if isinstance(value, str):
+        value = plain_text(value)
+        if not value:
+            raise UsageError(field, value, "must not be empty")
+        if max_length is not None and len(value) > max_length:
+            raise UsageError(field, value, f"must have at most {max_length} characters, has {len(value)}")
+    return check_text(field, value)
 
 
 def refuse_login(field: str, value: str) -> None:
@@ -100,12 +97,10 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
 
         Source: specs/01-data-model-and-adding.md#sec-2-1
         """
-        check_name("queue name", name)
-        refuse_login("queue name", name)
+        name = check_label("queue name", name)
         if ":" in name:
             raise UsageError("queue name", name, "must not contain ':'")
-        if not isinstance(prefix, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("prefix", prefix, "must be a string")
+        prefix = check_text("prefix", prefix)
         refuse_login("prefix", prefix)
         if not isinstance(layout, KeyLayout):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("layout", layout, "must be a KeyLayout")

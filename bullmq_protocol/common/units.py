@@ -1,4 +1,4 @@
-"""Units: milliseconds and moments. The core is told the time, it never asks for it."""
+"""Units: milliseconds and moments. The core receives the time as an argument and never reads a clock."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import msgspec
 
 from bullmq_protocol.errors import UsageError
 
+Number: TypeAlias = int | float
+"""A number as JSON has it."""
+
 Millis: TypeAlias = int
 """A whole number of milliseconds: a duration, or a moment since the Unix epoch."""
 
@@ -20,8 +23,8 @@ Duration: TypeAlias = int | timedelta
 class Instant(msgspec.Struct, frozen=True):
     """One reading of both clocks, in milliseconds.
 
-    `wall` (since the Unix epoch) is what goes on the wire; `mono` (any origin, never going back) drives timers. The two
-    are never mixed: a jump of the wall clock changes no timer.
+    `wall` (since the Unix epoch) goes on the wire; `mono` (any origin, never going back) drives timers. The two are
+    never mixed: a jump of the wall clock changes no timer.
     """
 
     wall: Millis

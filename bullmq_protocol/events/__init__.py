@@ -1,1 +1,1 @@
-"""The events of a queue's stream, and those who wait for one of them."""
+"""The events of a queue's stream, and callers that wait for one of them."""

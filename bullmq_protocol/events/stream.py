@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import DecodeError, Struct
 
-from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.codec import parse_json, plain_text
 from bullmq_protocol.common.reply import Reply, as_fields
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UnexpectedReply, UsageError
@@ -103,7 +103,7 @@ class WaitingChildrenEvent(Struct, frozen=True, tag="waiting-children"):
 
 
 class StalledEvent(Struct, frozen=True, tag="stalled"):
-    """A job's lock had expired; it was put back."""
+    """A job's lock had expired; the job waits again."""
 
     entry_id: str
     job_id: str
@@ -232,7 +232,7 @@ class RawEntry(Struct, frozen=True):
 
 
 def event_time(entry_id: str) -> Millis | None:
-    """Return the moment of an entry (milliseconds since the epoch), which its id tells; None for a strange id."""
+    """Return the moment of an entry (milliseconds since the epoch), taken from its id; None for a malformed id."""
     moment, _, _ = entry_id.partition("-")
     return int(moment) if moment.isascii() and moment.isdigit() and len(moment) <= 20 else None
 
@@ -249,9 +249,10 @@ def is_entry_id(text: str) -> bool:
 
 def check_entry_id(field: str, value: object) -> str:
     """Return the id of an entry, `<milliseconds>-<number>` or milliseconds alone, or raise `UsageError`."""
-    if not isinstance(value, str) or not is_entry_id(value):
+    text = plain_text(value) if isinstance(value, str) else ""
+    if not is_entry_id(text):
         raise UsageError(field, value, "must be the id of an entry, <milliseconds>-<number>; 0-0: all that is there")
-    return value
+    return text
 
 
 def read_entry(entry: RawEntry) -> QueueEvent | UndecodableEvent:

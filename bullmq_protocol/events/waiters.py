@@ -1,7 +1,7 @@
-"""Callers that wait for jobs to finish: any number of them, told by one reader of the event stream.
+"""Callers that wait for jobs to finish: any number of them, served by one reader of the event stream.
 
-A caller is added first and asks for the job's state then, so that nothing falls between the two. What a reader gave out
-before the state was read is told from what comes after by the ids of the entries.
+A caller is added first and then asks for the job's state, so that no event is missed in between. The entries' ids
+separate events from before the state was read from later ones.
 
 Source: specs/04-schedulers-flows-events.md#sec-10
 """
@@ -30,7 +30,7 @@ from bullmq_protocol.events.stream import (
 T = TypeVar("T")
 
 RECHECK_MS: Final[Millis] = 15_000
-"""The states are asked for again within so long: whole queues go without an event for each job."""
+"""States are read again after this long: whole queues can be removed without an event for each job."""
 
 MISSING: Final = "missing"
 
@@ -43,9 +43,9 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said: the stream's newest entry, and how the job ended; None: it has not.
+    """The server's answer: the stream's newest entry, and how the job ended; None: it has not.
 
-    `certain`: the stream was asked, too, and tells that a job that is gone lived after its last end.
+    `certain`: the stream was read, too, and shows that a job that is gone was alive after it last ended.
     """
 
     newest_id: str
@@ -69,11 +69,11 @@ class Waiter:
 
     @property
     def waits(self) -> bool:
-        """Whether it has had an answer, which told of no end."""
+        """Whether the answer has come and the job had not ended."""
         return self.finished is None and self._since is not None
 
-    def heard(self, place: tuple[int, int], finished: Finished) -> None:
-        """Take an event. What is older than the state that was read last tells of an earlier end."""
+    def on_event(self, place: tuple[int, int], finished: Finished) -> None:
+        """Take an event. One older than the state that was read last belongs to an earlier end."""
         if self._since is None:
             if self._early is None or finished.status != MISSING:
                 self._early = (place, finished)
@@ -105,7 +105,7 @@ class Waiter:
         return self._limit is not None and self.finished is None
 
     def settle(self, finished: Finished) -> None:
-        """Note how the job ended; the first word counts."""
+        """Note how the job ended; the first report counts."""
         if self.finished is None:
             self.finished = finished
             self.wake()
@@ -143,24 +143,24 @@ class Waiters:
         self._look_at_limits()
 
     def to_ask(self, *, everyone: bool) -> list[Waiter]:
-        """Return for whom to ask again, and take it as done: everyone, or those who missed events; but nobody whose
-        first question is not answered yet."""
+        """Return the callers whose jobs' states are to be read again, and count them as read: all, or those that missed
+        events; never one whose first question is not answered yet."""
         found = [waiter for waiter in self._all() if waiter.waits and (everyone or waiter.must_ask)]
         for waiter in found:
             waiter.must_ask = False
         return found
 
     def take(self, event: ReadEvent) -> None:
-        """Tell those whom an event concerns."""
+        """Pass an event to the callers it concerns."""
         match event:
             case CompletedEvent(job_id=job_id, returnvalue_text=text):
-                self._heard(event.entry_id, job_id, Finished("completed", text))
+                self._on_event(event.entry_id, job_id, Finished("completed", text))
             case FailedEvent(job_id=job_id, failed_reason=reason):
-                self._heard(event.entry_id, job_id, Finished("failed", reason))
+                self._on_event(event.entry_id, job_id, Finished("failed", reason))
             case RemovedEvent(job_id=job_id):
-                self._heard(event.entry_id, job_id, Finished(MISSING))
+                self._on_event(event.entry_id, job_id, Finished(MISSING))
             case UndecodableEvent(name="completed", fields=fields):
-                self._heard(event.entry_id, fields["jobId"], Finished("completed"))
+                self._on_event(event.entry_id, fields["jobId"], Finished("completed"))
             case EventsMissed():
                 for waiter in self._all():
                     waiter.must_ask = True
@@ -186,13 +186,13 @@ class Waiters:
     def _look_at_limits(self) -> None:
         self._limited = [waiter for waiter in self._limited if waiter.expects(self._place)]
 
-    def _heard(self, entry_id: str, job_id: str, finished: Finished) -> None:
+    def _on_event(self, entry_id: str, job_id: str, finished: Finished) -> None:
         for waiter in self._by_job.get(job_id, ()):
-            waiter.heard(entry_place(entry_id), finished)
+            waiter.on_event(entry_place(entry_id), finished)
 
 
 def check_reader(events: Any, kind: type[Any], keys: QueueKeys) -> None:
-    """Raise `UsageError` for a reader that will never tell of a queue's jobs."""
+    """Raise `UsageError` for a reader of another queue's events."""
     if not isinstance(events, kind):
         raise UsageError("queue_events", events, "must be a QueueEvents")
     if events.keys != keys:
@@ -204,7 +204,7 @@ def result_of(finished: Finished, job_id: str, type: type[T]) -> T: ...
 @overload
 def result_of(finished: Finished, job_id: str, type: Any) -> Any: ...
 def result_of(finished: Finished, job_id: str, type: Any) -> Any:
-    """Return what a job returned, as this type; None for what is no JSON.
+    """Return a job's return value as this type; None if it is not JSON.
 
     Raises `JobFailedError`, `JobNotFound`, and `msgspec.ValidationError` if the value does not fit.
     """

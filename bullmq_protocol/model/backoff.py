@@ -6,15 +6,15 @@ Source: specs/05-worker-runtime.md#sec-9-2
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, double
-from bullmq_protocol.common.units import Duration, Millis, check_whole
+from bullmq_protocol.common.units import Duration, Millis, Number, check_whole, to_ms
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.model.options import Backoff, duration_number
 
 DEFAULT_MAX_BACKOFF_DELAY_MS: Final[Millis] = 3_600_000
 PLUS_MINUS_20: Final = 0.2
@@ -22,6 +22,32 @@ PLUS_MINUS_20: Final = 0.2
 
 _HUGE: Final = 2.0**1023
 _BUILT_IN: Final = frozenset(("fixed", "exponential"))
+
+
+class Backoff(Struct, frozen=True, repr_omit_defaults=True):
+    """How long to wait before a retry.
+
+    Args:
+        type: `fixed`: always `delay`. `exponential`: `delay`, then twice as long each time. Any other type is left to
+            the worker's `backoff_strategy`.
+        delay: In milliseconds, or a `timedelta`. Not stored by default, which means 0: no wait.
+        jitter: From 0 to 1: the part of the delay that is left to chance, 0 by default: none.
+        extra: Further members as another client stored them; none by default.
+        max_delay: The longest delay that the two come to: milliseconds above 0, or a `timedelta`. No bound by default.
+            It is this library's own: workers on Node do not know it.
+
+    Source: specs/05-worker-runtime.md#sec-9-2
+
+    Examples:
+        >>> JobOptions(attempts=5, backoff=Backoff("exponential", 1_000, jitter=0.5))
+        JobOptions(attempts=5, backoff=Backoff(type='exponential', delay=1000, jitter=0.5))
+    """
+
+    type: str
+    delay: Duration | float | UnsetType = UNSET
+    jitter: Number | UnsetType = UNSET
+    extra: Mapping[str, Any] = {}
+    max_delay: Duration | float | UnsetType = UNSET
 
 
 class UnknownBackoff(BullMQError):
@@ -95,6 +121,11 @@ def strategy_delay(answer: object) -> float:
     if isinstance(answer, bool) or not isinstance(answer, (int, float)):
         raise UsageError("backoff strategy", answer, "must return milliseconds, a timedelta, or None")
     return float(answer)
+
+
+def duration_number(value: Duration | float) -> Number:
+    """Return a duration as a number of milliseconds, not checked."""
+    return to_ms("duration", value) if isinstance(value, timedelta) else value
 
 
 def limit_delay(delay: float, *, roll: float, max_delay_ms: Millis | None, extra_jitter: float | None) -> float:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
 
+from bullmq_protocol.common.codec import plain_text
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import PermanentError, ServerError, TransientError, TransportError
 
@@ -30,7 +31,7 @@ class Category(Enum):
 
 
 class Verdict(Struct, frozen=True):
-    """What is known of an exception. `explicit` is True when the handler itself said it."""
+    """The verdict on an exception. `explicit`: the handler itself said so."""
 
     category: Category
     retry_after_ms: Millis | None = None
@@ -63,10 +64,10 @@ def judge(exc: BaseException, now_ms: Millis | None) -> Verdict:
 
     `now_ms` (milliseconds since the epoch) turns a Retry-After date into a delay; None leaves such a date out.
     """
-    return _said(exc) or _find(exc, now_ms, set()) or _PERMANENT
+    return _explicit(exc) or _find(exc, now_ms, set()) or _PERMANENT
 
 
-def _said(exc: BaseException) -> Verdict | None:
+def _explicit(exc: BaseException) -> Verdict | None:
     """Return the handler's own word: the outermost; among equals in a group PERMANENT wins."""
     seen: set[int] = set()
     level: list[BaseException] = [exc]
@@ -85,7 +86,7 @@ def _said(exc: BaseException) -> Verdict | None:
 
 
 def _find(exc: BaseException, now_ms: Millis | None, seen: set[int]) -> Verdict | None:
-    """Judge the exception, then what it was raised from, outermost first; each once, since causes may go in circles."""
+    """Judge the exception, then its causes, outermost first; each once, since causes may form a cycle."""
     waiting: list[BaseException] = [exc]
     while waiting:
         link = waiting.pop(0)
@@ -248,7 +249,7 @@ TRANSIENT_SQLSTATE_CLASSES: Final = frozenset(("08", "40", "53", "57"))
 def text_of(exc: BaseException) -> str:
     """Return what the exception says; "" where it cannot."""
     try:
-        return str(exc)
+        return plain_text(str(exc))
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -258,7 +259,7 @@ def text_of(exc: BaseException) -> str:
 def repr_of(exc: BaseException) -> str:
     """Return how the exception shows itself; where it cannot, the name of its class."""
     try:
-        return repr(exc)
+        return plain_text(repr(exc))
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -275,7 +276,7 @@ _class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 def name_of(exc: BaseException) -> str:
     """Return the name of its class, whatever the class of that one makes of such a question."""
-    return _class_name(type(exc))
+    return plain_text(_class_name(type(exc)))
 
 
 def _by_sqlstate(exc: BaseException) -> Verdict | None:
@@ -428,7 +429,7 @@ def _smtp(exc: BaseException, now_ms: Millis | None) -> Verdict | None:
 
 
 def _of_reply_code(code: Any) -> Verdict:
-    # -1 is smtplib's word for a server that hung up before it said anything.
+    # -1 is smtplib's code for a server that hung up without a greeting.
     return _TRANSIENT if isinstance(code, int) and (400 <= code <= 499 or code == -1) else _PERMANENT
 
 

@@ -63,7 +63,7 @@ class CronError(UsageError):
     Args:
         pattern: The pattern; `value` keeps it.
         part: The part of the pattern that is wrong; None: the whole.
-        reason: What is wrong, in the words of cron-parser.
+        reason: The fault, in cron-parser's words.
     """
 
     def __init__(self, pattern: str, part: str | None, reason: str) -> None:
@@ -77,7 +77,7 @@ class NoNextRun(BullMQError):
 
 
 class _Wrong(Exception):
-    """Says what is wrong with one part."""
+    """Describes the fault in one part."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -264,7 +264,7 @@ def _range(part: _Part, span: str, first: float, last: float, step: float) -> li
 
 
 def _number(text: str) -> float:
-    """Read a number as JavaScript does; NaN for what is none."""
+    """Read a number as JavaScript does; NaN if it is not one."""
     if text == "":
         return 0.0
     if _NUMBER.fullmatch(text):
@@ -345,7 +345,7 @@ class _Search:
         return False
 
     def _advance(self, at: Millis, unit: Millis, *, track: bool = True) -> Millis:
-        """Go on to the start of the next hour, minute or second, and see whether the clock was changed."""
+        """Advance to the start of the next hour, minute or second, and note whether the clock was changed."""
         before = (at + self._offset(at)) % DAY_MS // HOUR_MS
         later = at + unit
         offset = self._offset(later)
@@ -382,7 +382,7 @@ class _Search:
     def _moment(self, wall: Millis, like: Millis) -> Millis:
         """Return when the wall clock shows this; of two moments the one with the offset `like`, else the first.
 
-        What it never shows is moved on by the length of the jump.
+        A time that the clock skips is moved forward by the length of the jump.
         """
         if self._offset(wall - like) == like:
             return wall - like

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from bullmq_protocol.common.codec import clean_text, double, doubles, json_text, parse_json
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import Duration, Millis
 from bullmq_protocol.errors import (
     DelayedError,
     RateLimitError,
@@ -26,6 +26,7 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.model.backoff import (
     DEFAULT_MAX_BACKOFF_DELAY_MS,
+    Backoff,
     UnknownBackoff,
     backoff_delay,
     capped,
@@ -33,8 +34,6 @@ from bullmq_protocol.model.backoff import (
     limit_delay,
 )
 from bullmq_protocol.model.categories import Category, Verdict, judge, members_of, name_of, rule_key, text_of
-from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.model.options import Backoff
 
 
 class FailureKind(Enum):
@@ -60,8 +59,8 @@ class RetryPolicy(Enum):
 class Failure(Struct, frozen=True, kw_only=True):
     """An exception, reduced to what the worker needs. All text is such that UTF-8 can hold it.
 
-    `moved_to` is `delayed`, `waiting` or `waiting-children` for MOVED. `explicit` is True when the handler itself said
-    transient or permanent. `retry_after_ms` is the delay that the error asks for.
+    `moved_to` is `delayed`, `waiting` or `waiting-children` for MOVED. `explicit`: the handler itself said transient or
+    permanent. `retry_after_ms` is the delay that the error asks for.
     """
 
     kind: FailureKind = FailureKind.ERROR
@@ -167,7 +166,7 @@ def _kind_of(exc: BaseException) -> tuple[FailureKind, str]:
 
 
 def _message(exc: BaseException) -> str:
-    """Return what is stored as the job's failed reason.
+    """Return the text stored as the job's failed reason.
 
     Source: specs/05-worker-runtime.md#sec-10-1
     """
@@ -199,9 +198,11 @@ _SHOWS_VALUE: Final = (BaseException.__str__, KeyError.__str__)
 
 
 def decide(
-    job: JobRecord,
     failure: Failure,
     *,
+    attempts_made: int,
+    attempts: float,
+    backoff: Backoff | Duration | float | UnsetType | None = None,
     policy: RetryPolicy = RetryPolicy.BULLMQ,
     roll: float,
     max_backoff_delay_ms: Millis | None = DEFAULT_MAX_BACKOFF_DELAY_MS,
@@ -211,26 +212,28 @@ def decide(
 ) -> Retry | Fail:
     """Decide what becomes of a job whose handler raised an ordinary error.
 
-    `roll` in [0, 1) is the dice for jitter. `strategy_delay_ms` is the answer of the user's backoff strategy for a
-    custom type (-1: fail; 0 or not-a-number: retry at once; None: there is no strategy). The delay that the error asks
-    for replaces the backoff where the policy looks at it, or where the handler set it. The cap is applied last.
+    `attempts_made` does not count this attempt; `attempts` and `backoff` are the job's options. `roll` in [0, 1) is the
+    dice for jitter. `strategy_delay_ms` is the answer of the user's backoff strategy for a custom type (-1: fail; 0 or
+    not-a-number: retry at once; None: there is no strategy). The delay that the error asks for replaces the backoff
+    where the policy looks at it, or where the handler set it. The cap is applied last.
 
     Source: specs/05-worker-runtime.md#sec-9-1
     """
     reason = failure.message or ""
+    exhausted = attempts_made + 1 >= attempts
     looks = policy is RetryPolicy.CATEGORISING or failure.explicit
     if failure.kind is FailureKind.UNRECOVERABLE or discarded or (looks and failure.category is Category.PERMANENT):
-        return Fail(reason, permanent=True, exhausted=_is_exhausted(job))
-    if _is_exhausted(job):
+        return Fail(reason, permanent=True, exhausted=exhausted)
+    if exhausted:
         return Fail(reason, permanent=False, exhausted=True)
     if looks and failure.retry_after_ms is not None:
         asked = failure.retry_after_ms
         return Retry(limit_delay(asked, roll=roll, max_delay_ms=max_backoff_delay_ms, extra_jitter=None))
-    custom = custom_type(job.opts.backoff)
+    custom = custom_type(backoff)
     if custom is None:
         delay = backoff_delay(
-            job.opts.backoff,
-            max(1, job.attempts_made + 1),
+            backoff,
+            max(1, attempts_made + 1),
             roll=roll,
             max_delay_ms=max_backoff_delay_ms,
             extra_jitter=extra_jitter,
@@ -243,12 +246,8 @@ def decide(
     strategy_delay_ms = double(strategy_delay_ms)
     if not strategy_delay_ms or math.isnan(strategy_delay_ms):
         return Retry(0.0)
-    asked_for = capped(cast("Backoff", job.opts.backoff), strategy_delay_ms)
+    asked_for = capped(cast("Backoff", backoff), strategy_delay_ms)
     return Retry(limit_delay(asked_for, roll=roll, max_delay_ms=max_backoff_delay_ms, extra_jitter=extra_jitter))
-
-
-def _is_exhausted(job: JobRecord) -> bool:
-    return job.attempts_made + 1 >= job.attempts
 
 
 def stacktrace_json(old: str | None, stack: str, limit: float | None = None) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Struct
 
+from bullmq_protocol.common.codec import plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, key_slot
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, shown
@@ -205,10 +206,10 @@ def _keys(known: dict[tuple[str, str], QueueKeys], node: FlowNode, prefix: str, 
     for field, value in (("queue_name", node.queue_name), ("prefix", prefix if node.prefix is None else node.prefix)):
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(field, value, "must be a string")
-    place = (prefix if node.prefix is None else node.prefix, node.queue_name)
+    place = (plain_text(prefix if node.prefix is None else node.prefix), plain_text(node.queue_name))
     keys = known.get(place)
     if keys is None:
-        keys = known[place] = QueueKeys.of(node.queue_name, prefix=place[0], layout=layout)
+        keys = known[place] = QueueKeys.of(place[1], prefix=place[0], layout=layout)
     return keys
 
 
@@ -240,7 +241,7 @@ def _node_list(field: str, nodes: Sequence[FlowNode]) -> Sequence[FlowNode]:
 
 
 def _refuse_cycles(roots: Sequence[FlowNode]) -> None:
-    """Look at each node once, whatever the depth, and check what they are on the way."""
+    """Visit each node once, at any depth, and check its type on the way."""
     finished: set[int] = set()
     above: set[int] = set()
     stack: list[tuple[FlowNode, bool]] = [(root, False) for root in roots]

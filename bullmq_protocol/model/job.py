@@ -34,11 +34,11 @@ T = TypeVar("T")
 AddCommand: TypeAlias = Literal["addStandardJob", "addDelayedJob", "addPrioritizedJob", "addParentJob"]
 
 _NO_OPTIONS: Final = JobOptions()
-# What a job without options has in its hash, and as what it reads.
+# The options in the hash of a job without any, and as what they are read.
 _PLAIN_TEXT: Final = b'{"attempts":0}'
 _PLAIN: Final = JobOptions(attempts=0)
 NO_OPTIONS_PACKED: Final = pack(stored_of({}))
-"""What is stored for a job without options."""
+"""The options stored for a job without any."""
 
 # MessagePack for an array of nine.
 _HEAD_OF_NINE: Final = b"\x99"
@@ -461,7 +461,7 @@ def check_options(
     return CheckedOptions(found, made, packed, tuple(warnings), parent_key, dependencies_key, parent_map)
 
 
-class Mould(Struct, frozen=True, gc=False):
+class JobTemplate(Struct, frozen=True, gc=False):
     """What jobs of one name with the same options have in common: all of `prepare` that is not about the data."""
 
     model: PreparedJob
@@ -471,7 +471,7 @@ class Mould(Struct, frozen=True, gc=False):
     """The moment that the options say. The head has it between `before` and `after`."""
     size_limit: float | None
     most_bytes: float
-    """So many bytes of data may there be, by the queue's limits and by the options'."""
+    """The most bytes of data, by the queue's limits and by the options."""
     data_type: Any
     lasting: bool
     """Whether it holds for later jobs too: the options hold nothing that can be changed."""
@@ -499,7 +499,7 @@ class Mould(Struct, frozen=True, gc=False):
         raise UsageError("data", name, f"data and options exceed the limit {most} bytes, have {size + options}")
 
 
-def mould_of(
+def template_of(
     keys: QueueKeys,
     name: str,
     checked: CheckedOptions,
@@ -508,7 +508,7 @@ def mould_of(
     data_type: Any = Any,
     generated_id: str | None = None,
     has_children: bool = False,
-) -> Mould:
+) -> JobTemplate:
     """Return what prepares jobs of one name. Raises `UsageError` for the name."""
     name = check_name("name", name, max_length=limits.max_name_length)
     found = checked.found
@@ -541,7 +541,7 @@ def mould_of(
         warnings=checked.warnings,
         shown=_shown(name, checked, repeat_job_key),
     )
-    return Mould(
+    return JobTemplate(
         model,
         # Short arrays have one byte before their items.
         _HEAD_OF_NINE + pack((keys.base, job_id, name))[1:],
@@ -566,7 +566,7 @@ def prepare_checked(
     has_children: bool = False,
 ) -> PreparedJob:
     """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
-    mould = mould_of(
+    template = template_of(
         keys,
         new_job.name,
         checked,
@@ -575,7 +575,7 @@ def prepare_checked(
         generated_id=generated_id,
         has_children=has_children,
     )
-    return mould.prepare(new_job.data, now_ms)
+    return template.prepare(new_job.data, now_ms)
 
 
 def _shown(name: str, checked: CheckedOptions, repeat_job_key: str | None) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Options of a job: what a caller gives, what is stored under which name, and the checks between the two.
+"""Options of a job: those a caller gives, those stored and under which name, and the checks between the two.
 
 Source: specs/01-data-model-and-adding.md#sec-3-2
 """
@@ -15,21 +15,21 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text
-from bullmq_protocol.common.keys import MAX_NAME_LENGTH
-from bullmq_protocol.common.units import Duration, Millis, to_ms
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text, plain
+from bullmq_protocol.common.keys import MAX_NAME_LENGTH, refuse_login
+from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.backoff import Backoff, duration_number
 
 MAX_PRIORITY: Final = 2_097_152
 MAX_PAYLOAD_BYTES: Final = 10 * 2**20
 LONG_BACKOFF_MS: Final = 3_600_000
 
-Number: TypeAlias = int | float
 S = TypeVar("S", bound=Struct)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds on what this library writes, never on what it reads. None lifts a bound.
+    """Bounds on the data this library writes, never on the data it reads. None lifts a bound.
 
     Args:
         max_payload_bytes: The most UTF-8 bytes of a job's data as JSON plus its packed options; also of updated data,
@@ -70,32 +70,6 @@ def _within(field: str, text: str, most: int | None) -> str:
         if size > most:
             raise UsageError(field, f"{text[:20]}...", f"exceeds the limit {most} bytes, has {size}")
     return text
-
-
-class Backoff(Struct, frozen=True, repr_omit_defaults=True):
-    """How long to wait before a retry.
-
-    Args:
-        type: `fixed`: always `delay`. `exponential`: `delay`, then twice as long each time. Any other type is left to
-            the worker's `backoff_strategy`.
-        delay: In milliseconds, or a `timedelta`. Not stored by default, which means 0: no wait.
-        jitter: From 0 to 1: the part of the delay that is left to chance, 0 by default: none.
-        extra: Further members as another client stored them; none by default.
-        max_delay: The longest delay that the two come to: milliseconds above 0, or a `timedelta`. No bound by default.
-            It is this library's own: workers on Node do not know it.
-
-    Source: specs/05-worker-runtime.md#sec-9-2
-
-    Examples:
-        >>> JobOptions(attempts=5, backoff=Backoff("exponential", 1_000, jitter=0.5))
-        JobOptions(attempts=5, backoff=Backoff(type='exponential', delay=1000, jitter=0.5))
-    """
-
-    type: str
-    delay: Duration | float | UnsetType = UNSET
-    jitter: Number | UnsetType = UNSET
-    extra: Mapping[str, Any] = {}
-    max_delay: Duration | float | UnsetType = UNSET
 
 
 class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
@@ -180,7 +154,7 @@ class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """The options of a job. What is not given is not stored, so that the stored text equals BullMQ's.
+    """The options of a job. Options that are not given are not stored, so that the stored text equals BullMQ's.
 
     Args:
         attempts: How often to try in all, at least 1; 1 by default (stored as 0).
@@ -250,13 +224,17 @@ _NO_OPTIONS: Final = JobOptions()
 
 
 def given(options: JobOptions) -> dict[str, Any]:
-    """Return the options that are set, by field name."""
+    """Return the options that are set, by field name. Their texts are plain ones."""
     if options == _NO_OPTIONS:
         return {}
     found = {field: value for field, value in msgspec.structs.asdict(options).items() if value is not UNSET}
     if not found["extra"]:
         del found["extra"]
-    return found
+    try:
+        return cast("dict[str, Any]", plain(found))
+    except RecursionError:
+        # Refused where it is packed.
+        return found
 
 
 def merge(defaults: JobOptions, call: JobOptions) -> JobOptions:
@@ -315,11 +293,6 @@ def stored_of(found: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             result.setdefault(name, value)
     return result
-
-
-def duration_number(value: Duration | float) -> Number:
-    """Return a duration as a number of milliseconds, not checked."""
-    return to_ms("duration", value) if isinstance(value, timedelta) else value
 
 
 def retention_map(value: Retention) -> Any:
@@ -402,7 +375,7 @@ class _Misfit(Exception):
 
 
 def stored_options_from(mapping: Mapping[str, Any]) -> JobOptions:
-    """Read stored options. Nulls count as absent; unknown names, and values of a strange type, are kept in `extra`.
+    """Read stored options. Nulls count as absent; unknown names, and values of an unexpected type, are kept in `extra`.
 
     Source: specs/01-data-model-and-adding.md#sec-3-2
     """
@@ -728,8 +701,10 @@ def _check_parent(field: str, value: object, limits: Limits) -> None:
         raise UsageError(field, value, "must be a ParentRef")
     if not check_text("parent.id", value.id):
         raise UsageError("parent.id", value.id, "must not be empty")
-    if ":" not in check_text("parent.queue", value.queue):
-        raise UsageError("parent.queue", value.queue, "must be the qualified name <prefix>:<queue>")
+    queue = check_text("parent.queue", value.queue)
+    refuse_login("parent.queue", queue)
+    if ":" not in queue:
+        raise UsageError("parent.queue", queue, "must be the qualified name <prefix>:<queue>")
 
 
 def _check_repeat(field: str, value: object, limits: Limits) -> None:

@@ -15,22 +15,14 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from bullmq_protocol.common.codec import double
+from bullmq_protocol.common.codec import double, plain
 from bullmq_protocol.common.keys import QueueKeys, check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.backoff import Backoff, duration_number
 from bullmq_protocol.model.cron import LOCAL, NoNextRun, Zones, fixed_zone, next_run, parse_cron
 from bullmq_protocol.model.job import NewJob, prepare
-from bullmq_protocol.model.options import (
-    DEFAULT_LIMITS,
-    Backoff,
-    JobOptions,
-    Limits,
-    duration_number,
-    given,
-    merged,
-    stored_of,
-)
+from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, given, merged, stored_of
 
 MAX_ID_COLONS: Final = 3
 """Workers take an id with more colons for that of a very old repeatable job."""
@@ -45,7 +37,8 @@ _NOT_IN_TEMPLATES: Final = ("job_id", "delay", "repeat", "deduplication", "paren
 
 
 class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """When the jobs of a scheduler are due: `every` so often, or by a cron `pattern`. One of the two is needed.
+    """When the jobs of a scheduler are due: at an interval (`every`), or by a cron `pattern`. Give exactly one of the
+    two.
 
     Moments are milliseconds since the epoch, or a `datetime` with a time zone.
 
@@ -142,12 +135,12 @@ def rule_of(repeat: RepeatOptions, *, now: Millis, zones: Zones) -> dict[str, An
         raise UsageError("pattern", None, "must be given, or every")
     else:
         rule["pattern"] = check_name("pattern", repeat.pattern, max_length=None)
-        parse_cron(repeat.pattern)
+        parse_cron(rule["pattern"])
     if check_flag("immediately", repeat.immediately) and start is not None:
         raise UsageError("immediately", True, "must not be given together with start_date")
     if repeat.tz is not UNSET:
-        find_zone(repeat.tz, zones)
-        rule["tz"] = repeat.tz
+        rule["tz"] = plain(repeat.tz)
+        find_zone(rule["tz"], zones)
     if repeat.limit is not UNSET:
         rule["limit"] = check_whole("limit", repeat.limit, least=1)
     if repeat.offset is not UNSET:
@@ -304,7 +297,7 @@ def prepare_scheduler(
 
     Source: specs/04-schedulers-flows-events.md#sec-4-2
     """
-    check_scheduler_id(scheduler_id, limits)
+    scheduler_id = check_scheduler_id(scheduler_id, limits)
     rule = rule_of(repeat, now=now_ms, zones=zones)
     for field in given(template.options):
         if field in _NOT_IN_TEMPLATES:

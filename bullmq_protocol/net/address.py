@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError
+from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, UsageError, without_login
 
 Login: TypeAlias = tuple[str | None, str | None]
 """User name (None: the default user) and password; two times None means no AUTH."""
 
 Credentials: TypeAlias = Callable[[], "Login | Awaitable[Login]"]
-"""Called once per connection attempt; may be async in `bullmq_anyio`. What it raises fails that attempt."""
+"""Called once per connection attempt; may be async in `bullmq_anyio`. An exception fails that attempt."""
 
 _SCHEMES = (
     "must begin with redis://, rediss:// or unix://, or for a set of them with redis+sentinel:// or redis+cluster:// "
@@ -81,6 +81,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("db", self.db, _DB_RULE)
         if self.unix_path == "":
             raise UsageError("unix_path", self.unix_path, "must not be empty")
+        if self.unix_path is not None and "://" in self.unix_path:
+            raise UsageError("unix_path", "***", "must be a path; a URL goes through parse_url")
         if self.unix_path is not None and self.tls:
             raise UsageError("tls", self.tls, "is not possible over a unix socket")
         if self.credentials is not None and (self.username is not None or self.password is not None):
@@ -92,10 +94,10 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("command_timeout_ms", limit, "must be a whole number above 0, or None")
 
     def login(self) -> Login | Awaitable[Login]:
-        """Return user name and password for one connection attempt, or what is to be awaited for them.
+        """Return user name and password for one connection attempt, or an awaitable of them.
 
-        What was awaited goes through `checked_login`. Raises `ConnectionLost` if `credentials` raises (its message
-        may hold a secret, so it is only the cause), and `AuthenticationFailed` if it returns something else.
+        Pass the awaited value through `checked_login`. Raises `ConnectionLost` if `credentials` raises (its message may
+        hold a secret, so it is only the cause), and `AuthenticationFailed` if it returns something else.
         """
         if self.credentials is None:
             return self.username, self.password
@@ -109,7 +111,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     def address(self) -> str:
         """The server's address as messages show it, without user and password."""
         if self.unix_path is not None:
-            return f"unix://{self.unix_path}?db={self.db}"
+            return f"unix://{without_login(self.unix_path)}?db={self.db}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.db}"
 
@@ -192,9 +194,10 @@ def parse_url(url: str) -> ConnectionOptions:
 
 
 def refusal_of_login(answer: str, password: object) -> str:
-    """Return what a server answered to AUTH, as messages show it: one that does not know AUTH repeats its arguments."""
-    told = answer.partition(", with args")[0]
-    return told.replace(str(password), "***") if password else told
+    """Return a server's refusal of AUTH without the password: a server that does not know AUTH repeats its
+    arguments."""
+    shown = answer.partition(", with args")[0]
+    return shown.replace(str(password), "***") if password else shown
 
 
 def _has_form(*texts: str | None) -> bool:

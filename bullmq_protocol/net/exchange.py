@@ -19,7 +19,7 @@ from bullmq_protocol.errors import ServerError, TransportError, TransportTimeout
 from bullmq_protocol.net.topology import explained
 
 BLOCK_MARGIN_MS: Millis = 2000
-"""So long after its own limit the reply to a blocking command is waited for."""
+"""How long to wait for the reply to a blocking command after the command's own limit."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -65,7 +65,8 @@ def is_lost_script(command: Command[Any], reply: Any) -> bool:
 
 
 def answer(command: Command[Any], error: ServerError) -> Course:
-    """Go on after the error reply to a single command: send a script again that the server lost, raise any other."""
+    """Handle the error reply to a single command: send a script again that the server has lost, raise any other
+    error."""
     if not is_lost_script(command, error):
         raise explained(error)
     (reply,) = yield Ask((command,), afresh=True)

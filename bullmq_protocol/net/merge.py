@@ -35,7 +35,7 @@ def fitting(commands: Iterable[Command[Any]]) -> int:
 
 
 def cut(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
-    """Cut commands of one kind and queue, in their order, into what goes into one call each.
+    """Cut commands of one kind and queue, in their order, into groups of one call each.
 
     Source: specs/08-batches.md#bounds
     """

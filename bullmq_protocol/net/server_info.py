@@ -49,7 +49,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 def read_server_info(text: str) -> ServerInfo:
-    """Read the text of one or several `INFO` sections; what is missing stays empty."""
+    """Read the text of one or several `INFO` sections; missing fields stay empty."""
     rows = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     return ServerInfo(
         version_text=rows.get("redis_version", ""),

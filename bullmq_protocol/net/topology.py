@@ -1,4 +1,4 @@
-"""Servers that are several: addresses of sentinels and clusters, and what they say about who is to be asked.
+"""Topologies of several servers: addresses of sentinels and clusters, and their answers about which server to use.
 
 Source: specs/01-data-model-and-adding.md#sec-2-2
 """
@@ -32,7 +32,7 @@ SLOTS = 16_384
 _REFUSALS = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 _DEPOSED_CODES = ("READONLY", "UNBLOCKED")
 _HOPS = 5
-"""So many redirections in a row, and nodes disagree: wait."""
+"""After this many redirections in a row the nodes disagree: wait."""
 _FIRST_DELAY_MS: Millis = 20
 _LONGEST_DELAY_MS: Millis = 320
 _SENTINEL_PORT = 26_379
@@ -294,7 +294,7 @@ def explained(error: ServerError) -> ServerError:
 
 
 class SlotMap(msgspec.Struct, frozen=True):
-    """Who owns which slots: ranges (first and last slot, owner), and all nodes, masters first."""
+    """The owners of slots: ranges (first and last slot, owner), and all nodes, masters first."""
 
     ranges: tuple[tuple[int, int, Place], ...] = ()
     nodes: tuple[Place, ...] = ()
@@ -304,7 +304,7 @@ class SlotMap(msgspec.Struct, frozen=True):
         return next((place for first, last, place in self.ranges if slot is None or first <= slot <= last), None)
 
     def moved(self, redirect: Redirect) -> SlotMap:
-        """Return the map with what a node said about one slot."""
+        """Return the map updated with a node's answer about one slot."""
         slot, place = redirect.slot, redirect.place
         return SlotMap(((slot, slot, place), *self.ranges), tuple(dict.fromkeys((place, *self.nodes))))
 
@@ -362,14 +362,14 @@ class Locate(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Answer with the raw reply of the node at a place, or throw what it raised."""
+    """Answer with the raw reply of the node at a place, or throw the exception."""
 
     place: Place
     step: Command[Any] | Batch
 
 
 class Learn(msgspec.Struct, frozen=True):
-    """Note what a node said about a slot."""
+    """Note a node's answer about a slot."""
 
     redirect: Redirect
 
@@ -472,7 +472,7 @@ def _given_up(reply: Any, limit_ms: Millis) -> Any:
     """Return what to answer with at the time limit: a redirection says that it was followed in vain."""
     if not isinstance(reply, ServerError) or reply.code not in ("MOVED", "ASK"):
         return reply
-    return ServerError(f"{reply} (followed for {limit_ms} ms: the nodes do not agree who serves the slot)")
+    return ServerError(f"{reply} (followed for {limit_ms} ms: the nodes do not agree which of them serves the slot)")
 
 
 def is_deposed(reply: object) -> bool:

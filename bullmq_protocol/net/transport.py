@@ -1,7 +1,7 @@
-"""What an adapter needs from a connection, in both colours. Any object of this shape will do.
+"""What both adapters need from a connection. Any object of this shape will do.
 
 A transport raises only `TransportError` (the connection), `ServerError` (an error reply to a single command) and, while
-connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command by itself only when nothing was sent, or when
+connecting, `AuthenticationFailed` or `ServerTooOld`. It repeats a command automatically only if nothing was sent, or if
 the command's repeat class is SAFE; then once.
 """
 
@@ -86,7 +86,7 @@ _PACKAGES: Final = frozenset(("valkey", "coredis", "aioredis", "glide", "fakered
 
 
 def how_to_wrap(client: object) -> str | None:
-    """Return how a client of another library becomes a transport, None for what is no client that is known."""
+    """Return how a client of another library becomes a transport, None for an object of an unknown type."""
     for kind in type(client).__mro__:
         known = _CLIENTS.get((kind.__module__, kind.__qualname__))
         if known is not None:

@@ -6,12 +6,13 @@ The packing itself, of arguments to RESP, is handed in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from bullmq_protocol.command import Arg, Command
 from bullmq_protocol.common.reply import Reply
-from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.errors import ServerError, TransportError, UsageError
 from bullmq_protocol.net.merge import as_shares, cut, merged
 
 Pack = Callable[[Sequence[Arg]], bytes]
@@ -19,7 +20,7 @@ Pack = Callable[[Sequence[Arg]], bytes]
 
 
 def packer(pack_command: Callable[[tuple[Arg, ...]], bytes]) -> Pack:
-    """Return what packs commands, given what does so for text that is valid."""
+    """Return a function that packs commands, given one that does so for valid text."""
 
     def pack(args: Sequence[Arg]) -> bytes:
         # Numbers as text: hiredis 3.4 crashes where a signal's handler raises while it makes text of one.
@@ -38,6 +39,17 @@ def packer(pack_command: Callable[[tuple[Arg, ...]], bytes]) -> Pack:
             raise UsageError("argument", error.object, rule) from None
 
     return pack
+
+
+READ_SIZE = 1 << 16
+NOTHING = object()
+"""What a reader of RESP returns where it needs more bytes."""
+
+
+def unasked(reply: Reply | ServerError) -> str:
+    """Return what a connection dies of where a reply comes that no call waits for."""
+    # A server that refuses a connection may say so before anything is asked.
+    return str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
 
 
 class WaitingCall(Protocol):
@@ -59,6 +71,17 @@ class Wire(ABC, Generic[C]):
     def __init__(self, pack: Pack) -> None:
         self._pack = pack
         self._sourced: set[str] = set()
+        self._out: list[C] = []
+        """What gathers until it is written."""
+        self._pending: deque[C] = deque()
+        """What waits for replies, in their order."""
+        self._death: tuple[type[TransportError], str] | None = None
+        """What it died of."""
+
+    @property
+    def owing(self) -> bool:
+        """Replies are still to come."""
+        return bool(self._pending or self._out)
 
     def packed(self, command: Command[Any]) -> bytes:
         """Return a command's bytes."""
@@ -85,8 +108,7 @@ class Wire(ABC, Generic[C]):
         return b"".join(packed)
 
     def merged(self, calls: Sequence[C]) -> list[C]:
-        """Return what is to be written for these calls: the commands among them are packed, those of one kind and queue
-        together, and come last."""
+        """Return the calls to write: commands are packed, merged by kind and queue, and come last."""
         groups: dict[tuple[str, str], list[C]] = {}
         result: list[C] = []
         for call in calls:
@@ -124,13 +146,13 @@ class Wire(ABC, Generic[C]):
             if reply.code == "NOSCRIPT" and merged.script is not None:
                 # Each sends its own command again; the next ones that go together send the source.
                 self._sourced.discard(merged.script.sha1)
-            # One each: the traceback belongs to who raises it.
+            # One each: a traceback belongs to the caller that raises it.
             return [ServerError(str(reply)) for _ in range(count)]
         return as_shares(reply, count)
 
     @abstractmethod
     def _together(self, members: list[C], payload: bytes, command: Command[Any]) -> C:
-        """Return one call that stands for the members; `command` is what it makes."""
+        """Return one call that stands for the members and makes `command`."""
 
     @abstractmethod
     def _refuse(self, call: C, error: UsageError) -> None:

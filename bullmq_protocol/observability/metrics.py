@@ -37,7 +37,7 @@ class MetricsCollector(Protocol):
         ...
 
     def job_stalled(self, queue: str, /) -> None:
-        """Count a job that this worker's stalled check put back."""
+        """Count a job that this worker's stalled check returned to the queue."""
         ...
 
     def heartbeat_succeeded(self, queue: str, locks: int, /) -> None:
@@ -110,7 +110,7 @@ class NoMetrics:
 
 
 def check_collector(collector: object) -> None:
-    """Raise `UsageError` for what is not a collector, a class in place of an object of it for one."""
+    """Raise `UsageError` unless this is a collector; a class in place of an instance is refused, too."""
     wanted = [name for name in vars(NoMetrics) if not name.startswith("_")]
     if isinstance(collector, type) or not all(callable(getattr(collector, name, None)) for name in wanted):
         raise UsageError("metrics_collector", collector, "must be an object with the methods of MetricsCollector")

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import CodeType, TracebackType
 
 _MOST_PLACES = 1_000
-_MOST_FRAMES = 100
+_MOST_RECURRING = 3
+"""Python leaves out what recurs more often."""
 _OURS = frozenset(("bullmq_anyio", "bullmq_protocol", "bullmq_sync"))
 
 
@@ -51,16 +52,19 @@ class StackTexts:
             return ""
         lines = ["Traceback (most recent call last):\n"]
         last: tuple[str, int, str] | None = None
+        times = 0
         at: TracebackType | None = stack
         while at is not None:
             code = at.tb_frame.f_code
             place = (code.co_filename, at.tb_lineno, code.co_name)
-            if place == last or len(lines) > _MOST_FRAMES:
-                # Python leaves out what recurs.
-                return ""
-            last = place
-            lines.append(self._line(at, code))
+            if place != last:
+                lines += _left_out(times)
+                last, times = place, 0
+            times += 1
+            if times <= _MOST_RECURRING:
+                lines.append(self._line(at, code))
             at = at.tb_next
+        lines += _left_out(times)
         # Without a frame; the stack is for its hints at names that were meant.
         shown = traceback.TracebackException(type(exc), exc, stack, limit=0, lookup_lines=False, compact=True)
         lines += shown.format_exception_only()
@@ -74,6 +78,12 @@ class StackTexts:
                 self._places.clear()
             found = self._places[key] = (weakref.ref(code), traceback.format_tb(at, limit=1)[0])
         return found[1]
+
+
+def _left_out(times: int) -> list[str]:
+    """Return Python's line for a place that comes `times` times in a row."""
+    more = times - _MOST_RECURRING
+    return [f"  [Previous line repeated {more} more time{'s' if more > 1 else ''}]\n"] if more > 0 else []
 
 
 def _from_the_user_on(at: TracebackType | None) -> TracebackType | None:

@@ -1,4 +1,4 @@
-"""Spans around operations, and their context in jobs. A provider makes them; without one nothing of this happens.
+"""Spans around operations. A provider makes them; without one nothing of this happens.
 
 Source: specs/04-schedulers-flows-events.md#sec-12
 """
@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
-
-from msgspec import UNSET
-from msgspec.structs import replace
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.model.flow import FlowNode, PreparedNode
-from bullmq_protocol.model.job import JobRecord, NewJob
-from bullmq_protocol.model.options import JobOptions, Telemetry
 
 R = TypeVar("R")
 
@@ -42,9 +36,9 @@ class TelemetrySpan(Protocol):
 
 
 class TelemetryProvider(Protocol):
-    """What begins spans; `bullmq_otel.BullMQOtel` for one. It is called on the worker's way: it must not block.
+    """Begins spans; `bullmq_otel.BullMQOtel` is one. It is called while jobs wait, so it must not block.
 
-    What it raises is logged and does no harm: the operation goes on without its span.
+    Its exceptions are logged and do no harm: the operation continues without its span.
     """
 
     def start_span(
@@ -79,22 +73,22 @@ NO_SPAN: Final = _NoSpan()
 
 
 def check_provider(provider: object) -> None:
-    """Raise `UsageError` for what is no provider, a class in place of an object of it for one. None is none."""
+    """Raise `UsageError` unless this is a provider or None; a class in place of an instance is refused, too."""
     if provider is not None and (isinstance(provider, type) or not callable(getattr(provider, "start_span", None))):
         raise UsageError("telemetry", provider, "must be an object with the method start_span, a BullMQOtel() for one")
 
 
 def guarded(provider: TelemetryProvider | None, report: Callable[[BaseException], object]) -> TelemetryProvider | None:
-    """Check a provider, and return one that does the same and raises nothing of its own.
+    """Check a provider, and return one that does the same and raises nothing itself.
 
-    `report` is given what it raises, and may raise what shall go on, as Ctrl-C.
+    `report` receives each exception, and may raise those that must propagate, such as Ctrl-C.
     """
     check_provider(provider)
     return None if provider is None else _Guarded(provider, report)
 
 
 class _Guarded:
-    """A provider whose faults are reported. It is the user's code, whose faults are nobody else's."""
+    """A provider whose exceptions are reported: it is the user's code, and its faults must not spread."""
 
     def __init__(self, provider: TelemetryProvider, report: Callable[[BaseException], object]) -> None:
         self._provider = provider
@@ -143,7 +137,7 @@ class _GuardedSpan:
 
 
 class _GuardedBlock:
-    """The block in which a span is the current one. The body runs once, and what it raises goes on as it is."""
+    """The block in which a span is the current one. The body runs once, and its exceptions propagate unchanged."""
 
     __slots__ = ("_block", "_guard", "_span")
 
@@ -204,7 +198,7 @@ class Tracing:
         destination: str | None = None,
         attributes: Attributes | None = None,
     ) -> Generator[TelemetrySpan, None, None]:
-        """Run the body in such a span, and record what it raises.
+        """Run the body in such a span, and record its exception.
 
         Source: specs/04-schedulers-flows-events.md#sec-12-2
         """
@@ -217,94 +211,3 @@ class Tracing:
             raise
         finally:
             span.end()
-
-
-def flow_span(provider: TelemetryProvider, root: FlowNode) -> AbstractContextManager[TelemetrySpan, bool | None]:
-    """Add one flow in a span of its own."""
-    tracing = Tracing(provider, str(getattr(root, "queue_name", "")))
-    return tracing.span("addFlow", "producer", attributes={"bullmq.flow.name": names_of([root])[0]})
-
-
-def bulk_span(
-    provider: TelemetryProvider, roots: Sequence[FlowNode]
-) -> AbstractContextManager[TelemetrySpan, bool | None]:
-    """Add several flows in a span of their own."""
-    names = names_of(roots)
-    attributes: Attributes = {"bullmq.job.bulk.count": len(names), "bullmq.job.bulk.names": ",".join(names)}
-    return Tracing(provider, "").span("addBulkFlows", "producer", attributes=attributes)
-
-
-class FlowTracing:
-    """The spans of the nodes of flows: each below that of the node above it."""
-
-    def __init__(self, provider: TelemetryProvider) -> None:
-        self._provider = provider
-        self._spans: list[TelemetrySpan] = []
-        self._options: list[JobOptions] = []
-
-    def options_of(self, node: FlowNode, above: int) -> JobOptions:
-        """Begin the span of the next node, by level; return its options, which carry the context.
-
-        A node without options carries none, as with BullMQ.
-
-        Source: specs/04-schedulers-flows-events.md#sec-12-3
-        """
-        above_it = self._spans[above].active() if above >= 0 else nullcontext()
-        with above_it:
-            span = Tracing(self._provider, node.queue_name).begin("addNode", "producer")
-        self._spans.append(span)
-        options = node.options if node.options == JobOptions() else with_context(node.options, span.metadata())
-        # Kept alive: the core tells options apart by their identity.
-        self._options.append(options)
-        return options
-
-    def end(self, nodes: Sequence[PreparedNode]) -> None:
-        """Name the jobs, as far as they were prepared, and end all spans, children first."""
-        for index in reversed(range(len(self._spans))):
-            if index < len(nodes):
-                job = nodes[index].job
-                self._spans[index].set_attributes({"bullmq.job.name": job.name, "bullmq.job.id": job.job_id})
-            self._spans[index].end()
-
-
-def with_context(options: Any, metadata: str, *, replacing: bool = False) -> Any:
-    """Return options that carry the context, unless they say `omit_context`, or (but `replacing`) have one.
-
-    Source: specs/04-schedulers-flows-events.md#sec-12-3
-    """
-    if not isinstance(options, JobOptions) or not metadata:
-        # Refused where it is checked; or there is no context, as of a span that could not begin.
-        return options
-    given = options.telemetry
-    if not isinstance(given, Telemetry):
-        return replace(options, telemetry=Telemetry(metadata=metadata))
-    own = given.metadata is not UNSET and given.metadata != ""
-    if given.omit_context is True or (own and not replacing):
-        return options
-    return replace(options, telemetry=replace(given, metadata=metadata))
-
-
-def new_with_context(job: Any, metadata: str) -> Any:
-    """Return a job of a bulk whose options carry the context."""
-    if not isinstance(job, NewJob):
-        # Refused where it is checked.
-        return job
-    return NewJob(job.name, job.data, with_context(job.options, metadata))
-
-
-def names_of(jobs: Sequence[NewJob] | Sequence[FlowNode]) -> list[str]:
-    """Return the names for a span, whatever is among the jobs: what is wrong is refused later."""
-    return [str(getattr(job, "name", "")) for job in jobs]
-
-
-def context_of(job: JobRecord) -> str | None:
-    """Return the context that came with a job, None without one."""
-    telemetry = job.opts.telemetry
-    metadata = telemetry.metadata if isinstance(telemetry, Telemetry) else None
-    return metadata if isinstance(metadata, str) and metadata else None
-
-
-def omits_context(job: JobRecord) -> bool:
-    """Tell whether the job's options keep contexts out of it."""
-    telemetry = job.opts.telemetry
-    return isinstance(telemetry, Telemetry) and telemetry.omit_context is True

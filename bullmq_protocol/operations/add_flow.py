@@ -27,14 +27,14 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     deduplicated has the id of the job that stands for it; within a tree that is an error, because nothing is linked.
 
     Steps:   one round trip; none for no nodes
-    Atomic:  yes, but the server does not undo what it did before it refused a node
+    Atomic:  yes, but the server does not undo its changes from before it refused a node
     Raises:  FlowAddError
     Source:  specs/04-schedulers-flows-events.md#sec-7-2
     """
     nodes = flow.nodes
     if not nodes:
         return []
-    # Whether an existing job was linked cannot be told from its reply.
+    # The reply does not reveal whether an existing job was linked.
     links = {index: _link(node) for index, node in enumerate(nodes) if _may_keep_its_parent(node)}
     looks = [looks_before(node.keys, node.job) for node in nodes]
     adds = [add_job(node.keys, node.job) for node in nodes]
@@ -63,8 +63,8 @@ def _were_added(
         places.setdefault(node.keys.qualified, []).append(index)
     found: dict[int, bool | None] = {}
     for own in places.values():
-        told = were_added([nodes[at].job for at in own], [seen[at] for at in own], [results[at] for at in own])
-        found.update(zip(own, told, strict=True))
+        added = were_added([nodes[at].job for at in own], [seen[at] for at in own], [results[at] for at in own])
+        found.update(zip(own, added, strict=True))
     return [found[index] for index in range(len(nodes))]
 
 

@@ -1,4 +1,4 @@
-"""Add prepared jobs, one or many, and say what was added."""
+"""Add prepared jobs, one or many, and report which were added."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     ]
     parts = list(cut(adds))
     calls: list[Command[Any]] = [part[0] if len(part) == 1 else merged(part) for part in parts]
-    # A job with children goes alone, and nothing tells of it.
+    # A job with children is sent alone, and nothing reveals whether it was added.
     looks = [() if job.command in KINDS else looks_before(keys, job) for job in jobs]
     seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls))))
     results: list[Any] = []

@@ -15,7 +15,7 @@ from bullmq_protocol.events.stream import RawEntry
 from bullmq_protocol.events.waiters import MISSING, Answer, Finished
 
 PAGES_BACK: Final = (100, 900, 3000, 6000)
-"""So many entries are read back at a time, 10,000 in all: what a queue keeps by default."""
+"""How many entries are read back at a time: 10,000 in all, the number a queue keeps by default."""
 
 _BEFORE_THE_END: Final = frozenset((b"added", b"waiting", b"delayed", b"active", b"waiting-children", b"stalled"))
 
@@ -58,8 +58,8 @@ def _look_back(keys: QueueKeys, job_id: bytes) -> Operation[Answer]:
 
 
 def _end(entry: RawEntry, job_id: bytes) -> Finished | None:
-    """Return what an entry tells of the end of a job that is gone, None if nothing. A removal tells nothing: it comes
-    after the end."""
+    """Return the end of a job that is gone, as an entry shows it; None if the entry shows none. A removal shows none:
+    it comes after the end."""
     try:
         fields = as_fields(entry.fields)
     except UnexpectedReply:
@@ -71,7 +71,7 @@ def _end(entry: RawEntry, job_id: bytes) -> Finished | None:
         return Finished("completed", _text(fields.get("returnvalue")))
     if name == b"failed":
         return Finished("failed", _text(fields.get("failedReason")))
-    # It lived after the last end that the stream tells of.
+    # It was alive after the last end in the stream.
     return Finished(MISSING) if name in _BEFORE_THE_END else None
 
 
@@ -100,7 +100,7 @@ def ask_again(keys: QueueKeys, job_ids: Sequence[str]) -> Operation[dict[str, An
             finished = None if state.status == "pending" else Finished(state.status, state.value)
             answers[job_id] = Answer(newest, finished)
     if gone:
-        # The events of their ends stand before what is the newest after that.
+        # The events of their ends stand before the entry that is the newest now.
         newest = yield from last_event_id(keys)
         answers |= dict.fromkeys(gone, Answer(newest, Finished(MISSING)))
     return answers

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.cleaning import CLEANABLE, clean_jobs_in_set
 from bullmq_protocol.commands.queues import get_counts
+from bullmq_protocol.common.codec import check_choice
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Millis, check_whole
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.operations.paging import Page
 
 PAGE_SIZE = 10_000
@@ -36,12 +36,11 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self) -> Clean:
         """Return it as it is, or raise `UsageError`."""
-        if self.state not in (*CLEANABLE, "waiting"):
-            raise UsageError("state", self.state, f"must be one of {', '.join((*CLEANABLE, 'waiting'))}")
+        state = check_choice("state", self.state, (*CLEANABLE, "waiting"))
         check_whole("until", self.until)
         check_whole("limit", self.limit, least=0)
         check_whole("page_size", self.page_size, least=1)
-        return self
+        return replace(self, state=state)
 
     def page(self, keys: QueueKeys) -> Operation[Page[list[str]]]:
         self.checked()

@@ -23,7 +23,7 @@ from bullmq_protocol.commands.getters import (
     scan_processed,
     scan_unprocessed,
 )
-from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.codec import check_choice, parse_json
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
@@ -56,11 +56,10 @@ class DependencyPages(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self) -> DependencyPages:
         """Return it as it is, or raise `UsageError`."""
-        if self.kind not in DEPENDENCY_KINDS:
-            raise UsageError("kind", self.kind, f"must be one of {', '.join(DEPENDENCY_KINDS)}")
+        kind = check_choice("kind", self.kind, DEPENDENCY_KINDS)
         check_whole("page_size", self.page_size, least=1)
         check_whole("cursor", self.cursor, least=0)
-        return self
+        return replace(self, kind=kind)
 
     def page(self, keys: QueueKeys) -> Operation[Page[list[Dependency]]]:
         self.checked()
@@ -74,7 +73,7 @@ class DependencyPages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Where to go on, 0 at first, and about how many to read."""
+    """Where to continue, 0 at first, and about how many to read."""
 
     cursor: int = 0
     count: int = 20
@@ -131,7 +130,7 @@ def get_dependencies_page(
 
 
 class RangedChild(msgspec.Struct, frozen=True):
-    """A child by its place: its key, what it returned (None for a pending one), and why that could not be read."""
+    """A child by its position: its key, its return value (None for a pending one), and why that could not be read."""
 
     key: str
     value: Any = None
@@ -161,8 +160,7 @@ def get_dependency_range(
     Raises:  UsageError
     Source:  specs/03-transitions-admin-getters.md#sec-13-5
     """
-    if kind not in ("processed", "pending"):
-        raise UsageError("kind", kind, "must be processed or pending")
+    check_choice("kind", kind, ("processed", "pending"))
     check_whole("start", start, least=0)
     check_whole("end", end, least=-1)
     key = keys.processed(parent_id) if kind == "processed" else keys.dependencies(parent_id)

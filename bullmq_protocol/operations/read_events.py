@@ -55,7 +55,7 @@ class EventReader:
         self.failures = 0
 
     def step(self) -> Command[Any] | Batch:
-        """Return what to ask: first for the start, then for what is there, then for what comes."""
+        """Return the next command: it asks first for the start, then for the entries there are, then for new ones."""
         if self.position is None:
             self._step = last_event_id(self._keys)
         elif self._caught_up:
@@ -65,7 +65,7 @@ class EventReader:
         return self._step
 
     def answered(self, reply: Any) -> list[ReadEvent]:
-        """Return the events of a reply, and go on after them.
+        """Return the events of a reply, and continue after them.
 
         Raises `ServerError` and `UnexpectedReply`, which are for `failed`.
         """
@@ -85,7 +85,7 @@ class EventReader:
             oldest: str
             entries: tuple[RawEntry, ...]
             oldest, entries = _unwrapped(step.decode(reply))
-            # What is older than the oldest is gone. After 0-0 nothing is missing: that means all that is there.
+            # Entries older than the oldest are gone. After 0-0 nothing is missing: it means all that are there.
             if entries and self.position != NO_ENTRY and entry_place(oldest) > entry_place(self.position):
                 found.append(EventsMissed(self.position, oldest))
             found += map(read_entry, entries)

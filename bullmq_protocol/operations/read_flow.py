@@ -24,7 +24,7 @@ from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.job import JobRecord
 
 AT_ONCE = 25
-"""So many parents are asked for their children in one round trip."""
+"""How many parents are asked for their children in one round trip."""
 
 
 class FoundFlow(msgspec.Struct, frozen=True):

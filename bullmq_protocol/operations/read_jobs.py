@@ -20,14 +20,14 @@ from bullmq_protocol.operations.paging import Page
 
 IDS_AT_ONCE = 10_000
 JOBS_AT_ONCE = 100
-"""So many are read in one round trip, which bounds what the server must buffer."""
+"""How many jobs are read in one round trip; it bounds the server's output buffer."""
 
 
 class JobPages(msgspec.Struct, frozen=True, kw_only=True):
     """Read all jobs in these states, one state after the other; without states in all of them. A page is up to
     `page_size` jobs.
 
-    Jobs that move meanwhile may come twice or not at all.
+    Jobs that move meanwhile may appear twice or be missed.
 
     Raises `UsageError`.
 
@@ -90,7 +90,7 @@ def _ids(keys: QueueKeys, states: tuple[str, ...], start: int, end: int, ascendi
     size = end - start + 1 if end >= 0 else None
     if not counted_from_start or (size is not None and size <= IDS_AT_ONCE):
         return (yield from get_ranges(keys, states, start=start, end=end, ascending=ascending))
-    # One look at all states; if one of them may go on, each in parts.
+    # Read all states at once; if one of them is longer, read each in parts.
     first = yield from get_ranges(keys, states, start=start, end=start + IDS_AT_ONCE - 1, ascending=ascending)
     if len(first) < IDS_AT_ONCE:
         return first

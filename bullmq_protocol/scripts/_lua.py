@@ -7,7 +7,7 @@ from bullmq_protocol.command import Script
 
 ADD_DELAYED_JOB = Script(
     name="addDelayedJob",
-    sha1="025180c931ab784b7ab6e374ad89903751ace8be",
+    sha1="485cb7ac8b9e32a9ef94da2b0a76b62240e16e72",
     keys=6,
     source="""\
 local call = redis.call
@@ -30,20 +30,21 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local function is_plain_add(head, options, counter, meta)
-  local base, id = head[1], head[2]
-  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
-    or head[8] or options.de then
+  if type(options) ~= 'table' or options.de or not (
+    type(head[1]) == 'string' and type(head[2]) == 'string' and head[5] == nil and head[6] == nil
+    and not head[8]
+  ) then
     return false
   end
-  local job = base .. id
-  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+  local job = head[1] .. head[2]
+  return head[2] == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
 end
 local function store_plain(head, options, data, sequence, events)
   local id = head[2]
@@ -56,43 +57,20 @@ local function store_plain(head, options, data, sequence, events)
     end
   else
   end
-  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
-    options.delay or '0', 'priority', options.priority or '0')
+  call('HMSET', job,
+    'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
+  )
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
   return id
 end
 local function load_add_delayed()
-local function count_together(counter, count)
-  local last = redis.pcall('INCRBY', counter, count)
-  if type(last) ~= 'number' then
-    return nil
-  end
-  if math.abs(last) > 4503599627370496 then
-    call('DECRBY', counter, count)
-    return nil
-  end
-  return last
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -109,12 +87,16 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
 local function load_deduplicate()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -179,26 +161,14 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 end
 return deduplicate
 end
-local many = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
+local function open_job(head, job_data)
+  base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
+  parent, pending, link = head[5], head[6], head[7]
+  scheduler, dedup_key, data = head[8], head[9], job_data
 end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    local last = many.run > 1 and count_together(counter, many.run)
-    if not last then
-      return call('INCR', counter)
-    end
-    many.reserved, many.last = many.run, last
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
+local function next_number()
+  return call('INCR', KEYS[3])
 end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
@@ -207,6 +177,9 @@ local function lacks_parent()
   return false
 end
 local function load_duplicate_job()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -228,7 +201,7 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -240,14 +213,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -264,8 +237,8 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS[5], id) then
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
@@ -276,21 +249,21 @@ local function relink(id, job, completed)
   end
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     return -7
   else
   end
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS[6], cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
 return answer_duplicate
 end
-local function admit(sequence, options, completed, delayed, events, cap)
+local function admit(sequence, options, cap)
   local id, job = custom_id, nil
   if id == '' then
     id = sequence
@@ -301,17 +274,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, load_duplicate_job()(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, cap)
     end
   end
-  if many and options.de then
-    many.flush()
-  end
-  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS[4], KEYS[6], cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  store_job(KEYS[6], job, id, name, data, born_at, options, parent, link, scheduler)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -324,28 +294,21 @@ local function store_default_cap(meta)
   call('HSET', meta, 'opts.maxLenEvents', '10000')
   return '10000'
 end
-local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
+local function add_delayed(packed_options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local cap = many and many.settings and many.settings[1]
-  if not cap then
-    cap = call('HGET', meta, 'opts.maxLenEvents') or store_default_cap(meta)
-  end
-  local options = many and many.options[packed_options] or cmsgpack.unpack(packed_options)
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local sequence = next_number()
+  local cap = call('HGET', KEYS[2], 'opts.maxLenEvents') or store_default_cap(KEYS[2])
+  local options = cmsgpack.unpack(packed_options)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local score, due = delay_slot(delayed, born_at, tonumber(options.delay or 0))
-  call('ZADD', delayed, score, id)
-  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
-  if many then
-    many.due_key = delayed
-  else
-    mark_later(marker, delayed)
-  end
+  local score, due = delay_slot(KEYS[4], born_at, tonumber(options.delay or 0))
+  call('ZADD', KEYS[4], score, id)
+  emit_capped(KEYS[6], cap, 'delayed', 'jobId', id, 'delay', due)
+  mark_delayed(KEYS[1], KEYS[4])
   return finish_add(id, job)
 end
 return open_job, add_delayed
@@ -355,7 +318,7 @@ local _, options = pcall(cmsgpack.unpack, ARGV[3])
 if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
   local open_job, add_delayed = load_add_delayed()
   open_job(head, ARGV[2])
-  return add_delayed(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[3])
+  return add_delayed(ARGV[3])
 end
 local delayed, sequence = KEYS[4], call('INCR', KEYS[3])
 local cap = call('HGET', KEYS[2], 'opts.maxLenEvents')
@@ -367,20 +330,21 @@ local id = store_plain(head, options, ARGV[2], sequence, KEYS[6])
 local score, due = delay_slot(delayed, head[4], tonumber(options.delay or 0))
 call('ZADD', delayed, score, id)
 call('XADD', KEYS[6], 'MAXLEN', '~', cap, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
-mark_later(KEYS[1], delayed)
+mark_delayed(KEYS[1], delayed)
 return id .. ''
 """,
 )
 
 ADD_JOB_SCHEDULER = Script(
     name="addJobScheduler",
-    sha1="2846de3e28c6f0544b36c3978b1f3a2b18356acd",
+    sha1="78cfefa400622c1ad3719ba0bcdbc5702dcf4aac",
     keys=11,
     source="""\
 local call = redis.call
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -501,7 +465,7 @@ local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -524,7 +488,7 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
@@ -534,25 +498,12 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
   local score, due = delay_slot(delayed, now, delay)
   call('ZADD', delayed, score, id)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
-  mark_later(marker, delayed)
-end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
+  mark_delayed(marker, delayed)
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -569,28 +520,29 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
-local function create_iteration(job, id, name, data, options, now, delay, scheduler, active, cap)
-  local delayed, wait, paused, meta, prioritized, marker = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-  local events, counter = KEYS[9], KEYS[10]
+local function create_iteration(job, id, name, data, options, now, delay, scheduler, cap)
+  local events = KEYS[9]
   options.delay = delay
   options.jobId = id
   store_job(events, job, id, name, data, now, options, nil, nil, scheduler)
   if delay ~= 0 then
-    place_delayed(delayed, marker, events, cap, id, now, delay)
+    place_delayed(KEYS[2], KEYS[7], events, cap, id, now, delay)
     return
   end
-  local target, held = queue_gate(meta, active, wait, paused)
+  local target, held = queue_gate(KEYS[5], KEYS[11], KEYS[3], KEYS[4])
   local priority = options.priority or 0
   if priority ~= 0 then
-    place_by_priority(prioritized, counter, priority, id)
-  elseif options.lifo then
-    call('RPUSH', target, id)
+    zadd_by_priority(KEYS[6], KEYS[10], priority, id)
   else
-    call('LPUSH', target, id)
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      call('LPUSH', target, id)
+    end
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[7], held)
   emit_capped(events, cap, 'waiting', 'jobId', id)
 end
 local schedulers, meta = KEYS[1], KEYS[5]
@@ -677,7 +629,7 @@ end
 local delay, id = math.max(slot - now, 0), id_stem .. slot
 write_record(slot, schedule, template)
 call('INCR', KEYS[8])
-create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, KEYS[11], cap)
+create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, cap)
 if producer ~= '' then
   call('HSET', producer, 'nrjid', id)
 else
@@ -707,41 +659,17 @@ return math.min(keep, rows)
 
 ADD_PARENT_JOB = Script(
     name="addParentJob",
-    sha1="04a0cbdcf2f25b9af61fcd31cf15d76681913628",
+    sha1="389d71c25d410e65f024af8371293c14fa39aa77",
     keys=6,
     source="""\
 local call = redis.call
-local function count_together(counter, count)
-  local last = redis.pcall('INCRBY', counter, count)
-  if type(last) ~= 'number' then
-    return nil
-  end
-  if math.abs(last) > 4503599627370496 then
-    call('DECRBY', counter, count)
-    return nil
-  end
-  return last
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -758,12 +686,16 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
 local function load_deduplicate()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -828,26 +760,14 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 end
 return deduplicate
 end
-local many = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
+local function open_job(head, job_data)
+  base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
+  parent, pending, link = head[5], head[6], head[7]
+  scheduler, dedup_key, data = head[8], head[9], job_data
 end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    local last = many.run > 1 and count_together(counter, many.run)
-    if not last then
-      return call('INCR', counter)
-    end
-    many.reserved, many.last = many.run, last
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
+local function next_number()
+  return call('INCR', KEYS[2])
 end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
@@ -856,6 +776,9 @@ local function lacks_parent()
   return false
 end
 local function load_duplicate_job()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -880,14 +803,14 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -899,14 +822,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -923,8 +846,8 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS[5], id) then
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
@@ -935,21 +858,21 @@ local function relink(id, job, completed)
   end
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     return -7
   else
   end
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS[6], cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
 return answer_duplicate
 end
-local function admit(sequence, options, completed, delayed, events, cap)
+local function admit(sequence, options, cap)
   local id, job = custom_id, nil
   if id == '' then
     id = sequence
@@ -960,17 +883,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, load_duplicate_job()(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, cap)
     end
   end
-  if many and options.de then
-    many.flush()
-  end
-  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS[3], KEYS[6], cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  store_job(KEYS[6], job, id, name, data, born_at, options, parent, link, scheduler)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -995,9 +915,9 @@ local options = cmsgpack.unpack(ARGV[3])
 if lacks_parent() then
   return -5
 end
-local sequence = call('INCR', KEYS[2])
+local sequence = next_number()
 local cap = event_cap(KEYS[1])
-local id, job, reply = admit(sequence, options, KEYS[5], KEYS[3], KEYS[6], cap)
+local id, job, reply = admit(sequence, options, cap)
 if reply then
   return reply
 end
@@ -1009,23 +929,24 @@ return finish_add(id, job)
 
 ADD_PRIORITIZED_JOB = Script(
     name="addPrioritizedJob",
-    sha1="a2896e80586c07471aa6571de06b11dd3448616c",
+    sha1="907e01f9185c7303d54ea9fbe400f5fafde2aca8",
     keys=9,
     source="""\
 local call = redis.call
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function is_plain_add(head, options, counter, meta)
-  local base, id = head[1], head[2]
-  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
-    or head[8] or options.de then
+  if type(options) ~= 'table' or options.de or not (
+    type(head[1]) == 'string' and type(head[2]) == 'string' and head[5] == nil and head[6] == nil
+    and not head[8]
+  ) then
     return false
   end
-  local job = base .. id
-  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+  local job = head[1] .. head[2]
+  return head[2] == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
 end
 local function store_plain(head, options, data, sequence, events)
   local id = head[2]
@@ -1038,43 +959,20 @@ local function store_plain(head, options, data, sequence, events)
     end
   else
   end
-  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
-    options.delay or '0', 'priority', options.priority or '0')
+  call('HMSET', job,
+    'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
+  )
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
   return id
 end
 local function load_add_prioritized()
-local function count_together(counter, count)
-  local last = redis.pcall('INCRBY', counter, count)
-  if type(last) ~= 'number' then
-    return nil
-  end
-  if math.abs(last) > 4503599627370496 then
-    call('DECRBY', counter, count)
-    return nil
-  end
-  return last
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -1091,12 +989,16 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
 local function load_deduplicate()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -1161,26 +1063,14 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 end
 return deduplicate
 end
-local many = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
+local function open_job(head, job_data)
+  base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
+  parent, pending, link = head[5], head[6], head[7]
+  scheduler, dedup_key, data = head[8], head[9], job_data
 end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    local last = many.run > 1 and count_together(counter, many.run)
-    if not last then
-      return call('INCR', counter)
-    end
-    many.reserved, many.last = many.run, last
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
+local function next_number()
+  return call('INCR', KEYS[3])
 end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
@@ -1189,6 +1079,9 @@ local function lacks_parent()
   return false
 end
 local function load_duplicate_job()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -1213,7 +1106,7 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
@@ -1227,14 +1120,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -1251,8 +1144,8 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS[6], id) then
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
@@ -1263,21 +1156,21 @@ local function relink(id, job, completed)
   end
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     return -7
   else
   end
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS[8], cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
 return answer_duplicate
 end
-local function admit(sequence, options, completed, delayed, events, cap)
+local function admit(sequence, options, cap)
   local id, job = custom_id, nil
   if id == '' then
     id = sequence
@@ -1288,17 +1181,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, load_duplicate_job()(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, cap)
     end
   end
-  if many and options.de then
-    many.flush()
-  end
-  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS[5], KEYS[8], cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  store_job(KEYS[8], job, id, name, data, born_at, options, parent, link, scheduler)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -1320,25 +1210,13 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta)
-  if many and many.settings then
-    return many.settings
-  end
-  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
-  found[1] = found[1] or store_default_cap(meta)
-  if many then
-    many.settings = found
-  end
-  return found
+local function add_settings()
+  local settings = call('HMGET', KEYS[2], 'opts.maxLenEvents', 'paused', 'concurrency')
+  settings[1] = settings[1] or store_default_cap(KEYS[2])
+  return settings
 end
-local function add_held(settings, active)
-  if not many then
-    return is_held(settings[2], settings[3], active)
-  end
-  if many.held == nil then
-    many.held = is_held(settings[2], settings[3], active)
-  end
-  return many.held
+local function add_held(settings)
+  return is_held(settings[2], settings[3], KEYS[7])
 end
 local function mark_ready(marker, held)
   if held then
@@ -1346,25 +1224,21 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
+local function add_prioritized(options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local settings = add_settings(meta)
+  local sequence = next_number()
+  local settings = add_settings()
   local cap = settings[1]
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local held = add_held(settings, active)
-  place_by_priority(prioritized, turns, options.priority or 0, id)
-  if many then
-    many.ready = many.ready or not held
-  else
-    mark_ready(marker, held)
-  end
-  emit_capped(events, cap, 'waiting', 'jobId', id)
+  local held = add_held(settings)
+  zadd_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
+  mark_ready(KEYS[1], held)
+  emit_capped(KEYS[8], cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
 return open_job, add_prioritized
@@ -1373,7 +1247,7 @@ local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
 if not is_plain_add(head, options, KEYS[3], KEYS[2]) then
   local open_job, add_prioritized = load_add_prioritized()
   open_job(head, ARGV[2])
-  return add_prioritized(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+  return add_prioritized(options)
 end
 local sequence = call('INCR', KEYS[3])
 local settings = call('HMGET', KEYS[2], 'opts.maxLenEvents', 'paused', 'concurrency')
@@ -1386,7 +1260,7 @@ local id = store_plain(head, options, ARGV[2], sequence, KEYS[8])
 if settings[3] and not held then
   held = call('LLEN', KEYS[7]) >= tonumber(settings[3])
 end
-place_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
+zadd_by_priority(KEYS[4], KEYS[9], options.priority or 0, id)
 if not held then
   call('ZADD', KEYS[1], '0', '0')
 end
@@ -1397,13 +1271,14 @@ return id .. ''
 
 ADD_REPEATABLE_JOB = Script(
     name="addRepeatableJob",
-    sha1="2c1ebbd1b07a60cc909581c62ef0d093d46ebe70",
+    sha1="bfbb615a65dd918adac005a3198c545072fab657",
     keys=2,
     source="""\
 local call = redis.call
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -1523,18 +1398,19 @@ return member
 
 ADD_STANDARD_JOB = Script(
     name="addStandardJob",
-    sha1="539860ea787b07ae43184e497f0a25f098acbc43",
+    sha1="3a514963d11df131acae9678996aae8338fa7a3d",
     keys=9,
     source="""\
 local call = redis.call
 local function is_plain_add(head, options, counter, meta)
-  local base, id = head[1], head[2]
-  if type(options) ~= 'table' or type(base) ~= 'string' or type(id) ~= 'string' or head[5] ~= nil or head[6] ~= nil
-    or head[8] or options.de then
+  if type(options) ~= 'table' or options.de or not (
+    type(head[1]) == 'string' and type(head[2]) == 'string' and head[5] == nil and head[6] == nil
+    and not head[8]
+  ) then
     return false
   end
-  local job = base .. id
-  return id == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
+  local job = head[1] .. head[2]
+  return head[2] == '' or (job ~= counter and job ~= meta and call('EXISTS', job) == 0)
 end
 local function store_plain(head, options, data, sequence, events)
   local id = head[2]
@@ -1547,43 +1423,20 @@ local function store_plain(head, options, data, sequence, events)
     end
   else
   end
-  call('HMSET', job, 'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay',
-    options.delay or '0', 'priority', options.priority or '0')
+  call('HMSET', job,
+    'name', head[3], 'data', data, 'opts', cjson.encode(options), 'timestamp', head[4], 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
+  )
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', head[3])
   return id
 end
 local function load_add_standard()
-local function count_together(counter, count)
-  local last = redis.pcall('INCRBY', counter, count)
-  if type(last) ~= 'number' then
-    return nil
-  end
-  if math.abs(last) > 4503599627370496 then
-    call('DECRBY', counter, count)
-    return nil
-  end
-  return last
-end
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -1600,12 +1453,16 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
 local function load_deduplicate()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -1670,26 +1527,14 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 end
 return deduplicate
 end
-local many = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
+local function open_job(head, job_data)
+  base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
+  parent, pending, link = head[5], head[6], head[7]
+  scheduler, dedup_key, data = head[8], head[9], job_data
 end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    local last = many.run > 1 and count_together(counter, many.run)
-    if not last then
-      return call('INCR', counter)
-    end
-    many.reserved, many.last = many.run, last
-  end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
+local function next_number()
+  return call('INCR', KEYS[4])
 end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
@@ -1698,6 +1543,9 @@ local function lacks_parent()
   return false
 end
 local function load_duplicate_job()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -1722,14 +1570,14 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -1741,14 +1589,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -1765,8 +1613,8 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS[5], id) then
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
@@ -1777,21 +1625,21 @@ local function relink(id, job, completed)
   end
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     return -7
   else
   end
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS[8], cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
 return answer_duplicate
 end
-local function admit(sequence, options, completed, delayed, events, cap)
+local function admit(sequence, options, cap)
   local id, job = custom_id, nil
   if id == '' then
     id = sequence
@@ -1802,17 +1650,14 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, load_duplicate_job()(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, cap)
     end
   end
-  if many and options.de then
-    many.flush()
-  end
-  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS[6], KEYS[8], cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  store_job(KEYS[8], job, id, name, data, born_at, options, parent, link, scheduler)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -1834,25 +1679,13 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta)
-  if many and many.settings then
-    return many.settings
-  end
-  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
-  found[1] = found[1] or store_default_cap(meta)
-  if many then
-    many.settings = found
-  end
-  return found
+local function add_settings()
+  local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+  settings[1] = settings[1] or store_default_cap(KEYS[3])
+  return settings
 end
-local function add_held(settings, active)
-  if not many then
-    return is_held(settings[2], settings[3], active)
-  end
-  if many.held == nil then
-    many.held = is_held(settings[2], settings[3], active)
-  end
-  return many.held
+local function add_held(settings)
+  return is_held(settings[2], settings[3], KEYS[7])
 end
 local function mark_ready(marker, held)
   if held then
@@ -1860,35 +1693,25 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local function add_standard(wait, paused, meta, counter, completed, delayed, active, events, marker, options)
+local function add_standard(options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local settings = add_settings(meta)
+  local sequence = next_number()
+  local settings = add_settings()
   local cap = settings[1]
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local target, held = settings[2] and paused or wait, add_held(settings, active)
-  if many then
-    if options.lifo then
-      call('RPUSH', target, id)
-    else
-      many.target = target
-      many.waiting[#many.waiting + 1] = id
-    end
-    many.ready = many.ready or not held
+  local target, held = settings[2] and KEYS[2] or KEYS[1], add_held(settings)
+  if options.lifo then
+    call('RPUSH', target, id)
   else
-    if options.lifo then
-      call('RPUSH', target, id)
-    else
-      call('LPUSH', target, id)
-    end
-    mark_ready(marker, held)
+    call('LPUSH', target, id)
   end
-  emit_capped(events, cap, 'waiting', 'jobId', id)
+  mark_ready(KEYS[9], held)
+  emit_capped(KEYS[8], cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
 return open_job, add_standard
@@ -1897,7 +1720,7 @@ local head, options = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[3])
 if not is_plain_add(head, options, KEYS[4], KEYS[3]) then
   local open_job, add_standard = load_add_standard()
   open_job(head, ARGV[2])
-  return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+  return add_standard(options)
 end
 local sequence = call('INCR', KEYS[4])
 local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
@@ -1926,7 +1749,7 @@ return id .. ''
 
 CHANGE_DELAY = Script(
     name="changeDelay",
-    sha1="02bf9e3bb73ca57006e80c9266ba86888bb7a2f1",
+    sha1="9768d786af6bb9f9ef906dcc8522c33cff0025a7",
     keys=4,
     source="""\
 local call = redis.call
@@ -1963,7 +1786,7 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
@@ -1980,14 +1803,14 @@ end
 call('HSET', job, 'delay', delay)
 call('ZADD', delayed, score, id)
 emit_capped(KEYS[4], event_cap(KEYS[2]), 'delayed', 'jobId', id, 'delay', due)
-mark_later(KEYS[3], delayed)
+mark_delayed(KEYS[3], delayed)
 return 0
 """,
 )
 
 CHANGE_PRIORITY = Script(
     name="changePriority",
-    sha1="09657cd150f661a684f5b7f304ef98fe70cb091a",
+    sha1="259d577e9224c63e46105024a0492a02fff7ccca",
     keys=7,
     source="""\
 local call = redis.call
@@ -2012,7 +1835,7 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -2032,7 +1855,7 @@ if waiting and priority ~= 0 and first then
   call('ZADD', prioritized, priority * PRIORITY_STEP, id)
 elseif waiting then
   if priority ~= 0 then
-    place_by_priority(prioritized, KEYS[6], priority, id)
+    zadd_by_priority(prioritized, KEYS[6], priority, id)
   elseif first then
     call('RPUSH', target, id)
   else
@@ -2047,19 +1870,17 @@ return 0
 
 CLEAN_JOBS_IN_SET = Script(
     name="cleanJobsInSet",
-    sha1="904d29f1f760c0925665f9c0bd621b6ac38d1abd",
+    sha1="2449824c6532d875724126b4c0abca3638d544f0",
     keys=3,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -2241,13 +2062,14 @@ return erased
 
 DRAIN = Script(
     name="drain",
-    sha1="456c9f1963077f0b4c1d7a80f1eef45f11ef5edc",
+    sha1="e8062dd900c4bf641dbe37dc06a9ea309105418a",
     keys=5,
     source="""\
 local call = redis.call
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -2798,7 +2620,7 @@ return nil
 
 MOVE_JOB_FROM_ACTIVE_TO_WAIT = Script(
     name="moveJobFromActiveToWait",
-    sha1="833dc58a58a1439f8e70a81a9c48d110cf1fc59b",
+    sha1="0e3f4102f8d7d535709cede593e59cca3bc1a05f",
     keys=9,
     source="""\
 local call = redis.call
@@ -2840,26 +2662,15 @@ local PRIORITY_STEP = 4294967296
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local later = nil
-local emitted = 0
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
-  if owner == nil then
-    owner = call('GET', lock)
-  end
+  local owner = call('GET', lock)
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    call('DEL', lock)
+    call('SREM', stalled, id)
     return nil
   end
   if owner then
@@ -2871,7 +2682,7 @@ local active, meta, id, job = KEYS[1], KEYS[5], ARGV[1], ARGV[3]
 if call('EXISTS', job) == 0 then
   return -1
 end
-local refusal = surrender_lock(job, KEYS[3], ARGV[2], id)
+local refusal = release_lock(job, KEYS[3], ARGV[2], id)
 if refusal then
   return refusal
 end
@@ -2974,15 +2785,12 @@ return 0
 
 MOVE_STALLED_JOBS_TO_WAIT = Script(
     name="moveStalledJobsToWait",
-    sha1="217ba887695a488d7d1c83b3f52ac73693e68f6a",
+    sha1="c38e7ec2e07a3f9cd4eb1701e67b679ff4b1a2c3",
     keys=8,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -3076,7 +2884,7 @@ return recovered
 
 MOVE_TO_ACTIVE = Script(
     name="moveToActive",
-    sha1="a9ef91da91629117440d2752b51d84268a85fa2d",
+    sha1="593cb11d749855c4b7ac738bbe7c3e9134ea757c",
     keys=11,
     source="""\
 local call = redis.call
@@ -3090,16 +2898,13 @@ local function plain_count(stored)
   end
   return nil
 end
-local spent = 0
 local function start_attempt(job, now, worker, known_fields)
   local fields = known_fields or call('HGETALL', job)
   local count = #fields
   local text, at_started, at_processed, at_worker = '1', nil, nil, nil
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
+    if name == 'ats' then
       at_started = index + 1
       local _, counted = plain_count(fields[at_started])
       text = counted
@@ -3145,13 +2950,7 @@ local function start_attempt(job, now, worker, known_fields)
   end
   return fields
 end
-local function load_take_first()
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
+local function load_pop_next()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -3190,6 +2989,9 @@ local function limited_for(limiter, maximum)
   return 0
 end
 local function load_promote_due()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function mark_ready(marker, held)
   if held then
     return
@@ -3197,16 +2999,16 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  call('ZREM', delayed, unpack(due))
+local function promote_due(base, now, target, held)
+  local due = call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', KEYS[7], unpack(due))
   for index = 1, #due do
     local id = due[index]
     local job = base .. id
@@ -3214,12 +3016,12 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     if priority == 0 then
       call('LPUSH', target, id)
     else
-      place_by_priority(prioritized, counter, priority, id)
+      zadd_by_priority(KEYS[3], KEYS[10], priority, id)
     end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(KEYS[4], 'waiting', 'jobId', id, 'prev', 'delayed')
     call('HSET', job, 'delay', '0')
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[11], held)
   return #due
 end
 return promote_due
@@ -3227,7 +3029,7 @@ end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
 end
-local function take_prioritized()
+local function pop_prioritized()
   local id = call('ZPOPMIN', KEYS[3])[1]
   if id then
     call('LPUSH', KEYS[2], id)
@@ -3246,46 +3048,27 @@ local function effective_maximum(global_maximum, options)
   end
   return nil
 end
-local marked = false
-local promoted_at = nil
-local function activate(base, id, now, maximum, duration, options, token, marker)
+local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if token == '0' then
-  else
-    local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        later.flush_released()
-      end
-      later.locks[lock] = token
-    end
-    call('SET', lock, token, 'PX', options.lockDuration)
+  if token ~= '0' then
+    call('SET', job .. ':lock', token, 'PX', options.lockDuration)
   end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   local fields = start_attempt(job, now, options.name)
-  if not marked then
-    call('ZADD', marker, '0', '0')
-    marked = true
-  end
+  call('ZADD', KEYS[11], '0', '0')
   return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, token, marker, take)
+local function fetch_next(base, now, options, token, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
-  if promoted_at ~= now then
-    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
-      promoted_at = now
-    else
-      local target = known[1] and KEYS[8] or KEYS[1]
-      local promote_due = load_promote_due()
-      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-        promoted_at = now
-      end
-    end
+  local promoted = 0
+  if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    promoted = load_promote_due()(base, now, target, held)
   end
   local maximum = effective_maximum(known[3], options)
   local pause = limited_for(KEYS[6], maximum)
@@ -3298,7 +3081,7 @@ local function fetch_next(base, now, options, token, marker, take)
   local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
+    return activate(base, id, now, maximum, duration, options, token)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -3306,7 +3089,7 @@ local function fetch_next(base, now, options, token, marker, take)
   end
   return nil
 end
-local function take_first()
+local function pop_next()
   local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if id and is_old_marker(id) then
     call('LREM', KEYS[2], '1', id)
@@ -3315,15 +3098,16 @@ local function take_first()
   if id then
     return id
   end
-  return take_prioritized()
+  return pop_prioritized()
 end
-return fetch_next, take_first
+return fetch_next, pop_next
 end
 local options = cmsgpack.unpack(ARGV[3])
 local open = false
 if type(options) == 'table' and not options.limiter then
   local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
-  open = not (known.err or known[1] or known[2] or known[3])
+  open = not known.err and
+    not (known[1] or known[2] or known[3])
 end
 if open then
   local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (ARGV[2] + 1) * 4096 - 1, 'LIMIT', '0', '1')
@@ -3334,9 +3118,9 @@ if open then
       id = call('RPOPLPUSH', KEYS[1], KEYS[2])
     end
     if id then
-      local job = ARGV[1] .. id
-      if options.token ~= '0' then
-        call('SET', job .. ':lock', options.token, 'PX', options.lockDuration)
+      local job, token = ARGV[1] .. id, options.token
+      if token ~= '0' then
+        call('SET', job .. ':lock', token, 'PX', options.lockDuration)
       end
       call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
       local fields = start_attempt(job, ARGV[2], options.name)
@@ -3345,14 +3129,14 @@ if open then
     end
   end
 end
-local fetch_next, take_first = load_take_first()
-return fetch_next(ARGV[1], ARGV[2], options, nil, KEYS[11], take_first) or { 0, 0, 0, 0 }
+local fetch_next, pop_next = load_pop_next()
+return fetch_next(ARGV[1], ARGV[2], options, nil, pop_next) or { 0, 0, 0, 0 }
 """,
 )
 
 MOVE_TO_DELAYED = Script(
     name="moveToDelayed",
-    sha1="f4799cc4b39d27bc75095c4ca36a40b810fa70b9",
+    sha1="8ba80498d18c2eb66990514723f60ca8516d703c",
     keys=8,
     source="""\
 local call = redis.call
@@ -3389,32 +3173,21 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
-local later = nil
-local emitted = 0
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
-  if owner == nil then
-    owner = call('GET', lock)
-  end
+  local owner = call('GET', lock)
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    call('DEL', lock)
+    call('SREM', stalled, id)
     return nil
   end
   if owner then
@@ -3432,7 +3205,7 @@ local delayed, job, id, delay = KEYS[4], KEYS[5], ARGV[3], ARGV[5]
 if call('EXISTS', job) == 0 then
   return -1
 end
-local refusal = surrender_lock(job, KEYS[8], ARGV[4], id)
+local refusal = release_lock(job, KEYS[8], ARGV[4], id)
 if refusal then
   return refusal
 end
@@ -3449,14 +3222,14 @@ call('HSET', job, 'delay', delay)
 local cap = event_cap(KEYS[7])
 call('ZADD', delayed, score, id)
 emit_capped(KEYS[6], cap, 'delayed', 'jobId', id, 'delay', due)
-mark_later(KEYS[1], delayed)
+mark_delayed(KEYS[1], delayed)
 return 0
 """,
 )
 
 MOVE_TO_FINISHED = Script(
     name="moveToFinished",
-    sha1="b0aab5c42fc7f90c2f9696b53769b354a6b8ce9b",
+    sha1="ce0e7ee14c34c5870de200bc971d327598d630e9",
     keys=14,
     source="""\
 local call = redis.call
@@ -3486,16 +3259,13 @@ local function plain_count(stored)
   end
   return nil
 end
-local spent = 0
 local function start_attempt(job, now, worker, known_fields)
   local fields = known_fields or call('HGETALL', job)
   local count = #fields
   local text, at_started, at_processed, at_worker = '1', nil, nil, nil
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
+    if name == 'ats' then
       at_started = index + 1
       local _, counted = plain_count(fields[at_started])
       text = counted
@@ -3542,37 +3312,26 @@ local function start_attempt(job, now, worker, known_fields)
   return fields
 end
 local function load_finish_job()
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
 end
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
-  if owner == nil then
-    owner = call('GET', lock)
-  end
+  local owner = call('GET', lock)
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    call('DEL', lock)
+    call('SREM', stalled, id)
     return nil
   end
   if owner then
@@ -3635,16 +3394,16 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  call('ZREM', delayed, unpack(due))
+local function promote_due(base, now, target, held)
+  local due = call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', KEYS[7], unpack(due))
   for index = 1, #due do
     local id = due[index]
     local job = base .. id
@@ -3652,12 +3411,12 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     if priority == 0 then
       call('LPUSH', target, id)
     else
-      place_by_priority(prioritized, counter, priority, id)
+      zadd_by_priority(KEYS[3], KEYS[10], priority, id)
     end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(KEYS[4], 'waiting', 'jobId', id, 'prev', 'delayed')
     call('HSET', job, 'delay', '0')
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[14], held)
   return #due
 end
 return promote_due
@@ -3665,7 +3424,7 @@ end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
 end
-local function take_prioritized()
+local function pop_prioritized()
   local id = call('ZPOPMIN', KEYS[3])[1]
   if id then
     call('LPUSH', KEYS[2], id)
@@ -3684,46 +3443,27 @@ local function effective_maximum(global_maximum, options)
   end
   return nil
 end
-local marked = false
-local promoted_at = nil
-local function activate(base, id, now, maximum, duration, options, token, marker)
+local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if token == '0' then
-  else
-    local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        later.flush_released()
-      end
-      later.locks[lock] = token
-    end
-    call('SET', lock, token, 'PX', options.lockDuration)
+  if token ~= '0' then
+    call('SET', job .. ':lock', token, 'PX', options.lockDuration)
   end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   local fields = start_attempt(job, now, options.name)
-  if not marked then
-    call('ZADD', marker, '0', '0')
-    marked = true
-  end
+  call('ZADD', KEYS[14], '0', '0')
   return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, token, marker, take)
+local function fetch_next(base, now, options, token, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
-  if promoted_at ~= now then
-    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
-      promoted_at = now
-    else
-      local target = known[1] and KEYS[8] or KEYS[1]
-      local promote_due = load_promote_due()
-      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-        promoted_at = now
-      end
-    end
+  local promoted = 0
+  if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+    local target = known[1] and KEYS[8] or KEYS[1]
+    promoted = load_promote_due()(base, now, target, held)
   end
   local maximum = effective_maximum(known[3], options)
   local pause = limited_for(KEYS[6], maximum)
@@ -3736,7 +3476,7 @@ local function fetch_next(base, now, options, token, marker, take)
   local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
+    return activate(base, id, now, maximum, duration, options, token)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -3756,14 +3496,14 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -3775,14 +3515,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -3961,7 +3701,6 @@ local function forget(base, ids)
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
-    spent = spent + 2000
   end
 end
 local function keep_by_age(base, finished, now, age)
@@ -4003,10 +3742,10 @@ local function record_metric(hash, size, now)
 end
 return record_metric
 end
-local function take_after_finish()
+local function pop_after_finish()
   local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not next_id then
-    return take_prioritized()
+    return pop_prioritized()
   end
   if not is_old_marker(next_id) then
     return next_id
@@ -4015,7 +3754,7 @@ local function take_after_finish()
   if next_id ~= '0:0' then
     return nil
   end
-  return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
+  return assert(pop_prioritized(), 'no prioritized job after the marker 0:0')
 end
 local function release_own_dedup(base, id, dedup_id)
   local key = base .. 'de:' .. dedup_id
@@ -4027,41 +3766,27 @@ local function release_own_dedup(base, id, dedup_id)
   else
   end
 end
-local function trim_own(events, alone)
+local function trim_own(events, may_wait)
   local known = queue_settings(KEYS[9])
   local cap = known[5]
   if not cap then
     cap = store_default_cap(KEYS[9])
     known[5] = cap
   end
-  if not alone and plain_count(cap) then
-    later.trims = later.trims + 1
-    later.cap, later.emitted = cap + 0, emitted
-  else
-    call('XTRIM', events, 'MAXLEN', '~', cap)
-  end
+  call('XTRIM', events, 'MAXLEN', '~', cap)
 end
-local function count_metric(hash, size, now, alone)
-  if not alone and later.metric_at[hash] == now then
-    later.counted[hash] = (later.counted[hash] or 0) + 1
-    return
-  end
-  if later then
-    later.flush_finished()
-  end
-  local finished = load_metrics()(hash, size, now)
-  if later and finished < 4503599627370496 then
-    later.metric_at[hash] = now
-  end
-end
-local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
+local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields,
+  fetch)
   local active, events = KEYS[2], KEYS[4]
   local has_failed = outcome == 'failed'
-  local stored = redis.pcall('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-  if not stored[6] and call('EXISTS', job) == 0 then
+  local stored = redis.pcall('HMGET',
+    job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+  )
+  if not stored[1] and call('EXISTS', job) == 0 then
     return -1
   end
-  if outcome == 'completed' and not (later and later.childless) then
+  local may_wait_for_children = outcome == 'completed'
+  if may_wait_for_children then
     local pending, unsuccessful = job .. ':dependencies', job .. ':unsuccessful'
     if call('EXISTS', pending, unsuccessful) > 0 then
       if call('SCARD', pending) ~= 0 then
@@ -4076,32 +3801,31 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     options = cmsgpack.unpack(ARGV[8])
     token = options.token
   end
-  local refusal = surrender_lock(job, KEYS[5], token, id)
+  local refusal = release_lock(job, KEYS[5], token, id)
   if refusal then
     return refusal
   end
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
+    stored = call('HMGET',
+      job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+    )
   end
-  local parent, link = stored[1], nil
+  local parent, link = stored[2], nil
   local parent_queue, parent_id = nil, ''
-  if stored[2] then
-    link = cjson.decode(stored[2])
+  if stored[3] then
+    link = cjson.decode(stored[3])
     parent_queue, parent_id = link.queueKey, link.id
   end
   local has_parent = parent and parent ~= ''
-  local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
-  if alone and later then
-    later.flush_finished()
-  end
+  local may_wait = false
   if call('LREM', active, '-1', id) == 0 then
     return -3
   end
-  trim_own(events, alone)
-  if stored[3] then
-    release_own_dedup(base, id, stored[3])
+  trim_own(events, may_wait)
+  if stored[4] then
+    release_own_dedup(base, id, stored[4])
   end
   if parent_id == '' and has_parent then
     local parent_base
@@ -4110,7 +3834,6 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
   if parent_id == '' then
   else
-    promoted_at = nil
     local child_completed, child_failed = load_child_outcome()
     if outcome ~= 'completed' then
       if link then
@@ -4122,7 +3845,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     else
     end
   end
-  local attempts_made, attempts_text = plain_count(stored[4])
+  local attempts_made, attempts_text = plain_count(stored[5])
   if not attempts_made then
     attempts_made = call('HINCRBY', job, 'atm', '1')
     attempts_text = attempts_made
@@ -4133,18 +3856,12 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       load_unlink_child()(parent, job)
     end
   else
-    if alone then
-      if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
-        call('HSET', job, 'atm', attempts_text)
-        call('ZADD', finished, now, id)
-      end
-    else
-      local members = later.finished[finished] or {}
-      later.finished[finished] = members
-      members[#members + 1], members[#members + 2] = now, id
+    if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
+      call('HSET', job, 'atm', attempts_text)
+      call('ZADD', finished, now, id)
     end
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
-    if has_failed and (stored[5] or parent_id ~= '') then
+    if (has_failed and (stored[6] or parent_id ~= '')) then
       call('HDEL', job, 'defa')
     end
     if keep_age ~= nil then
@@ -4155,18 +3872,17 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       keep_by_count(base, finished, keep_count)
     end
   end
-  emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
-  if has_failed then
-    if attempts_made >= tonumber(options.attempts) then
-      emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
-    else
-    end
+  call('XADD', events,
+    '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active'
+  )
+  if has_failed and attempts_made >= tonumber(options.attempts) then
+    call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_text)
   end
   if options.maxMetricsSize ~= '' then
-    count_metric(metrics, options.maxMetricsSize, now, alone)
+    load_metrics()(metrics, options.maxMetricsSize, now)
   end
   if fetch then
-    local reply = fetch_next(base, now, options, token, marker, take_after_finish)
+    local reply = fetch_next(base, now, options, token, pop_after_finish)
     if reply then
       return reply
     end
@@ -4181,14 +3897,12 @@ return finish_job
 end
 local function load_retention()
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -4252,7 +3966,6 @@ local function forget(base, ids)
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
-    spent = spent + 2000
   end
 end
 local function keep_by_age(base, finished, now, age)
@@ -4273,16 +3986,21 @@ readable = readable and type(options) == 'table'
 local keep, token = readable and options.keepJobs, readable and options.token
 local stored, attempts, attempts_text, cap, plain, may_delay
 if type(keep) == 'table' and (keep.age == nil or type(keep.age) == 'number')
-  and (keep.count == nil or type(keep.count) == 'number') and options.maxMetricsSize == '' and not options.limiter
-  and is_plain_ms(options.lockDuration) and tonumber(options.attempts) and token ~= '0'
+  and (keep.count == nil or type(keep.count) == 'number') and tonumber(options.attempts) and token ~= '0' and
+  options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
   and (keep.count ~= 0 or plain_count(now)) then
-  stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
-  if stored[1] and not (stored[2] or stored[3] or stored[4]) and redis.pcall('GET', lock) == token then
-    local known = redis.pcall('HMGET', KEYS[9], 'opts.maxLenEvents', 'paused', 'concurrency', 'max')
-    cap = known[1]
+  stored = redis.pcall('HMGET',
+    job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+  )
+  if
+    stored[1] and not (stored[2] or stored[3] or stored[4])
+    and redis.pcall('GET', lock) == token then
+    local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max', 'opts.maxLenEvents')
+    cap = known[4]
     attempts, attempts_text = plain_count(stored[5])
-    plain = attempts and cap and (cap == '10000' or plain_count(cap)) and not (known[2] or known[3] or known[4])
-      and (ARGV[9] == '' or failure_fields(ARGV[9]))
+    plain = attempts and cap and (cap == '10000' or plain_count(cap))
+      and (ARGV[9] == '' or failure_fields(ARGV[9])) and
+      not (known[1] or known[2] or known[3])
   end
 end
 if plain then
@@ -4290,12 +4008,13 @@ if plain then
   if call('EXISTS', delayed, children, unsuccessful) ~= 0 then
     local due = tonumber(now) and redis.pcall('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
     may_delay = true
-    plain = due and not due.err and not due[1] and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
+    plain = due and not due.err and not due[1]
+      and (ARGV[5] ~= 'completed' or call('EXISTS', children, unsuccessful) == 0)
   end
 end
 if not plain then
   return load_finish_job()(ARGV[7], id, job, now, ARGV[3], ARGV[4], ARGV[5], KEYS[11], KEYS[13],
-    readable and token, readable and options, ARGV[9], ARGV[6] == '1', KEYS[14])
+    readable and token, readable and options, ARGV[9], ARGV[6] == '1')
 end
 local active, field, result, outcome = KEYS[2], ARGV[3], ARGV[4], ARGV[5]
 call('DEL', lock)
@@ -4306,48 +4025,50 @@ end
 if call('LREM', active, '-1', id) == 0 then
   return -3
 end
+local has_failed, has_event = outcome == 'failed', false
 if keep.count == 0 then
   call('XTRIM', events, 'MAXLEN', '~', cap)
-  call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful')
-  call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
+  call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 else
   local finished = KEYS[11]
   local retains = keep.age ~= nil or (keep.count ~= nil and keep.count > 0)
-  local added = not retains and redis.pcall('ZADD', finished, 'NX', now, id) == 1
-  local capped = added and (cap == '10000' and '10001' or cap + 1 .. '')
-  if added and type(redis.pcall('XADD', events, 'MAXLEN', '~', capped, '*', 'event', outcome, 'jobId', id, field,
-    result, 'prev', 'active')) == 'table' then
+  has_event = not retains and redis.pcall('ZADD', finished, 'NX', now, id) == 1
+  local capped = has_event and (cap == '10000' and '10001' or cap + 1 .. '')
+  if has_event and type(redis.pcall('XADD', events, 'MAXLEN', '~', capped,
+    '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active'
+  )) == 'table' then
     call('ZREM', finished, id)
-    added = false
+    has_event = false
   end
-  if added then
-    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
-    if stored[6] and outcome == 'failed' then
-      call('HDEL', job, 'defa')
-    end
-  else
+  if not has_event then
     call('XTRIM', events, 'MAXLEN', '~', cap)
     if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
       call('HSET', job, 'atm', attempts_text)
       call('ZADD', finished, now, id)
     end
-    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
-    if stored[6] and outcome == 'failed' then
-      call('HDEL', job, 'defa')
+  end
+  call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+  if (stored[6] and has_failed) then
+    call('HDEL', job, 'defa')
+  end
+  if retains then
+    local keep_by_age, keep_by_count = load_retention()
+    if keep.age ~= nil then
+      keep_by_age(ARGV[7], finished, now, keep.age)
     end
-    if retains then
-      local keep_by_age, keep_by_count = load_retention()
-      if keep.age ~= nil then
-        keep_by_age(ARGV[7], finished, now, keep.age)
-      end
-      if keep.count ~= nil and keep.count > 0 then
-        keep_by_count(ARGV[7], finished, keep.count)
-      end
+    if keep.count ~= nil and keep.count > 0 then
+      keep_by_count(ARGV[7], finished, keep.count)
     end
-    call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
   end
 end
-if outcome == 'failed' and attempts >= tonumber(options.attempts) then
+if not has_event then
+  call('XADD', events,
+    '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active'
+  )
+end
+if has_failed and attempts >= tonumber(options.attempts) then
   call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_text)
 end
 if ARGV[6] == '1' then
@@ -4368,7 +4089,7 @@ if ARGV[6] == '1' then
   end
   if next_id then
     local next_job = ARGV[7] .. next_id
-    call('SET', next_job .. ':lock', token, 'PX', options.lockDuration .. '')
+    call('SET', next_job .. ':lock', token, 'PX', (options.lockDuration .. ''))
     call('XADD', events, '*', 'event', 'active', 'jobId', next_id, 'prev', 'waiting')
     local fields = start_attempt(next_job, now, options.name)
     call('ZADD', KEYS[14], '0', '0')
@@ -4388,34 +4109,22 @@ return 0
 
 MOVE_TO_WAITING_CHILDREN = Script(
     name="moveToWaitingChildren",
-    sha1="a04c68a0a6308e417aa1c2e14eac10241dd3bb9f",
+    sha1="34ad409fcbe47e0a3772d30ec9d6d4a278526bde",
     keys=7,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
-  if owner == nil then
-    owner = call('GET', lock)
-  end
+  local owner = call('GET', lock)
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    call('DEL', lock)
+    call('SREM', stalled, id)
     return nil
   end
   if owner then
@@ -4439,7 +4148,7 @@ end
 if open == 0 then
   return 1
 end
-local refusal = surrender_lock(job, KEYS[6], ARGV[1], id)
+local refusal = release_lock(job, KEYS[6], ARGV[1], id)
 if refusal then
   return refusal
 end
@@ -4454,13 +4163,14 @@ return 0
 
 OBLITERATE = Script(
     name="obliterate",
-    sha1="92563a4ef1cdb7e7fe09d12c0f823ff0296a8fa7",
+    sha1="b4acb19a679e74ca192267c0244d254cc445ff3f",
     keys=2,
     source="""\
 local call = redis.call
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -4689,21 +4399,18 @@ return { cursor, at, page, total, hashes }
 
 PAUSE = Script(
     name="pause",
-    sha1="699f65a39c5b1529badb40c092ff555acde4872e",
+    sha1="e0663bad5ed53bab6ee49d9bd4548109b6a9d122",
     keys=7,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
@@ -4723,7 +4430,7 @@ else
   if moved or call('ZCARD', KEYS[4]) > 0 then
     call('ZADD', marker, '0', '0')
   else
-    mark_later(marker, KEYS[6])
+    mark_delayed(marker, KEYS[6])
   end
 end
 emit(KEYS[5], change)
@@ -4732,15 +4439,12 @@ emit(KEYS[5], change)
 
 PROMOTE = Script(
     name="promote",
-    sha1="fdac1c06d3cc6ebb56f6017131775a78c36be7fe",
+    sha1="31d6f15d601909dfbd62ca9e8b6d7ce88ed137a4",
     keys=9,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
@@ -4763,7 +4467,7 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -4784,7 +4488,7 @@ end
 if priority == 0 then
   call('LPUSH', target, id)
 else
-  place_by_priority(KEYS[5], KEYS[7], priority, id)
+  zadd_by_priority(KEYS[5], KEYS[7], priority, id)
 end
 mark_ready(KEYS[9], held)
 emit(KEYS[8], 'waiting', 'jobId', id, 'prev', 'delayed')
@@ -4808,15 +4512,12 @@ return 0
 
 REMOVE_CHILD_DEPENDENCY = Script(
     name="removeChildDependency",
-    sha1="0f5ad9695ae57a50b85605dfa5300034e676bf3d",
+    sha1="2937b55506470faf353025ca498f7d0c65d19bcf",
     keys=1,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
@@ -4892,7 +4593,7 @@ return 0
 
 REMOVE_JOB = Script(
     name="removeJob",
-    sha1="3852967439166d5f8bd2208b926ae4aaac4eedd1",
+    sha1="10bcaf2a573784eaa3b36703b8ac0e5086eaf1fd",
     keys=2,
     source="""\
 local call = redis.call
@@ -4914,14 +4615,12 @@ local function event_cap(meta)
   return store_default_cap(meta)
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
@@ -5157,19 +4856,17 @@ return 1
 
 REMOVE_JOB_SCHEDULER = Script(
     name="removeJobScheduler",
-    sha1="f6aff593d7db2acd7cf177a1d39610bedd26fbf4",
+    sha1="af471bdee6f09f2b6ee58b596b6980d268b998f5",
     keys=3,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function drop_delayed(delayed, events, base, id)
   if call('ZREM', delayed, id) == 0 then
@@ -5193,19 +4890,17 @@ return 0
 
 REMOVE_REPEATABLE = Script(
     name="removeRepeatable",
-    sha1="dfaa58542eca17c4483574613b4b88cbb991ab16",
+    sha1="caa793f7e0760ca620fb75a0bd5d358e9563e5e4",
     keys=3,
     source="""\
 local call = redis.call
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function drop_delayed(delayed, events, base, id)
   if call('ZREM', delayed, id) == 0 then
@@ -5236,7 +4931,7 @@ return 1
 
 REMOVE_UNPROCESSED_CHILDREN = Script(
     name="removeUnprocessedChildren",
-    sha1="63eda55b2b2419fe92b6b32ee5c8f2106b85a8d9",
+    sha1="ebe1d7c0da32d986f08de78f099896aa13e04b78",
     keys=2,
     source="""\
 local call = redis.call
@@ -5255,17 +4950,15 @@ local function event_cap(meta)
   return store_default_cap(meta)
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
 end
-local later = nil
-local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
 local function leave_pending(parent, child)
   local pending = parent .. ':dependencies'
@@ -5520,7 +5213,7 @@ return 1
 
 RETRY_JOB = Script(
     name="retryJob",
-    sha1="c6a19077ef0e84e6cfeb1209373ab8acb2cfffa5",
+    sha1="263980b60a44ef292526a8785bd19d3cd51034b9",
     keys=11,
     source="""\
 local call = redis.call
@@ -5554,33 +5247,22 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local later = nil
-local emitted = 0
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
-  if owner == nil then
-    owner = call('GET', lock)
-  end
+  local owner = call('GET', lock)
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    call('DEL', lock)
+    call('SREM', stalled, id)
     return nil
   end
   if owner then
@@ -5597,11 +5279,10 @@ end
 local function load_promote_due()
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
 end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  call('ZREM', delayed, unpack(due))
+local function promote_due(base, now, target, held)
+  local due = call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', KEYS[7], unpack(due))
   for index = 1, #due do
     local id = due[index]
     local job = base .. id
@@ -5609,12 +5290,12 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     if priority == 0 then
       call('LPUSH', target, id)
     else
-      place_by_priority(prioritized, counter, priority, id)
+      zadd_by_priority(KEYS[8], KEYS[9], priority, id)
     end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(KEYS[6], 'waiting', 'jobId', id, 'prev', 'delayed')
     call('HSET', job, 'delay', '0')
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[10], held)
   return #due
 end
 return promote_due
@@ -5625,12 +5306,12 @@ local target = known[1] and KEYS[3] or KEYS[2]
 local held = is_held(known[1], known[2], active)
 local now = tonumber(ARGV[2])
 if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
-  load_promote_due()(ARGV[1], now, target, held, KEYS[7], KEYS[8], KEYS[9], events, marker)
+  load_promote_due()(ARGV[1], now, target, held)
 end
 if call('EXISTS', job) == 0 then
   return -1
 end
-local refusal = surrender_lock(job, KEYS[11], ARGV[5], id)
+local refusal = release_lock(job, KEYS[11], ARGV[5], id)
 if refusal then
   return refusal
 end
@@ -5643,7 +5324,7 @@ held = is_held(known[1], known[2], active)
 if priority == 0 then
   call(ARGV[3], target, id)
 else
-  place_by_priority(KEYS[8], KEYS[9], priority, id)
+  zadd_by_priority(KEYS[8], KEYS[9], priority, id)
 end
 mark_ready(marker, held)
 call('HINCRBY', job, 'atm', '1')
@@ -5682,7 +5363,7 @@ return 0
 
 UPDATE_JOB_SCHEDULER = Script(
     name="updateJobScheduler",
-    sha1="ab8d1d50f6e0fba3652e674fb51879b431e66a15",
+    sha1="b1bce33f22ee293406a5b9edb0ea88167e8da4d1",
     keys=12,
     source="""\
 local call = redis.call
@@ -5738,7 +5419,7 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -5761,7 +5442,7 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
@@ -5771,25 +5452,12 @@ local function place_delayed(delayed, marker, events, cap, id, now, delay)
   local score, due = delay_slot(delayed, now, delay)
   call('ZADD', delayed, score, id)
   emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
-  mark_later(marker, delayed)
-end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
+  mark_delayed(marker, delayed)
 end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
-  local text = encoded and encoded[options]
-  if not text then
-    text = cjson.encode(options)
-    if encoded then
-      encoded[options] = text
-    end
-  end
+  local text = cjson.encode(options)
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -5806,28 +5474,29 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
-local function create_iteration(job, id, name, data, options, now, delay, scheduler, active, cap)
-  local delayed, wait, paused, meta, prioritized, marker = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-  local events, counter = KEYS[9], KEYS[10]
+local function create_iteration(job, id, name, data, options, now, delay, scheduler, cap)
+  local events = KEYS[9]
   options.delay = delay
   options.jobId = id
   store_job(events, job, id, name, data, now, options, nil, nil, scheduler)
   if delay ~= 0 then
-    place_delayed(delayed, marker, events, cap, id, now, delay)
+    place_delayed(KEYS[2], KEYS[7], events, cap, id, now, delay)
     return
   end
-  local target, held = queue_gate(meta, active, wait, paused)
+  local target, held = queue_gate(KEYS[5], KEYS[12], KEYS[3], KEYS[4])
   local priority = options.priority or 0
   if priority ~= 0 then
-    place_by_priority(prioritized, counter, priority, id)
-  elseif options.lifo then
-    call('RPUSH', target, id)
+    zadd_by_priority(KEYS[6], KEYS[10], priority, id)
   else
-    call('LPUSH', target, id)
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      call('LPUSH', target, id)
+    end
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[7], held)
   emit_capped(events, cap, 'waiting', 'jobId', id)
 end
 local schedulers, producer, scheduler, timestamp = KEYS[1], KEYS[11], ARGV[2], ARGV[5]
@@ -5867,7 +5536,7 @@ if data ~= '{}' then
 else
 end
 local delay = math.max(slot - now, 0)
-create_iteration(job, id, template[1], data, options, timestamp, delay, scheduler, KEYS[12], cap)
+create_iteration(job, id, template[1], data, options, timestamp, delay, scheduler, cap)
 if producer ~= '' then
   call('HSET', producer, 'nrjid', id)
 else
@@ -5924,7 +5593,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="09f42dd9991f84a13e354481b539f7f7df9292ce",
+    sha1="aa9c72649d1bdb839bf543829f0629f14c864f79",
     keys=11,
     source="""\
 local call = redis.call
@@ -5964,12 +5633,6 @@ local function load_add_rest()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
 end
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
   local text = encoded and encoded[options]
   if not text then
@@ -5979,8 +5642,7 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     end
   end
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    'name', name, 'data', data, 'opts', text, 'timestamp', born_at, 'delay', (options.delay or '0'), 'priority', (options.priority or '0')
   }
   local count = 12
   if parent ~= nil then
@@ -5997,12 +5659,16 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
 end
 local function load_deduplicate()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function deduplicate(rule, key, id, base, delayed, events, cap)
   local dedup_id = rule and rule.id
@@ -6067,26 +5733,26 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 end
 return deduplicate
 end
-local many = nil
+local batch = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
-local function open_job(packed, job_data)
-  base, custom_id, name, born_at = packed[1], packed[2], packed[3], packed[4]
-  parent, pending, link = packed[5], packed[6], packed[7]
-  scheduler, dedup_key, data = packed[8], packed[9], job_data
+local function open_job(head, job_data)
+  base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
+  parent, pending, link = head[5], head[6], head[7]
+  scheduler, dedup_key, data = head[8], head[9], job_data
 end
-local function next_number(counter)
-  if not many then
-    return call('INCR', counter)
-  end
-  if many.reserved == 0 then
-    local last = many.run > 1 and count_together(counter, many.run)
-    if not last then
-      return call('INCR', counter)
+local function next_number()
+  if batch then
+    if batch.reserved == 0 then
+      local last = batch.run > 1 and count_together(KEYS[4], batch.run)
+      if not last then
+        return call('INCR', KEYS[4])
+      end
+      batch.reserved, batch.last = batch.run, last
     end
-    many.reserved, many.last = many.run, last
+    batch.reserved = batch.reserved - 1
+    return batch.last - batch.reserved
   end
-  many.reserved = many.reserved - 1
-  return many.last - many.reserved
+  return call('INCR', KEYS[4])
 end
 local function lacks_parent()
   if parent ~= nil and call('EXISTS', parent) == 0 then
@@ -6095,6 +5761,9 @@ local function lacks_parent()
   return false
 end
 local function load_duplicate_job()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -6119,14 +5788,14 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -6138,14 +5807,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -6162,8 +5831,8 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS[5], id) then
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
@@ -6174,21 +5843,21 @@ local function relink(id, job, completed)
   end
   call('HMSET', job, 'parentKey', parent, 'parent', cjson.encode(link))
 end
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     return -7
   else
   end
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS[8], cap, 'duplicated', 'jobId', id)
   return id .. ''
 end
 return answer_duplicate
 end
-local function admit(sequence, options, completed, delayed, events, cap)
+local function admit(sequence, options, cap)
   local id, job = custom_id, nil
   if id == '' then
     id = sequence
@@ -6199,17 +5868,17 @@ local function admit(sequence, options, completed, delayed, events, cap)
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
-      return id, job, load_duplicate_job()(id, job, completed, events, cap)
+      return id, job, load_duplicate_job()(id, job, cap)
     end
   end
-  if many and options.de then
-    many.flush()
+  if batch and options.de then
+    batch.flush()
   end
-  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, delayed, events, cap)
+  local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS[6], KEYS[8], cap)
   if owner then
     return id, job, owner
   end
-  store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, many and many.encoded)
+  store_job(KEYS[8], job, id, name, data, born_at, options, parent, link, scheduler, batch and batch.encoded)
   return id, job, nil
 end
 local function finish_add(id, job)
@@ -6241,33 +5910,34 @@ local function next_due(delayed)
   local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
   return score and score / 4096
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
-local function add_delayed(marker, meta, counter, delayed, completed, events, packed_options)
+local function add_delayed(packed_options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local cap = many and many.settings and many.settings[1]
+  local sequence = next_number()
+  local settings = batch and batch.settings
+  local cap = settings and settings[1]
   if not cap then
-    cap = call('HGET', meta, 'opts.maxLenEvents') or store_default_cap(meta)
+    cap = call('HGET', KEYS[3], 'opts.maxLenEvents') or store_default_cap(KEYS[3])
   end
-  local options = many and many.options[packed_options] or cmsgpack.unpack(packed_options)
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local options = batch and batch.options[packed_options] or cmsgpack.unpack(packed_options)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local score, due = delay_slot(delayed, born_at, tonumber(options.delay or 0))
-  call('ZADD', delayed, score, id)
-  emit_capped(events, cap, 'delayed', 'jobId', id, 'delay', due)
-  if many then
-    many.due_key = delayed
+  local score, due = delay_slot(KEYS[6], born_at, tonumber(options.delay or 0))
+  call('ZADD', KEYS[6], score, id)
+  emit_capped(KEYS[8], cap, 'delayed', 'jobId', id, 'delay', due)
+  if batch then
+    batch.has_delayed = true
   else
-    mark_later(marker, delayed)
+    mark_delayed(KEYS[9], KEYS[6])
   end
   return finish_add(id, job)
 end
@@ -6280,25 +5950,25 @@ local function is_held(paused_field, concurrency, active)
   end
   return false
 end
-local function add_settings(meta)
-  if many and many.settings then
-    return many.settings
+local function add_settings()
+  if batch and batch.settings then
+    return batch.settings
   end
-  local found = call('HMGET', meta, 'opts.maxLenEvents', 'paused', 'concurrency')
-  found[1] = found[1] or store_default_cap(meta)
-  if many then
-    many.settings = found
+  local settings = call('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
+  settings[1] = settings[1] or store_default_cap(KEYS[3])
+  if batch then
+    batch.settings = settings
   end
-  return found
+  return settings
 end
-local function add_held(settings, active)
-  if not many then
-    return is_held(settings[2], settings[3], active)
+local function add_held(settings)
+  if batch then
+    if batch.held == nil then
+      batch.held = is_held(settings[2], settings[3], KEYS[7])
+    end
+    return batch.held
   end
-  if many.held == nil then
-    many.held = is_held(settings[2], settings[3], active)
-  end
-  return many.held
+  return is_held(settings[2], settings[3], KEYS[7])
 end
 local function mark_ready(marker, held)
   if held then
@@ -6307,66 +5977,66 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
-local function add_prioritized(marker, meta, counter, prioritized, delayed, completed, active, events, turns, options)
+local function add_prioritized(options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local settings = add_settings(meta)
+  local sequence = next_number()
+  local settings = add_settings()
   local cap = settings[1]
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local held = add_held(settings, active)
-  place_by_priority(prioritized, turns, options.priority or 0, id)
-  if many then
-    many.ready = many.ready or not held
+  local held = add_held(settings)
+  zadd_by_priority(KEYS[10], KEYS[11], options.priority or 0, id)
+  if batch then
+    batch.ready = batch.ready or not held
   else
-    mark_ready(marker, held)
+    mark_ready(KEYS[9], held)
   end
-  emit_capped(events, cap, 'waiting', 'jobId', id)
+  emit_capped(KEYS[8], cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
-local function add_standard(wait, paused, meta, counter, completed, delayed, active, events, marker, options)
+local function add_standard(options)
   if lacks_parent() then
     return -5
   end
-  local sequence = next_number(counter)
-  local settings = add_settings(meta)
+  local sequence = next_number()
+  local settings = add_settings()
   local cap = settings[1]
-  local id, job, reply = admit(sequence, options, completed, delayed, events, cap)
+  local id, job, reply = admit(sequence, options, cap)
   if reply then
     return reply
   end
-  local target, held = settings[2] and paused or wait, add_held(settings, active)
-  if many then
+  local target, held = settings[2] and KEYS[2] or KEYS[1], add_held(settings)
+  if batch then
     if options.lifo then
       call('RPUSH', target, id)
     else
-      many.target = target
-      many.waiting[#many.waiting + 1] = id
+      batch.target = target
+      batch.waiting[#batch.waiting + 1] = id
     end
-    many.ready = many.ready or not held
+    batch.ready = batch.ready or not held
   else
     if options.lifo then
       call('RPUSH', target, id)
     else
       call('LPUSH', target, id)
     end
-    mark_ready(marker, held)
+    mark_ready(KEYS[9], held)
   end
-  emit_capped(events, cap, 'waiting', 'jobId', id)
+  emit_capped(KEYS[8], cap, 'waiting', 'jobId', id)
   return finish_add(id, job)
 end
 local function add_rest(from, count, replies)
   local known_options, names = {}, {}
-  many = {
-    settings = nil, held = nil, waiting = {}, target = nil, ready = false, due_key = nil, marker = KEYS[9], encoded = {},
+  batch = {
+    settings = nil, held = nil, waiting = {}, target = nil, ready = false, has_delayed = false, encoded = {},
     options = known_options, reserved = 0, last = 0, run = 1,
   }
   for number = 1, #KEYS do
@@ -6393,37 +6063,37 @@ local function add_rest(from, count, replies)
       postponed = false
     end
   end
-  local several = many
+  local state = batch
   if not postponed then
-    many = nil
+    batch = nil
   end
-  function several.flush()
-    local waiting = several.waiting
+  function state.flush()
+    local waiting = state.waiting
     if waiting[1] then
-      call('LPUSH', several.target, unpack(waiting))
-      several.waiting = {}
+      call('LPUSH', state.target, unpack(waiting))
+      state.waiting = {}
     end
-    if several.due_key then
-      mark_later(several.marker, several.due_key)
-      several.due_key = nil
+    if state.has_delayed then
+      mark_delayed(KEYS[9], KEYS[6])
+      state.has_delayed = false
     end
   end
   local function add(kind, options)
     if kind == '0' then
       options = known_options[options] or cmsgpack.unpack(options)
-      return add_standard(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], options)
+      return add_standard(options)
     end
     if kind == '1' then
-      return add_delayed(KEYS[9], KEYS[3], KEYS[4], KEYS[6], KEYS[5], KEYS[8], options)
+      return add_delayed(options)
     end
     options = known_options[options] or cmsgpack.unpack(options)
-    return add_prioritized(KEYS[9], KEYS[3], KEYS[4], KEYS[10], KEYS[6], KEYS[5], KEYS[7], KEYS[8], KEYS[11], options)
+    return add_prioritized(options)
   end
   local function add_or_find(number)
     local at = 4 * number
     open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
-    if many then
-      many.run = math.max(1, runs[number])
+    if batch then
+      batch.run = math.max(1, runs[number])
     end
     local reply, added = add(ARGV[at - 3], ARGV[at])
     if added or type(reply) ~= 'string' then
@@ -6434,8 +6104,8 @@ local function add_rest(from, count, replies)
   for number = from, count do
     replies[number] = alone_or_error(add_or_find, number)
   end
-  several.flush()
-  if several.ready then
+  state.flush()
+  if state.ready then
     call('ZADD', KEYS[9], '0', '0')
   end
 end
@@ -6459,9 +6129,11 @@ for number = 1, count do
     kinds[packed] = kind
   end
   readable, head = pcall(unpack_packed, ARGV[at - 2])
-  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[1]) == 'string'
-    and type(head[2]) == 'string' and type(head[3]) == 'string' and is_plain_ms(head[4]))
-    or head[5] ~= nil or head[6] ~= nil or head[8] then
+  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[3]) == 'string'
+    and is_plain_ms(head[4]) and
+    type(head[1]) == 'string' and type(head[2]) == 'string' and head[5] == nil and head[6] == nil
+    and not head[8]
+  ) then
     break
   end
   local id = head[2]
@@ -6505,15 +6177,18 @@ else
     local head, packed = heads[number], ARGV[at]
     local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
     local job = head[1] .. id
-    if not own and math.abs(id) < 100000000000000 then
-      id = id .. ''
+    if not own then
+      if math.abs(id) < 100000000000000 then
+        id = id .. ''
+      end
     end
     if head[4] ~= last_stamp then
       last_stamp = head[4]
       stamp = last_stamp .. ''
     end
-    local stored = redis.pcall('HMSET', job, 'name', name, 'data', ARGV[at - 1], 'opts', kind[1],
-      'timestamp', stamp, 'delay', kind[2], 'priority', kind[3])
+    local stored = redis.pcall('HMSET', job,
+      'name', name, 'data', ARGV[at - 1], 'opts', kind[1], 'timestamp', stamp, 'delay', kind[2], 'priority', kind[3]
+    )
     if stored.err then
       replies[number] = alone_or_error(error, stored)
     else
@@ -6550,7 +6225,7 @@ return replies
 
 FETCH_MANY = Script(
     name="fetchMany",
-    sha1="dd75f154c12db7785c89bfab728bc894aee34f6c",
+    sha1="213b53760932833a444167d535ff281454d56a01",
     keys=11,
     source="""\
 local call = redis.call
@@ -6567,16 +6242,14 @@ local function plain_count(stored)
   end
   return nil
 end
-local spent = 0
+local fetched_bytes = 0
 local function start_attempt(job, now, worker, known_fields)
   local fields = known_fields or call('HGETALL', job)
   local count = #fields
   local text, at_started, at_processed, at_worker = '1', nil, nil, nil
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
+    if name == 'ats' then
       at_started = index + 1
       local _, counted = plain_count(fields[at_started])
       text = counted
@@ -6584,6 +6257,8 @@ local function start_attempt(job, now, worker, known_fields)
       at_processed = index + 1
     elseif name == 'pb' then
       at_worker = index + 1
+    elseif name == 'data' then
+      fetched_bytes = fetched_bytes + #fields[index + 1]
     end
   end
   if not text or (worker and type(worker) ~= 'string') then
@@ -6638,20 +6313,14 @@ local function first_attempt(job, id, now, worker, found)
     end
     if answer then
       call('HMSET', job, 'processedOn', now, 'ats', '1')
-      spent = spent + #answer[2]
+      fetched_bytes = fetched_bytes + #answer[2]
       return answer
     end
   end
   fields = start_attempt(job, now, worker, found)
   return fields and { fields, id, 0, 0 }
 end
-local function load_take_first()
-local later = nil
-local emitted = 0
-local function emit(stream, ...)
-  call('XADD', stream, '*', 'event', ...)
-  emitted = emitted + 1
-end
+local function load_pop_next()
 local function is_held(paused_field, concurrency, active)
   if paused_field then
     return true
@@ -6690,6 +6359,9 @@ local function limited_for(limiter, maximum)
   return 0
 end
 local function load_promote_due()
+local function emit(stream, ...)
+  call('XADD', stream, '*', 'event', ...)
+end
 local function mark_ready(marker, held)
   if held then
     return
@@ -6697,16 +6369,16 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  call('ZREM', delayed, unpack(due))
+local function promote_due(base, now, target, held)
+  local due = call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', KEYS[7], unpack(due))
   for index = 1, #due do
     local id = due[index]
     local job = base .. id
@@ -6714,12 +6386,12 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     if priority == 0 then
       call('LPUSH', target, id)
     else
-      place_by_priority(prioritized, counter, priority, id)
+      zadd_by_priority(KEYS[3], KEYS[10], priority, id)
     end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(KEYS[4], 'waiting', 'jobId', id, 'prev', 'delayed')
     call('HSET', job, 'delay', '0')
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[11], held)
   return #due
 end
 return promote_due
@@ -6727,7 +6399,7 @@ end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
 end
-local function take_prioritized()
+local function pop_prioritized()
   local id = call('ZPOPMIN', KEYS[3])[1]
   if id then
     call('LPUSH', KEYS[2], id)
@@ -6748,43 +6420,34 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function activate(base, id, now, maximum, duration, options, token, marker)
+local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if token == '0' then
-  else
-    local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        later.flush_released()
-      end
-      later.locks[lock] = token
-    end
-    call('SET', lock, token, 'PX', options.lockDuration)
+  if token ~= '0' then
+    call('SET', job .. ':lock', token, 'PX', options.lockDuration)
   end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   local fields = start_attempt(job, now, options.name)
   if not marked then
-    call('ZADD', marker, '0', '0')
+    call('ZADD', KEYS[11], '0', '0')
     marked = true
   end
   return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, token, marker, take)
+local function fetch_next(base, now, options, token, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
   if promoted_at ~= now then
-    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
-      promoted_at = now
-    else
+    local promoted = 0
+    if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
       local target = known[1] and KEYS[8] or KEYS[1]
-      local promote_due = load_promote_due()
-      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-        promoted_at = now
-      end
+      promoted = load_promote_due()(base, now, target, held)
+    end
+    if promoted < 1000 then
+      promoted_at = now
     end
   end
   local maximum = effective_maximum(known[3], options)
@@ -6798,7 +6461,7 @@ local function fetch_next(base, now, options, token, marker, take)
   local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
+    return activate(base, id, now, maximum, duration, options, token)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -6806,7 +6469,7 @@ local function fetch_next(base, now, options, token, marker, take)
   end
   return nil
 end
-local function take_first()
+local function pop_next()
   local id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if id and is_old_marker(id) then
     call('LREM', KEYS[2], '1', id)
@@ -6815,18 +6478,19 @@ local function take_first()
   if id then
     return id
   end
-  return take_prioritized()
+  return pop_prioritized()
 end
-return fetch_next, take_first
+return fetch_next, pop_next
 end
-local MOST_SPENT = 1000000
+local MOST_BYTES = 1000000
 local base, now, options, tokens = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
 local count = #tokens
 local replies, done, over = {}, 0, false
 local known = redis.pcall('HMGET', KEYS[9], 'paused', 'concurrency', 'max')
 local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')
 local coming = redis.pcall('LRANGE', KEYS[1], -count, '-1')
-if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or due.err or options.limiter)
+if coming[1] and not (known.err or due[1] or due.err or options.limiter) and
+  not (known[1] or known[2] or known[3])
   and is_plain_ms(options.lockDuration) and call('LLEN', KEYS[2]) then
   local lock_ms, worker, taken = options.lockDuration .. '', options.name, {}
   local left, events, sub = #coming, KEYS[4], string.sub
@@ -6847,7 +6511,7 @@ if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or
     taken[number] = id
     replies[number] = answer
     done = number
-    if spent > MOST_SPENT then
+    if fetched_bytes > MOST_BYTES then
       over = true
       break
     end
@@ -6859,14 +6523,14 @@ if coming[1] and not (known.err or known[1] or known[2] or known[3] or due[1] or
   end
 end
 if done < count and not over then
-  local fetch_next, take_first = load_take_first()
+  local fetch_next, pop_next = load_pop_next()
   for number = done + 1, count do
-    local passed, reply = pcall(fetch_next, base, now, options, tokens[number], KEYS[11], take_first)
+    local passed, reply = pcall(fetch_next, base, now, options, tokens[number], pop_next)
     if not passed then
       return number > 1 and replies or error(reply, 0)
     end
     replies[number] = reply or { 0, 0, 0, 0 }
-    if replies[number][2] == 0 or spent > MOST_SPENT then
+    if replies[number][2] == 0 or fetched_bytes > MOST_BYTES then
       break
     end
   end
@@ -6877,7 +6541,7 @@ return replies
 
 FINISH_MANY = Script(
     name="finishMany",
-    sha1="2930829d6116fa544ba7f46fb3b76147aa3670f0",
+    sha1="1a91ac2a2c618136bf392b1d59f43a75ddb46c9e",
     keys=15,
     source="""\
 local function alone_or_error(job_function, ...)
@@ -6915,16 +6579,14 @@ local function plain_count(stored)
   end
   return nil
 end
-local spent = 0
+local fetched_bytes = 0
 local function start_attempt(job, now, worker, known_fields)
   local fields = known_fields or call('HGETALL', job)
   local count = #fields
   local text, at_started, at_processed, at_worker = '1', nil, nil, nil
   for index = 1, count, 2 do
     local name = fields[index]
-    if name == 'data' then
-      spent = spent + #fields[index + 1]
-    elseif name == 'ats' then
+    if name == 'ats' then
       at_started = index + 1
       local _, counted = plain_count(fields[at_started])
       text = counted
@@ -6932,6 +6594,8 @@ local function start_attempt(job, now, worker, known_fields)
       at_processed = index + 1
     elseif name == 'pb' then
       at_worker = index + 1
+    elseif name == 'data' then
+      fetched_bytes = fetched_bytes + #fields[index + 1]
     end
   end
   if not text or (worker and type(worker) ~= 'string') then
@@ -6986,7 +6650,7 @@ local function first_attempt(job, id, now, worker, found)
     end
     if answer then
       call('HMSET', job, 'processedOn', now, 'ats', '1')
-      spent = spent + #answer[2]
+      fetched_bytes = fetched_bytes + #answer[2]
       return answer
     end
   end
@@ -6994,37 +6658,33 @@ local function first_attempt(job, id, now, worker, found)
   return fields and { fields, id, 0, 0 }
 end
 local function load_finish_rest()
-local later = nil
+local deferred = nil
 local emitted = 0
 local function emit(stream, ...)
   call('XADD', stream, '*', 'event', ...)
   emitted = emitted + 1
 end
 local function purge(job)
-  return call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed',
-    job .. ':unsuccessful')
+  return call('DEL',
+    job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful'
+  )
 end
 local function split_job_key(job)
   return string.match(job, '^(.*:)([^:]*)$')
 end
-local function surrender_lock(job, stalled, token, id)
+local function release_lock(job, stalled, token, id)
   if token == '0' then
     return nil
   end
   local lock = job .. ':lock'
-  local owner = later and later.locks[lock]
+  local owner = deferred.locks[lock]
   if owner == nil then
     owner = call('GET', lock)
   end
   if owner == token then
-    if later then
-      later.locks[lock] = false
-      later.released[#later.released + 1] = lock
-      later.stalled[#later.stalled + 1] = id
-    else
-      call('DEL', lock)
-      call('SREM', stalled, id)
-    end
+    deferred.locks[lock] = false
+    deferred.released[#deferred.released + 1] = lock
+    deferred.stalled[#deferred.stalled + 1] = id
     return nil
   end
   if owner then
@@ -7087,16 +6747,16 @@ local function mark_ready(marker, held)
   call('ZADD', marker, '0', '0')
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
 local function priority_of(job)
   return tonumber(call('HGET', job, 'priority')) or 0
 end
-local function promote_due(base, now, target, held, delayed, prioritized, counter, events, marker)
-  local due = call('ZRANGEBYSCORE', delayed, '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
-  call('ZREM', delayed, unpack(due))
+local function promote_due(base, now, target, held)
+  local due = call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1000')
+  call('ZREM', KEYS[7], unpack(due))
   for index = 1, #due do
     local id = due[index]
     local job = base .. id
@@ -7104,12 +6764,12 @@ local function promote_due(base, now, target, held, delayed, prioritized, counte
     if priority == 0 then
       call('LPUSH', target, id)
     else
-      place_by_priority(prioritized, counter, priority, id)
+      zadd_by_priority(KEYS[3], KEYS[10], priority, id)
     end
-    emit(events, 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(KEYS[4], 'waiting', 'jobId', id, 'prev', 'delayed')
     call('HSET', job, 'delay', '0')
   end
-  mark_ready(marker, held)
+  mark_ready(KEYS[15], held)
   return #due
 end
 return promote_due
@@ -7117,7 +6777,7 @@ end
 local function is_old_marker(id)
   return string.sub(id, 1, 2) == '0:'
 end
-local function take_prioritized()
+local function pop_prioritized()
   local id = call('ZPOPMIN', KEYS[3])[1]
   if id then
     call('LPUSH', KEYS[2], id)
@@ -7138,43 +6798,42 @@ local function effective_maximum(global_maximum, options)
 end
 local marked = false
 local promoted_at = nil
-local function activate(base, id, now, maximum, duration, options, token, marker)
+local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
   if maximum and call('INCR', KEYS[6]) == 1 then
     call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
   end
-  if token == '0' then
-  else
+  if token ~= '0' then
     local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        later.flush_released()
-      end
-      later.locks[lock] = token
+    if deferred.locks[lock] == false then
+      deferred.flush_released()
     end
-    call('SET', lock, token, 'PX', options.lockDuration)
+    deferred.locks[lock] = token
   end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
+  if token ~= '0' then
+    call('SET', job .. ':lock', token, 'PX', options.lockDuration)
+  end
+  call('XADD', KEYS[4], '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  emitted = emitted + 1
   local fields = start_attempt(job, now, options.name)
   if not marked then
-    call('ZADD', marker, '0', '0')
+    call('ZADD', KEYS[15], '0', '0')
     marked = true
   end
   return { fields, id, 0, 0 }
 end
-local function fetch_next(base, now, options, token, marker, take)
+local function fetch_next(base, now, options, token, take)
   local known = queue_settings(KEYS[9])
   local held = is_held(known[1], known[2], KEYS[2])
   if promoted_at ~= now then
-    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
-      promoted_at = now
-    else
+    local promoted = 0
+    if call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
       local target = known[1] and KEYS[8] or KEYS[1]
-      local promote_due = load_promote_due()
-      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-        promoted_at = now
-      end
+      promoted = load_promote_due()(base, now, target, held)
+    end
+    if promoted < 1000 then
+      promoted_at = now
     end
   end
   local maximum = effective_maximum(known[3], options)
@@ -7188,7 +6847,7 @@ local function fetch_next(base, now, options, token, marker, take)
   local duration = options.limiter and options.limiter.duration or known[4]
   local id = take()
   if id then
-    return activate(base, id, now, maximum, duration, options, token, marker)
+    return activate(base, id, now, maximum, duration, options, token)
   end
   local due = next_due(KEYS[7])
   if due then
@@ -7208,14 +6867,14 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local function mark_later(marker, delayed)
+local function mark_delayed(marker, delayed)
   local due = next_due(delayed)
   if due then
     call('ZADD', marker, due, '1')
   end
 end
 local PRIORITY_STEP = 4294967296
-local function place_by_priority(prioritized, counter, priority, id)
+local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
 end
@@ -7227,14 +6886,14 @@ local function place_parent(base, parent, id, now)
     local delayed, due = base .. 'delayed', now + delay
     call('ZADD', delayed, due * 4096, id)
     emit(events, 'delayed', 'jobId', id, 'delay', due)
-    mark_later(marker, delayed)
+    mark_delayed(marker, delayed)
     return
   end
   local target, held = queue_gate(base .. 'meta', base .. 'active', base .. 'wait', base .. 'paused')
   if priority == 0 then
     call('RPUSH', target, id)
   else
-    place_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
+    zadd_by_priority(base .. 'prioritized', base .. 'pc', priority, id)
   end
   mark_ready(marker, held)
   emit(events, 'waiting', 'jobId', id, 'prev', 'waiting-children')
@@ -7413,7 +7072,7 @@ local function forget(base, ids)
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
-    spent = spent + 2000
+    fetched_bytes = fetched_bytes + 2000
   end
 end
 local function keep_by_age(base, finished, now, age)
@@ -7455,10 +7114,10 @@ local function record_metric(hash, size, now)
 end
 return record_metric
 end
-local function take_after_finish()
+local function pop_after_finish()
   local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not next_id then
-    return take_prioritized()
+    return pop_prioritized()
   end
   if not is_old_marker(next_id) then
     return next_id
@@ -7467,7 +7126,7 @@ local function take_after_finish()
   if next_id ~= '0:0' then
     return nil
   end
-  return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
+  return assert(pop_prioritized(), 'no prioritized job after the marker 0:0')
 end
 local function release_own_dedup(base, id, dedup_id)
   local key = base .. 'de:' .. dedup_id
@@ -7479,41 +7138,42 @@ local function release_own_dedup(base, id, dedup_id)
   else
   end
 end
-local function trim_own(events, alone)
+local function trim_own(events, may_wait)
   local known = queue_settings(KEYS[9])
   local cap = known[5]
   if not cap then
     cap = store_default_cap(KEYS[9])
     known[5] = cap
   end
-  if not alone and plain_count(cap) then
-    later.trims = later.trims + 1
-    later.cap, later.emitted = cap + 0, emitted
-  else
-    call('XTRIM', events, 'MAXLEN', '~', cap)
-  end
-end
-local function count_metric(hash, size, now, alone)
-  if not alone and later.metric_at[hash] == now then
-    later.counted[hash] = (later.counted[hash] or 0) + 1
+  if may_wait and plain_count(cap) then
+    deferred.trims = deferred.trims + 1
+    deferred.cap, deferred.emitted = cap + 0, emitted
     return
   end
-  if later then
-    later.flush_finished()
+  call('XTRIM', events, 'MAXLEN', '~', cap)
+end
+local function count_metric(hash, size, now, may_wait)
+  if may_wait and deferred.metric_at[hash] == now then
+    deferred.counted[hash] = (deferred.counted[hash] or 0) + 1
+    return
   end
-  local finished = load_metrics()(hash, size, now)
-  if later and finished < 4503599627370496 then
-    later.metric_at[hash] = now
+  deferred.flush_finished()
+  if load_metrics()(hash, size, now) < 4503599627370496 then
+    deferred.metric_at[hash] = now
   end
 end
-local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
+local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields,
+  fetch)
   local active, events = KEYS[2], KEYS[4]
   local has_failed = outcome == 'failed'
-  local stored = redis.pcall('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-  if not stored[6] and call('EXISTS', job) == 0 then
+  local stored = redis.pcall('HMGET',
+    job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+  )
+  if not stored[1] and call('EXISTS', job) == 0 then
     return -1
   end
-  if outcome == 'completed' and not (later and later.childless) then
+  local may_wait_for_children = not has_failed and not deferred.childless
+  if may_wait_for_children then
     local pending, unsuccessful = job .. ':dependencies', job .. ':unsuccessful'
     if call('EXISTS', pending, unsuccessful) > 0 then
       if call('SCARD', pending) ~= 0 then
@@ -7524,36 +7184,34 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       end
     end
   end
-  if not options then
-    options = cmsgpack.unpack(ARGV[8])
-    token = options.token
-  end
-  local refusal = surrender_lock(job, KEYS[5], token, id)
+  local refusal = release_lock(job, KEYS[5], token, id)
   if refusal then
     return refusal
   end
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
+    stored = call('HMGET',
+      job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+    )
   end
-  local parent, link = stored[1], nil
+  local parent, link = stored[2], nil
   local parent_queue, parent_id = nil, ''
-  if stored[2] then
-    link = cjson.decode(stored[2])
+  if stored[3] then
+    link = cjson.decode(stored[3])
     parent_queue, parent_id = link.queueKey, link.id
   end
   local has_parent = parent and parent ~= ''
-  local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
-  if alone and later then
-    later.flush_finished()
+  local may_wait = not (has_parent or link or keep_age or (keep_count and keep_count > 0))
+  if not may_wait then
+    deferred.flush_finished()
   end
   if call('LREM', active, '-1', id) == 0 then
     return -3
   end
-  trim_own(events, alone)
-  if stored[3] then
-    release_own_dedup(base, id, stored[3])
+  trim_own(events, may_wait)
+  if stored[4] then
+    release_own_dedup(base, id, stored[4])
   end
   if parent_id == '' and has_parent then
     local parent_base
@@ -7574,7 +7232,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     else
     end
   end
-  local attempts_made, attempts_text = plain_count(stored[4])
+  local attempts_made, attempts_text = plain_count(stored[5])
   if not attempts_made then
     attempts_made = call('HINCRBY', job, 'atm', '1')
     attempts_text = attempts_made
@@ -7585,18 +7243,18 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       load_unlink_child()(parent, job)
     end
   else
-    if alone then
+    if may_wait then
+      local members = deferred.finished[finished] or {}
+      deferred.finished[finished] = members
+      members[#members + 1], members[#members + 2] = now, id
+    else
       if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
         call('HSET', job, 'atm', attempts_text)
         call('ZADD', finished, now, id)
       end
-    else
-      local members = later.finished[finished] or {}
-      later.finished[finished] = members
-      members[#members + 1], members[#members + 2] = now, id
     end
     call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
-    if has_failed and (stored[5] or parent_id ~= '') then
+    if (has_failed and (stored[6] or parent_id ~= '')) then
       call('HDEL', job, 'defa')
     end
     if keep_age ~= nil then
@@ -7607,18 +7265,19 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       keep_by_count(base, finished, keep_count)
     end
   end
-  emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
-  if has_failed then
-    if attempts_made >= tonumber(options.attempts) then
-      emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
-    else
-    end
+  call('XADD', events,
+    '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active'
+  )
+  emitted = emitted + 1
+  if has_failed and attempts_made >= tonumber(options.attempts) then
+    call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_text)
+    emitted = emitted + 1
   end
   if options.maxMetricsSize ~= '' then
-    count_metric(metrics, options.maxMetricsSize, now, alone)
+    count_metric(metrics, options.maxMetricsSize, now, may_wait)
   end
   if fetch then
-    local reply = fetch_next(base, now, options, token, marker, take_after_finish)
+    local reply = fetch_next(base, now, options, token, pop_after_finish)
     if reply then
       return reply
     end
@@ -7629,15 +7288,15 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
   return 0
 end
-local function finish_rest(base, all_options, heads, from, count, most_spent, replies)
+local function finish_rest(base, all_options, heads, from, count, most_bytes, replies)
   local locks, names, pending = {}, {}, {}
   for number = from, count do
-    local at = 7 * number - 1
-    local job = base .. heads[at - 5]
-    if heads[at - 4] ~= '0' then
+    local at = 7 * number
+    local job = base .. heads[at - 6]
+    if heads[at - 5] ~= '0' then
       names[#names + 1] = job .. ':lock'
     end
-    if heads[at - 2] == 0 then
+    if heads[at - 3] == 0 then
       pending[#pending + 1] = job .. ':dependencies'
       pending[#pending + 1] = job .. ':unsuccessful'
     end
@@ -7649,60 +7308,61 @@ local function finish_rest(base, all_options, heads, from, count, most_spent, re
       locks[name] = owners[number] or nil
     end
   end
-  later = {
-    locks = locks, released = {}, stalled = {}, stalled_key = KEYS[5], finished = {}, counted = {}, metric_at = {},
-    events = KEYS[4], trims = 0, cap = 0, emitted = 0, childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
+  deferred = {
+    locks = locks, released = {}, stalled = {}, finished = {}, counted = {}, metric_at = {},
+    trims = 0, cap = 0, emitted = 0,
+    childless = not pending[1] or call('EXISTS', unpack(pending)) == 0,
   }
-  function later.flush_released()
-    local released, stalled = later.released, later.stalled
+  function deferred.flush_released()
+    local released, stalled = deferred.released, deferred.stalled
     if released[1] then
       call('DEL', unpack(released))
-      later.released = {}
+      deferred.released = {}
     end
     if stalled[1] then
-      call('SREM', later.stalled_key, unpack(stalled))
-      later.stalled = {}
+      call('SREM', KEYS[5], unpack(stalled))
+      deferred.stalled = {}
     end
   end
-  function later.flush_finished()
-    if later.trims > 0 then
-      local cap = (later.cap + emitted - later.emitted) .. ''
-      for _ = 1, later.trims do
-        if call('XTRIM', later.events, 'MAXLEN', '~', cap) == 0 then
+  function deferred.flush_finished()
+    if deferred.trims > 0 then
+      local cap = (deferred.cap + emitted - deferred.emitted) .. ''
+      for _ = 1, deferred.trims do
+        if call('XTRIM', KEYS[4], 'MAXLEN', '~', cap) == 0 then
           break
         end
       end
-      later.trims = 0
+      deferred.trims = 0
     end
-    for key, members in pairs(later.finished) do
+    for key, members in pairs(deferred.finished) do
       call('ZADD', key, unpack(members))
-      later.finished[key] = nil
+      deferred.finished[key] = nil
     end
-    for key, count in pairs(later.counted) do
+    for key, count in pairs(deferred.counted) do
       call('HINCRBY', key, 'count', count)
-      later.counted[key] = nil
+      deferred.counted[key] = nil
     end
-    later.metric_at = {}
+    deferred.metric_at = {}
   end
   for number = from, count do
-    local at = 7 * number - 1
-    local outcome_at = 2 * heads[at + 1] + 2
-    local id, token = heads[at - 5], heads[at - 4]
-    local failed, place = heads[at - 2] == 1, heads[at]
-    replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 3],
-      failed and 'failedReason' or 'returnvalue', ARGV[outcome_at], failed and 'failed' or 'completed',
-      failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token, all_options[place],
-      ARGV[outcome_at + 1], heads[at - 1] == 1, KEYS[15])
-    if spent > most_spent then
+    local at = 7 * number
+    local outcome_at = 2 * heads[at] + 3
+    local id, token = heads[at - 6], heads[at - 5]
+    local failed, place = heads[at - 3] == 1, heads[at - 1]
+    replies[number] = alone_or_error(finish_job, base, id, base .. id, heads[at - 4],
+      failed and 'failedReason' or 'returnvalue', ARGV[outcome_at - 1], failed and 'failed' or 'completed',
+      failed and KEYS[12] or KEYS[11], failed and KEYS[14] or KEYS[13], token,
+      all_options[place], ARGV[outcome_at], heads[at - 2] == 1)
+    if fetched_bytes > most_bytes then
       break
     end
   end
-  later.flush_released()
-  later.flush_finished()
+  deferred.flush_released()
+  deferred.flush_finished()
 end
 return finish_rest
 end
-local MOST_SPENT = 1000000
+local MOST_BYTES = 1000000
 local base, all_options, heads = ARGV[1], cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local count = #heads / 7
 local replies, done = {}, 0
@@ -7712,25 +7372,27 @@ for number = 1, #all_options do
   local keep, lock_ms = options.keepJobs, options.lockDuration
   local attempts = tonumber(options.attempts)
   if type(keep) == 'table' and keep.age == nil and (keep.count == nil or keep.count == -1 or keep.count == 0)
-    and options.maxMetricsSize == '' and not options.limiter and is_plain_ms(lock_ms) and attempts then
+    and attempts and
+    options.maxMetricsSize == '' and not options.limiter and is_plain_ms(options.lockDuration)
+  then
     kinds[number] = { keep.count == 0, lock_ms .. '', attempts, options.name }
   end
 end
 if not next(kinds) then
-  load_finish_rest()(base, all_options, heads, 1, count, MOST_SPENT, replies)
+  load_finish_rest()(base, all_options, heads, 1, count, MOST_BYTES, replies)
   return replies
 end
 local jobs, ending, locks, children, fetches, latest = {}, {}, {}, {}, 0, 0
 for number = 1, count do
-  local at = 7 * number - 1
-  local id, now = heads[at - 5], tonumber(heads[at - 3])
+  local at = 7 * number
+  local id, now = heads[at - 6], tonumber(heads[at - 4])
   local job = base .. id
   jobs[number], ending[id], locks[number] = job, true, job .. ':lock'
-  fetches = fetches + heads[at - 1]
+  fetches = fetches + heads[at - 2]
   if now > latest then
     latest = now
   end
-  if heads[at - 2] == 0 then
+  if heads[at - 3] == 0 then
     children[#children + 1] = job .. ':dependencies'
     children[#children + 1] = job .. ':unsuccessful'
   end
@@ -7740,7 +7402,8 @@ local coming = redis.pcall('LRANGE', KEYS[1], -1 - fetches, '-1')
 local window = redis.pcall('LRANGE', KEYS[2], -2 * count, '-1')
 local due = redis.pcall('ZRANGEBYSCORE', KEYS[7], '0', (latest + 1) * 4096 - 1, 'LIMIT', '0', '1')
 local left, size, cap = #coming, #window, known[4]
-if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] or due.err or window.err)
+if plain_count(cap) and cap and not (due[1] or due.err or window.err) and
+  not (known[1] or known[2] or known[3])
   and (left > 0 or size > count) and not (children[1] and call('EXISTS', unpack(children)) > 0) then
   local places = {}
   for place = 1, size do
@@ -7752,15 +7415,18 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
   local gone, stalled, finished, failed, taken = {}, {}, {}, {}, {}
   local first, last_events, started = size + 1, 0, false
   for number = 1, count do
-    local at = 7 * number - 1
-    local id, now, has_failed, place = heads[at - 5], heads[at - 3], heads[at - 2] == 1, heads[at]
-    local outcome_at = 2 * heads[at + 1] + 2
-    local job, token, fetch, kind = jobs[number], heads[at - 4], heads[at - 1] == 1, kinds[place]
+    local at = 7 * number
+    local id, now, has_failed, place = heads[at - 6], heads[at - 4], heads[at - 3] == 1, heads[at - 1]
+    local outcome_at = 2 * heads[at] + 3
+    local job, token, fetch, kind = jobs[number], heads[at - 5], heads[at - 2] == 1, kinds[place]
     local next_id = fetch and coming[left]
-    local stored = redis.pcall('HMGET', job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa')
+    local stored = redis.pcall('HMGET',
+      job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
+    )
     local attempts, text, fields = nil, nil, nil
-    if kind and ending[id] and owners[number] == token and token ~= '0' and stored[1]
-      and not (stored[2] or stored[3] or stored[4]) then
+    if kind and ending[id] and owners[number] == token and token ~= '0' and
+      stored[1] and not (stored[2] or stored[3] or stored[4])
+    then
       attempts, text = plain_count(stored[5])
     end
     if fetch then
@@ -7772,7 +7438,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
         attempts = nil
       end
     end
-    local packed = ARGV[outcome_at + 1]
+    local packed = ARGV[outcome_at]
     if packed ~= '' and attempts then
       fields = failure_fields(packed)
       attempts = fields and attempts
@@ -7793,7 +7459,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     ending[id] = false
     gone[#gone + 1] = locks[number]
     stalled[number] = id
-    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[outcome_at], finished
+    local outcome, field, result, members = 'completed', 'returnvalue', ARGV[outcome_at - 1], finished
     if has_failed then
       outcome, field, members = 'failed', 'failedReason', failed
     end
@@ -7807,17 +7473,20 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
         call('HMSET', job, unpack(fields))
       end
       call('HSET', job, 'atm', text, field, result, 'finishedOn', now)
-      if has_failed and stored[6] then
+      if (has_failed and stored[6]) then
         call('HDEL', job, 'defa')
       end
       local at_member = #members
       members[at_member + 1], members[at_member + 2] = now, id
     end
-    call('XADD', events, '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active')
-    last_events = 1
+    last_events = 0
+    call('XADD', events,
+      '*', 'event', outcome, 'jobId', id, field, result, 'prev', 'active'
+    )
+    last_events = last_events + 1
     if has_failed and attempts >= kind[3] then
       call('XADD', events, '*', 'event', 'retries-exhausted', 'jobId', id, 'attemptsMade', text)
-      last_events = 2
+      last_events = last_events + 1
     end
     done = number
     if fetch then
@@ -7833,7 +7502,7 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
       else
       end
       replies[number] = answer
-      if spent > MOST_SPENT then
+      if fetched_bytes > MOST_BYTES then
         break
       end
     else
@@ -7878,8 +7547,8 @@ if plain_count(cap) and cap and not (known[1] or known[2] or known[3] or due[1] 
     end
   end
 end
-if done < count and spent <= MOST_SPENT then
-  load_finish_rest()(base, all_options, heads, done + 1, count, MOST_SPENT, replies)
+if done < count and fetched_bytes <= MOST_BYTES then
+  load_finish_rest()(base, all_options, heads, done + 1, count, MOST_BYTES, replies)
 end
 return replies
 """,

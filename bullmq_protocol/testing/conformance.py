@@ -1,4 +1,4 @@
-"""What every transport must do, as cases that run in both colours: put your own transport through them.
+"""What every transport must do, as cases that run in both adapters: put your own transport through them.
 
 A case is a generator of acts (`Perform`, `Begin`, `Abort`, ...); a runner carries them out on transports that you make:
 `bullmq_anyio.testing.run_case` and `bullmq_sync.testing.run_case`. `CASES` holds them all; `Case.needs` says what a
@@ -333,7 +333,7 @@ def refused_transaction_runs_nothing(key: str) -> Play:
 
 
 def script_is_sent_again_after_a_flush(key: str) -> Play:
-    """A script that the server lost runs all the same, once."""
+    """A script that the server has lost still runs, once."""
     for round_ in (1, 2, 3):
         _expect("the counter", (yield from _ask(_add(key, 1))), round_)
         yield from _ask(_command("SCRIPT", "FLUSH"), Where.OBSERVER)
@@ -483,13 +483,13 @@ def nobody_listens(key: str) -> Play:
 
 
 def wrong_password(key: str) -> Play:
-    """Said at the first call, by name."""
+    """Raised at the first call, by name."""
     del key
     _failure((yield Perform(_command("PING"), Where.STRANGER)), AuthenticationFailed)
 
 
 def server_too_old(key: str) -> Play:
-    """Said at the first call, with the version found; a call after the server's upgrade works."""
+    """Raised at the first call, with the version found; a call after the server's upgrade works."""
     yield Arm(Fault.OLD_VERSION)
     error = _failure((yield Perform(_add(key, 1), Where.CUT)), ServerTooOld)
     _expect("the version in the message", "5." in str(error), True)

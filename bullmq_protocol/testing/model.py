@@ -68,7 +68,7 @@ class ServerModel:
             case "moveToDelayed":
                 return self._move_to_delayed(command)
             case "moveJobFromActiveToWait":
-                return self._give_back(str(args[0]), str(args[1]))
+                return self._release(str(args[0]), str(args[1]))
             case "extendLocks":
                 tokens, ids = _unpacked(args[1]), _unpacked(args[2])
                 return [i.encode() for i, t in zip(ids, tokens, strict=True) if not self._renew(i, t, int(args[3]))]
@@ -131,7 +131,7 @@ class ServerModel:
         return True
 
     def _surrender(self, job_id: str, token: str) -> int:
-        """Return 0 to go on, or the error code."""
+        """Return 0 to continue, or the error code."""
         if job_id not in self.jobs:
             return -1
         key = self.keys.lock(job_id)
@@ -164,7 +164,7 @@ class ServerModel:
         if not held:
             self._mark(0, "0")
 
-    def _mark_later(self) -> None:
+    def _mark_delayed(self) -> None:
         if self.delayed:
             self._mark(self.delayed[0][0] / SLOTS, "1")
 
@@ -184,7 +184,7 @@ class ServerModel:
         first, last = due * SLOTS, (due + 1) * SLOTS - 1
         taken = [score for score, _ in self.delayed if first <= score <= last]
         insort(self.delayed, (min(max(taken) + 1, last) if taken else first, job_id))
-        self._mark_later()
+        self._mark_delayed()
 
     def _promote(self, now: Millis, target: list[str], held: bool) -> None:
         last = (now + 1) * SLOTS - 1
@@ -365,7 +365,7 @@ class ServerModel:
         self._delay(job_id, int(now), round(float(delay)))
         return 0
 
-    def _give_back(self, job_id: str, token: str) -> Reply:
+    def _release(self, job_id: str, token: str) -> Reply:
         code = self._surrender(job_id, token)
         if code:
             return code
@@ -411,7 +411,7 @@ class ServerModel:
             if moved or self.prioritized:
                 self._mark_ready(held=False)
             else:
-                self._mark_later()
+                self._mark_delayed()
         return None
 
 

@@ -1,4 +1,4 @@
-"""Transports that follow a script: what must be asked next, and what is answered. In both colours."""
+"""Transports that follow a script: the next command expected, and its reply. For both adapters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Sent: TypeAlias = Command[Any] | Batch
 Expected: TypeAlias = Command[Any] | Batch | str | Callable[[Sent], bool] | None
 """An equal step, the name of a command (for a batch: those of its commands, joined by blanks), a test, or None: any."""
 Exchange: TypeAlias = tuple[Expected, Any]
-"""What must be asked, and the raw reply; an exception as reply is raised."""
+"""The expected command, and the raw reply; a reply that is an exception is raised."""
 
 
 class OutOfScript(AssertionError):

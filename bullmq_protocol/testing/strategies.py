@@ -17,10 +17,10 @@ from msgspec import UNSET
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, json_text
 from bullmq_protocol.common.reply import Reply
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.backoff import Backoff
 from bullmq_protocol.model.job import JobRecord, NewJob
 from bullmq_protocol.model.options import (
     MAX_PRIORITY,
-    Backoff,
     Deduplication,
     JobOptions,
     KeepJobs,

@@ -1,47 +1,64 @@
-"""What the machine wants done. Actions of one list are not ordered among themselves.
+"""What the machine asks its driver to do. The actions of one list have no order among themselves.
 
-Answers owed to the machine: exactly one for each `Call` (`Replied` or `CallFailed`), `Listen` (those, or `Unlistened`)
-and `RunJob` (`JobReturned` or `JobRaised`, also when cancelled). `CancelJob`, `Unlisten`, `Notify` and `Stopped` have
-none.
+The machine must get exactly one answer for each `Call` (`Replied` or `CallFailed`), `Wait` (those, or `WaitCancelled`)
+and `RunJob` (`JobReturned` or `JobRaised`, also when cancelled), and none for `CancelJob`, `CancelWait`, `Notify` and
+`Stopped`.
+
+The types of calls, jobs and notices are left open: `typed` fixes them for a BullMQ worker.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from bullmq_protocol.command import Command
-from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.worker.notices import Notice
+
+class Mergeable(Protocol):
+    """The command of a call. `merge` is None if it cannot be merged with others of its kind."""
+
+    @property
+    def merge(self) -> object: ...
 
 
-class Call(msgspec.Struct, frozen=True, tag="call"):
+class Identified(Protocol):
+    """A job."""
+
+    @property
+    def id(self) -> str: ...
+
+
+C = TypeVar("C", bound=Mergeable)
+J = TypeVar("J", bound=Identified)
+N = TypeVar("N")
+
+
+class Call(msgspec.Struct, Generic[C], frozen=True, tag="call"):
     """Perform the command on the shared connection. `shielded`: not to be cancelled (a job's report)."""
 
     ticket: int
-    command: Command[Any]
+    command: C
     shielded: bool = False
 
 
-class Listen(msgspec.Struct, frozen=True, tag="listen"):
+class Wait(msgspec.Struct, Generic[C], frozen=True, tag="listen"):
     """Perform the blocking command on the worker's own connection. At most one is in flight."""
 
     ticket: int
-    command: Command[Any]
+    command: C
 
 
-class Unlisten(msgspec.Struct, frozen=True, tag="unlisten"):
-    """Interrupt the `Listen` in flight; answer it `Unlistened` (or `Replied`, if the reply came first)."""
+class CancelWait(msgspec.Struct, frozen=True, tag="unlisten"):
+    """Interrupt the `Wait` in flight; answer it `WaitCancelled` (or `Replied`, if the reply came first)."""
 
     ticket: int
 
 
-class RunJob(msgspec.Struct, frozen=True, tag="run-job"):
+class RunJob(msgspec.Struct, Generic[J], frozen=True, tag="run-job"):
     """Run the user's handler on this job. `run` identifies the run: one job may be fetched twice."""
 
     run: int
-    job: JobRecord
+    job: J
     token: str
 
 
@@ -52,10 +69,10 @@ class CancelJob(msgspec.Struct, frozen=True, tag="cancel-job"):
     reason: str
 
 
-class Notify(msgspec.Struct, frozen=True, tag="notify"):
+class Notify(msgspec.Struct, Generic[N], frozen=True, tag="notify"):
     """Log the notice and hand it to the user's listeners."""
 
-    notice: Notice
+    notice: N
 
 
 class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
@@ -64,4 +81,4 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     error: str | None = None
 
 
-Action: TypeAlias = Call | Listen | Unlisten | RunJob | CancelJob | Notify | Stopped
+Action: TypeAlias = Call[Any] | Wait[Any] | CancelWait | RunJob[Any] | CancelJob | Notify[Any] | Stopped

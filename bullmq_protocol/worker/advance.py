@@ -33,7 +33,7 @@ from bullmq_protocol.model.schedule import (
     stored_moment,
 )
 
-MAX_PUT_BACK_MS = 300_000
+MAX_DELAY_MS = 300_000
 
 MAX_ID_PARTS = 4
 """A repeat key with more parts belongs to the oldest generation of repeatable jobs."""
@@ -60,7 +60,7 @@ class Advance(msgspec.Struct, frozen=True):
         try:
             return None if self.then is None else self.then(answer)
         except UsageError as error:
-            raise Unschedulable(f"repeatable job: {error}; the job was put back") from None
+            raise Unschedulable(f"repeatable job: {error}; the job was delayed") from None
 
 
 def schedule_of(job: JobRecord) -> Schedule | None:
@@ -90,7 +90,7 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis,
     stored = _stored_options(job)
     repeat = stored.get("repeat")
     if not isinstance(repeat, dict):
-        raise Unschedulable(f"job scheduler {scheduler_id!r}: the job has no repeat options; it was put back")
+        raise Unschedulable(f"job scheduler {scheduler_id!r}: the job has no repeat options; it was delayed")
     rule = cast("dict[str, Any]", repeat)
     try:
         if scheduler_id is None:
@@ -110,7 +110,7 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis,
         )
     except UsageError as error:
         name = "repeatable job" if scheduler_id is None else f"job scheduler {scheduler_id!r}"
-        raise Unschedulable(f"{name}: {error}; the job was put back") from None
+        raise Unschedulable(f"{name}: {error}; the job was delayed") from None
     return Advance(command)
 
 
@@ -129,7 +129,7 @@ def _base(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _advance_repeatable(
     keys: QueueKeys, job: JobRecord, stored: Mapping[str, Any], rule: dict[str, Any], *, now: Millis, zones: Zones
 ) -> Advance | None:
-    """Go on with a repeatable job of the oldest generation: move its slot, then add its next job.
+    """Advance a repeatable job of the oldest generation: move its slot, then add its next job.
 
     Source: specs/04-schedulers-flows-events.md#sec-6-4
     """
@@ -226,15 +226,15 @@ def _stored_options(job: JobRecord) -> dict[str, Any]:
     return cast("dict[str, Any]", options) if isinstance(options, dict) else {}
 
 
-def put_back_problem(message: str) -> str:
-    """Return what is told about a job whose schedule could not be advanced."""
+def delay_problem(message: str) -> str:
+    """Return the problem to report about a job whose schedule could not be advanced."""
     return f"Failed to add repeatable job for next iteration: {message}"
 
 
-def put_back(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Command[int]:
+def delay_job(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Command[int]:
     """Return the command that delays such a job: 2 s the first time, doubling to five minutes; no attempt is counted.
 
     Source: specs/05-worker-runtime.md#sec-6
     """
-    delay: float = min(1000 * 2 ** max(-9, min(job.attempts_started, 9)), MAX_PUT_BACK_MS)
+    delay: float = min(1000 * 2 ** max(-9, min(job.attempts_started, 9)), MAX_DELAY_MS)
     return move_to_delayed(keys, job.id, token=token, now=now, delay=delay, count_attempt=False)

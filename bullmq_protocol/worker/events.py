@@ -1,4 +1,4 @@
-"""What happens to a worker, as told to the machine by its driver. Each is handed over with the time it happened."""
+"""Events of a worker, which its driver passes to the machine, each with the time at which it happened."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from bullmq_protocol.model.failure import Failure
 
 
 class Replied(msgspec.Struct, frozen=True, tag="replied"):
-    """The raw reply of a `Call` or a `Listen`."""
+    """The raw reply of a `Call` or a `Wait`."""
 
     ticket: int
     reply: Reply
 
 
 class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
-    """A `Call` or `Listen` gave no reply, or an error reply.
+    """A `Call` or `Wait` gave no reply, or an error reply.
 
     `lost` is True for a `TransportError` (`maybe_applied` as in the error), False for an error reply of the server
-    (`code` is its first word); `of` makes one of an error. A `Listen` that was ended by `Unlisten` is answered
-    `Unlistened`, not so.
+    (`code` is its first word); `of` makes one from an error. A `Wait` that `CancelWait` ended is answered by
+    `WaitCancelled` instead.
     """
 
     ticket: int
@@ -35,7 +35,7 @@ class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
 
     @classmethod
     def of(cls, ticket: int, error: BullMQError, *, roll: float = 0.5) -> CallFailed:
-        """Tell of a call that raised. `roll`, from 0 to 1, spreads the attempts to connect again."""
+        """Make the event of a call that raised. `roll`, from 0 to 1, spreads the attempts to reconnect."""
         if isinstance(error, TransportError):
             return cls(ticket, str(error), lost=True, maybe_applied=error.maybe_applied, roll=roll)
         if isinstance(error, (AuthenticationFailed, ServerTooOld)):
@@ -45,8 +45,8 @@ class CallFailed(msgspec.Struct, frozen=True, tag="call-failed"):
         return cls(ticket, str(error), lost=False, code=code, roll=roll)
 
 
-class Unlistened(msgspec.Struct, frozen=True, tag="unlistened"):
-    """The `Listen` ended because of `Unlisten`, without a reply."""
+class WaitCancelled(msgspec.Struct, frozen=True, tag="unlistened"):
+    """The `Wait` ended because of `CancelWait`, without a reply."""
 
     ticket: int
 
@@ -61,9 +61,9 @@ class JobReturned(msgspec.Struct, frozen=True, tag="job-returned"):
 class JobRaised(msgspec.Struct, frozen=True, tag="job-raised"):
     """The handler of a `RunJob` raised, was cancelled, or its value has no JSON form.
 
-    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is what the user's backoff strategy returned,
-    where the job's backoff type is a custom one; `strategy_error` its failure. `exception` is what was raised, carried
-    along to the notice; `telemetry` the context to be stored with the failed attempt.
+    `roll` in [0, 1) is the driver's dice for jitter. `strategy_delay_ms` is the value of the user's backoff strategy,
+    if the job's backoff type is a custom one; `strategy_error` its failure. `exception` is carried along to the notice;
+    `telemetry` is the context to store with the failed attempt.
     """
 
     run: int
@@ -82,7 +82,7 @@ class Tick(msgspec.Struct, frozen=True, tag="tick"):
 
 
 class PauseRequested(msgspec.Struct, frozen=True, tag="pause"):
-    """Start nothing new; running jobs go on."""
+    """Start nothing new; running jobs continue."""
 
 
 class ResumeRequested(msgspec.Struct, frozen=True, tag="resume"):
@@ -90,7 +90,8 @@ class ResumeRequested(msgspec.Struct, frozen=True, tag="resume"):
 
 
 class CloseRequested(msgspec.Struct, frozen=True, tag="close"):
-    """Stop: wait for running jobs up to the shutdown time, then give them back; with `force` give them back at once."""
+    """Stop: wait for running jobs up to the shutdown time, then release them; with `force`, release them
+    immediately."""
 
     force: bool = False
 
@@ -105,7 +106,7 @@ class ConnectionEnded(msgspec.Struct, frozen=True, tag="connection-ended"):
 Event: TypeAlias = (
     Replied
     | CallFailed
-    | Unlistened
+    | WaitCancelled
     | JobReturned
     | JobRaised
     | Tick

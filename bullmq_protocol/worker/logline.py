@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, cast
 
 import msgspec
 
+from bullmq_protocol.errors import without_login
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     Closing,
@@ -70,7 +71,7 @@ LOWEST_LEVEL: Final[Mapping[type[Notice], int]] = MappingProxyType(
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line for the log. `fields` is what goes into `extra`."""
+    """One line for the log. `fields` go into `extra`."""
 
     level: int
     message: str
@@ -78,18 +79,20 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 LONGEST_TEXT: Final = 2_000
-"""So many characters of a text go into a log line; what a job stores is never cut."""
+"""How many characters of a text go into a log line; text stored with a job is never cut."""
 
 
 def logline(notice: Notice) -> LogLine:
-    """Return what to log about a notice. Long texts are cut to `LONGEST_TEXT` characters."""
+    """Return what to log about a notice. Long texts are cut to `LONGEST_TEXT` characters, and those that look like a
+    URL with a login are not shown from there on."""
     line = _line(notice)
-    fields = line.fields
-    if len(line.message) <= LONGEST_TEXT and all(
-        type(text) is not str or len(text) <= LONGEST_TEXT for text in fields.values()
-    ):
-        return line
-    return LogLine(line.level, cut(line.message), {name: cut(value) for name, value in fields.items()})
+    return LogLine(line.level, _shown(line.message), {name: _shown(value) for name, value in line.fields.items()})
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_login(cut(value))
+    return [_shown(each) for each in cast("Any", value)] if isinstance(value, list) else value
 
 
 def cut(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Fetch and finish jobs by hand: what the machine does for a worker, one step at a time for a caller.
+"""Fetch and finish jobs manually: the machine's work for a worker, one step at a time for a caller.
 
 Source: specs/05-worker-runtime.md#sec-17
 """
@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from bullmq_protocol.command import NOW, Command, Operation
-from bullmq_protocol.commands.fetching import Fetched, due_of, move_to_active, wait_for_marker
+from bullmq_protocol.commands.fetching import Fetched, wait_for_marker
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError, TransportError
 from bullmq_protocol.model.failure import Failure
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.worker.advance import Unschedulable, advance, put_back, put_back_problem, schedule_of
+from bullmq_protocol.worker._fetching import QueueView
+from bullmq_protocol.worker.advance import Unschedulable, advance, delay_job, delay_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.outcome import Finishing, Report, failure_report, success_report
 
@@ -24,7 +25,7 @@ MAX_BLOCK_MS: Millis = 10_000
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A job, locked with `token`; or none, and what went wrong when one was taken and put back."""
+    """A job, locked with `token`; or none, and the problem with a job that was taken and delayed."""
 
     job: JobRecord | None = None
     token: str = ""
@@ -32,15 +33,13 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class ManualWork:
-    """The state that fetches by hand share: was the last answer empty, until when is the queue limited, what is due."""
+    """Manual fetches, which share one view of the queue."""
 
     def __init__(self, keys: QueueKeys, settings: WorkerSettings) -> None:
         self._keys = keys
         self._settings = settings
         self._finishing = Finishing(settings)
-        self._empty = False
-        self._limited_until: Millis | None = None
-        self._next_due: Millis | None = None
+        self._queue = QueueView(keys, settings)
 
     def next_job(self, token: str, *, block: bool = True) -> Operation[Taken]:
         """Take the next job, or none. After an empty answer wait once for one, up to the drain delay.
@@ -50,25 +49,18 @@ class ManualWork:
         Raises:  TransportError, ServerError
         Source:  specs/05-worker-runtime.md#sec-5-2
         """
+        queue = self._queue
         at = yield from NOW
-        if self._limited_until is not None and at.mono < self._limited_until:
+        if queue.limited_until is not None and at.mono < queue.limited_until:
             return Taken()
-        if self._empty and self._limited_until is None and block:
+        if queue.empty and queue.limited_until is None and block:
             timeout = self._timeout(at)
             if timeout > 0:
                 yield from self._wait(timeout)
                 at = yield from NOW
-                if self._next_due is not None and self._next_due > at.wall:
+                if queue.next_due is not None and queue.next_due > at.wall:
                     return Taken()
-        settings = self._settings
-        fetched = yield from move_to_active(
-            self._keys,
-            token=token,
-            lock_ms=settings.lock_ms,
-            now=at.wall,
-            limiter=settings.limiter,
-            worker_name=settings.name,
-        )
+        fetched = yield from queue.fetch_one(token, at.wall)
         return (yield from self._take(fetched, token))
 
     def complete(self, job: JobRecord, token: str, value: str, *, fetch_next: bool = False) -> Operation[Taken]:
@@ -112,35 +104,30 @@ class ManualWork:
         return (yield from self._report(report, job, token, fetch_next))
 
     def _timeout(self, at: Instant) -> Millis:
-        if self._next_due is None:
-            return self._settings.drain_ms
-        return min(self._next_due - at.wall, MAX_BLOCK_MS)
+        due = self._queue.next_due
+        return self._settings.drain_ms if due is None else min(due - at.wall, MAX_BLOCK_MS)
 
     def _wait(self, timeout: Millis) -> Operation[None]:
-        # Whatever ends the wait, the time of the next delayed job is not lost: a fetch asks for it.
-        due, self._next_due = self._next_due, None
-        self._empty = False
+        # However the wait ends, the time of the next delayed job is not lost: a fetch asks for it.
+        queue = self._queue
+        due, queue.next_due, queue.empty = queue.next_due, None, False
         score = yield from wait_for_marker(self._keys, block_ms=timeout)
         if score is not None and score > 0:
-            marked = due_of(score)
-            known = [moment for moment in (marked, due) if moment is not None]
-            self._next_due = min(known, default=None)
-            self._empty = True
+            queue.next_due, queue.empty = due, True
+            queue.marker_read(score)
 
     def _take(self, fetched: Fetched, token: str) -> Operation[Taken]:
         at = yield from NOW
-        limit = fetched.limit_delay_ms
-        self._limited_until = at.mono + limit if limit > 0 else None
-        self._next_due = fetched.next_due_at if fetched.next_due_at > 0 else None
-        job = fetched.job
-        self._empty = job is None
+        # No marker is awaited while this caller fetches: the answer is newer than any marker.
+        self._queue.next_due = None
+        job = self._queue.take(fetched, at.mono)
         if job is None:
             return Taken()
         problem = yield from self._advance(job, token, at)
         return Taken(job, token) if problem is None else Taken(problem=problem)
 
     def _advance(self, job: JobRecord, token: str, at: Instant) -> Operation[str | None]:
-        """Create the next run of the job's scheduler; where that fails, put the job back and return why."""
+        """Create the next run of the job's scheduler; if that fails, delay the job and return why."""
         schedule = schedule_of(job)
         if schedule is None:
             return None
@@ -154,8 +141,8 @@ class ManualWork:
         except (Unschedulable, BullMQError) as error:
             if isinstance(error, TransportError):
                 raise
-            problem = put_back_problem(str(error))
-        yield from put_back(self._keys, job, token=token, now=at.wall)
+            problem = delay_problem(str(error))
+        yield from delay_job(self._keys, job, token=token, now=at.wall)
         return problem
 
     def _report(self, report: Report, job: JobRecord, token: str, fetch_next: bool) -> Operation[Taken]:
@@ -165,5 +152,5 @@ class ManualWork:
         answer = yield from command
         if report.fetch_next and isinstance(answer, Fetched):
             return (yield from self._take(answer, token))
-        self._empty = False
+        self._queue.empty = False
         return Taken()

@@ -99,5 +99,5 @@ class Meter:
 
 
 def lasted(job: JobRecord, now: Millis) -> Millis:
-    """Return how long ago a job was taken by hand, by the clock that noted it."""
+    """Return how long ago a job was taken manually, by the clock that noted it."""
     return max(0, now - (now if job.processed_on is None else job.processed_on))

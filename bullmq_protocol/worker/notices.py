@@ -13,6 +13,47 @@ from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.categories import Category
 from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.worker.lifecycle import (
+    ClosedNotice,
+    Closing,
+    Disconnected,
+    Drained,
+    Paused,
+    Reconnected,
+    ReconnectFailed,
+    RenewalFailed,
+    Renewed,
+    Resumed,
+    StalledCheckSkipped,
+    WorkerProblem,
+)
+
+__all__ = [
+    "NOTICES",
+    "ClosedNotice",
+    "Closing",
+    "Disconnected",
+    "Drained",
+    "HandlerAbandoned",
+    "JobActive",
+    "JobCompleted",
+    "JobFailed",
+    "JobMoved",
+    "JobStalled",
+    "LockLost",
+    "Notice",
+    "Paused",
+    "ReconnectFailed",
+    "Reconnected",
+    "RenewalFailed",
+    "Renewed",
+    "ReportRefused",
+    "Resumed",
+    "StalledCheckSkipped",
+    "WorkerProblem",
+    "check_callback",
+    "check_notice",
+]
 
 
 class JobActive(msgspec.Struct, frozen=True, tag="active"):
@@ -79,76 +120,6 @@ class ReportRefused(msgspec.Struct, frozen=True, tag="report-refused"):
     uncertain: bool
 
 
-class Drained(msgspec.Struct, frozen=True, tag="drained"):
-    """An answer held no job, after one that did."""
-
-
-class RenewalFailed(msgspec.Struct, frozen=True, tag="renewal-failed"):
-    """A lock renewal got no answer, or an error reply."""
-
-    job_ids: tuple[str, ...]
-    message: str
-
-
-class Renewed(msgspec.Struct, frozen=True, tag="renewed"):
-    """Locks were renewed."""
-
-    job_ids: tuple[str, ...]
-    duration_ms: Millis
-
-
-class StalledCheckSkipped(msgspec.Struct, frozen=True, tag="stalled-check-skipped"):
-    """A stalled check was due while the previous one still ran."""
-
-
-class Disconnected(msgspec.Struct, frozen=True, tag="disconnected"):
-    """The connection was lost; fetching stops until it is back."""
-
-    message: str
-
-
-class ReconnectFailed(msgspec.Struct, frozen=True, tag="reconnect-failed"):
-    """An attempt to reconnect failed; the next follows after `delay_ms`."""
-
-    attempt: int
-    delay_ms: Millis
-    message: str
-
-
-class Reconnected(msgspec.Struct, frozen=True, tag="reconnected"):
-    """The connection is back."""
-
-    attempts: int
-    duration_ms: Millis
-
-
-class WorkerProblem(msgspec.Struct, frozen=True, tag="error"):
-    """Something went wrong that ends no job by itself (BullMQ's local event `error`).
-
-    `exception` is a fault of this library's own that the worker met and went on after: please report it.
-    """
-
-    message: str
-    job_id: str | None = None
-    exception: Any = None
-
-
-class Paused(msgspec.Struct, frozen=True, tag="paused"):
-    """The worker was paused locally."""
-
-
-class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
-    """The worker was resumed."""
-
-
-class Closing(msgspec.Struct, frozen=True, tag="closing"):
-    """Shutdown began."""
-
-
-class ClosedNotice(msgspec.Struct, frozen=True, tag="closed"):
-    """Shutdown is complete."""
-
-
 class HandlerAbandoned(msgspec.Struct, frozen=True, tag="handler-abandoned"):
     """A handler was still running when the worker let go of its job; its result will not be stored."""
 
@@ -182,6 +153,13 @@ NOTICES: Final[tuple[type[Notice], ...]] = get_args(Notice)
 
 
 def check_notice(kind: object) -> None:
-    """Refuse what is no kind of notice."""
+    """Refuse anything but a kind of notice."""
     if not any(kind is known for known in NOTICES):
         raise UsageError("kind", kind, "must be a class of bullmq_protocol.worker.notices, such as JobCompleted")
+
+
+def check_callback(kind: object, callback: object) -> None:
+    """Refuse anything but a kind of notice, and a callback that cannot be called with one."""
+    check_notice(kind)
+    if not callable(callback):
+        raise UsageError("callback", callback, "must be a function of the notice")

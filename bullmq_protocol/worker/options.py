@@ -103,8 +103,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, field)
             if value is not None:
                 _check_keep(field, value)
-        if self.name is not None:
-            check_label("name", self.name)
+        name = None if self.name is None else check_label("name", self.name)
         if not isinstance(self.retry_policy, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("retry_policy", self.retry_policy, "must be a RetryPolicy")
         started = self.max_started_attempts
@@ -120,7 +119,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             remove_on_complete=self.remove_on_complete,
             remove_on_fail=self.remove_on_fail,
             metrics_max_data_points=_at_least("metrics_max_data_points", self.metrics_max_data_points, 0),
-            name=self.name,
+            name=name,
             retry_policy=self.retry_policy,
             max_backoff_ms=None
             if self.max_backoff_delay is None
@@ -273,11 +272,11 @@ def _check_takes_the_job(processor: Callable[..., Any]) -> None:
 
 
 def check_processor(processor: object, *, is_async: bool) -> None:
-    """Refuse what cannot be a worker's process function, as far as that is seen without calling it.
+    """Refuse an object that cannot be a worker's process function, as far as that shows without calling it.
 
-    It must take one argument, the job; what has no signature (some functions of C) passes. `is_async`: for a worker on
-    asyncio or trio. What may return an awaitable all the same passes: a lambda, a function with such an annotation, a
-    wrapper around an async function. Raises `UsageError`.
+    It must take one argument, the job; a callable without a signature (some C functions) passes. `is_async`: for a
+    worker on asyncio or trio. Anything that may still return an awaitable passes: a lambda, a function with such an
+    annotation, a wrapper around an async function. Raises `UsageError`.
     """
     if processor is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,6 +22,7 @@ from bullmq_protocol.commands.finishing import (
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Millis
+from bullmq_protocol.model.backoff import custom_type
 from bullmq_protocol.model.categories import Category
 from bullmq_protocol.model.failure import Failure, FailureKind, Retry, decide, stacktrace_json
 from bullmq_protocol.model.job import JobRecord
@@ -32,6 +33,26 @@ from bullmq_protocol.worker.options import WorkerSettings
 
 _MOST_PACKED = 64
 _LONGEST_KEPT = 4096
+
+
+class Handled(Protocol):
+    """A job of the user's, as a handler has it."""
+
+    @property
+    def record(self) -> JobRecord: ...
+
+    @property
+    def discarded(self) -> bool:
+        """It asked not to be retried."""
+        ...
+
+
+def strategy_type(job: Handled) -> str | None:
+    """Return the backoff type of a job whose attempt failed, if the user's strategy is to say when the next one is."""
+    record = job.record
+    if job.discarded or record.attempts_made + 1 >= record.attempts:
+        return None
+    return custom_type(record.opts.backoff)
 
 
 class ReportKind(Enum):
@@ -157,8 +178,10 @@ def failure_report(
     Source: specs/05-worker-runtime.md#sec-9
     """
     decision = decide(
-        job,
         failure,
+        attempts_made=job.attempts_made,
+        attempts=job.attempts,
+        backoff=job.opts.backoff,
         policy=settings.retry_policy,
         roll=roll,
         max_backoff_delay_ms=settings.max_backoff_ms,
@@ -255,7 +278,7 @@ def keep_jobs(own: Retention | UnsetType | None, default: KeepJobs | None) -> di
     stored: dict[str, Any] = retention_map(own) if isinstance(own, KeepJobs) else {"count": own}
     kept: dict[str, int | float] = {}
     for name in ("count", "age"):
-        # What is no number that the script can use counts as absent.
+        # A value that is no number the script can use counts as absent.
         value = number_of(stored.get(name))
         if value is not None:
             kept[name] = _count(value) if name == "count" else value

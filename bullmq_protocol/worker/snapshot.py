@@ -1,4 +1,4 @@
-"""What can be seen of a worker from outside: its state, and a snapshot of what it holds and waits for."""
+"""A worker as seen from outside: its state, and a snapshot of the jobs it holds and the events it waits for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.worker.runs import Run
 
 
 class WorkerState(Enum):
@@ -63,17 +61,3 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     retried: int
     left: int
-
-
-def held_job(run: Run, now: Millis) -> HeldJob:
-    """Return what a snapshot tells of a run."""
-    return HeldJob(
-        id=clean_text(run.job.id),
-        name=clean_text(run.job.name),
-        attempt=max(-MAX_SAFE_INTEGER, min(run.job.attempts_started, MAX_SAFE_INTEGER)),
-        phase=run.phase.value,
-        held_for_ms=max(0, now - run.started_at),
-        renewed_ms_ago=max(0, now - run.renewed_at),
-        lock_lost=run.lost,
-        handler_running=run.handler_alive,
-    )

@@ -1,4 +1,4 @@
-"""Jobs that a worker holds without knowing of them: what was to read the reply that brought them broke.
+"""Jobs that a worker holds without knowing it: reading the reply that brought them failed.
 
 Source: specs/05-worker-runtime.md#sec-3
 """
@@ -17,11 +17,10 @@ _PAGE = 500
 
 
 def give_back_strays(keys: QueueKeys, worker_id: str) -> Operation[list[str]]:
-    """Give back each active job whose lock is a token of this worker's; return their ids.
+    """Release each active job whose lock is a token of this worker; return their ids. For a worker that has failed and
+    has settled all jobs it knows of. A refused release means that the job is settled already.
 
-    For a worker that has broken and has settled all that it knows of. One that is refused is settled already.
-
-    Steps:   one LRANGE of all active ids, a batch of GET for 500 of them at a time, one give back for each job found
+    Steps:   one LRANGE of all active ids, a batch of GET for 500 of them at a time, one release for each job found
     Atomic:  no
     Raises:  TransportError, ServerError
     Source:  specs/05-worker-runtime.md#sec-3

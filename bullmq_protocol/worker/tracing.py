@@ -13,20 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from bullmq_protocol.command import Command
+from bullmq_protocol.commands.locks import renewed_jobs
+from bullmq_protocol.commands.schedulers import updated_scheduler
 from bullmq_protocol.common.codec import json_text
 from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.failure import FailureKind
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.observability.telemetry import (
-    NO_SPAN,
-    Attributes,
-    TelemetryProvider,
-    TelemetrySpan,
-    Tracing,
-    context_of,
-    omits_context,
-)
+from bullmq_protocol.observability.job_context import context_of, omits_context
+from bullmq_protocol.observability.telemetry import NO_SPAN, Attributes, TelemetryProvider, TelemetrySpan, Tracing
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
@@ -54,6 +49,13 @@ TRACED: Final[tuple[type[Notice], ...]] = (
 """The kinds of notices that spans begin and end with."""
 
 _OPERATIONS: Final = MappingProxyType({ReportKind.FAILED: "fail", ReportKind.RETRY: "retry", ReportKind.DELAY: "delay"})
+
+
+def own_span(
+    tracing: WorkerTracing | None, operation: str, attributes: Attributes | None = None
+) -> AbstractContextManager[TelemetrySpan, bool | None]:
+    """Return the span of a method of the worker, if it makes any."""
+    return NO_SPAN if tracing is None else tracing.own(operation, attributes)
 
 
 class Replies:
@@ -125,14 +127,13 @@ class WorkerTracing:
                     for job_id in stalled:
                         span.add_event("job stalled", {"bullmq.job.id": job_id})
             case "extendLocks":
-                ids: list[str] = msgspec.msgpack.decode(_bytes(command.args[2]))
-                with self.own(command.name, {"bullmq.worker.jobs.to.extend.locks": ids}):
+                with self.own(command.name, {"bullmq.worker.jobs.to.extend.locks": renewed_jobs(command)}):
                     yield replies
             case "updateJobScheduler":
                 job = self._machine.job_of(ticket)
                 name = "" if job is None else job.name or ""
                 place = f"{self._tracing.queue}.{name}"
-                scheduler = {"bullmq.job.scheduler.id": str(command.args[1])}
+                scheduler = {"bullmq.job.scheduler.id": updated_scheduler(command)}
                 with self._tracing.span("add", "producer", destination=place, attributes=scheduler) as span:
                     yield replies
                     job_id = _decoded(command, replies.reply)
@@ -195,19 +196,19 @@ class WorkerTracing:
             case _:
                 pass
 
-    # --- by hand ----------------------------------------------------------------------------------------------------
+    # --- manual -----------------------------------------------------------------------------------------------------
 
     def taken(self, job: JobRecord, *, block: bool) -> None:
-        """Note that a job was taken by hand."""
+        """Note that a job was taken manually."""
         attributes = {"bullmq.worker.options": json_text({"block": block}), "bullmq.job.id": job.id}
         self._tracing.begin("getNextJob", parent=context_of(job), attributes={**self._worker, **attributes}).end()
 
     def completing(self) -> AbstractContextManager[TelemetrySpan, bool | None]:
-        """Complete a job by hand in its span."""
+        """Complete a job manually in its span."""
         return self._tracing.span("complete")
 
     def failing(self, report: Report) -> AbstractContextManager[TelemetrySpan, bool | None]:
-        """Fail a job by hand in the span of what becomes of it."""
+        """Fail a job manually in a span of the outcome."""
         return self._tracing.span(_OPERATIONS[report.kind])
 
     # --- within -----------------------------------------------------------------------------------------------------
@@ -259,8 +260,3 @@ def _decoded(command: Command[Any], reply: Any) -> Any:
         return command.decode(reply)
     except BullMQError:
         return None
-
-
-def _bytes(packed: bytes | str | int) -> bytes:
-    assert isinstance(packed, bytes)  # that is how lists are packed
-    return packed

@@ -1,15 +1,16 @@
 """One socket: bytes out, replies in, for any number of threads at once. It has no thread of its own.
 
-Writing: a caller puts its call into the out-buffer; who finds nobody writing sends everything that is there, in one
-write. Adds gather while `_MOST_MERGES_UNDER_WAY` writes with adds wait for their replies; whoever reads one sends what
-has gathered. Jobs that go together to one queue go in one script call, whose reply is shared out; who is alone sends
-what it always did. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes those whose
-reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
+Writing: a caller puts its call into the out-buffer; a caller that finds no one writing sends everything there is, in
+one write. Adds gather while `_MOST_MERGES_UNDER_WAY` writes with adds wait for their replies; the thread that reads one
+sends what has gathered. Jobs for one queue that are sent together go in one script call, whose reply is split up; a
+single call sends its own command. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes
+those whose reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
 
 Rules: (1) `_lock` guards the book-keeping and is never held while waiting for the network; (2) a `Call` whose bytes
 were handed to the operating system stays in `_pending` until its replies came or the link died; (3) while somebody
-waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and who has the last role closes the
-socket, whose number could be used again.
+waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and the thread with the last role
+closes the socket, whose number could be used again; (5) an exception that comes where none is expected (of a signal's
+handler, for want of memory) finds everything as it was, or ends the link, and all waiting callers get the error.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ import socket
 import ssl
 import struct
 import threading
-from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import hiredis
 
-from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.command import Command
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import (
     BullMQError,
     Closed,
@@ -40,28 +41,21 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.net.wire import Wire, packer
+from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
+from bullmq_sync.net.resp import pack
+from bullmq_sync.net.room import check_room
 
-_READ_SIZE = 1 << 16
 _ENOUGH_GATHERED = 32
-"""So many adds are worth a write of their own."""
+"""This many adds are worth a write of their own."""
 _MOST_MERGES_UNDER_WAY = 2
 """The server works on one write with adds while the next gathers."""
 _LINGER_S = 0.0001
-"""So long the reader looks for a reply before it sleeps: to be woken costs more than many a reply takes."""
+"""How long the reader looks for a reply before it sleeps: being woken costs more than many a reply takes."""
 _MOST_PASSED_OVER = 64
-"""Where replies take longer, the reader sleeps at once, but for one time in so many."""
+"""Where replies take longer, the reader sleeps immediately, except one time in this many."""
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
-"""Who looks may be on the very processor on which the server is to run next. Windows has no such call."""
-_NOTHING = object()
+"""A thread that looks may occupy the very processor on which the server is to run next. Windows has no such call."""
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
-# hiredis declares it for tuples of one item, without a result.
-pack = packer(
-    cast(
-        "Callable[[tuple[Arg, ...]], bytes]",
-        hiredis.pack_command,  # pyright: ignore[reportUnknownMemberType]
-    )
-)
 
 
 class Stream(Protocol):
@@ -90,7 +84,7 @@ class PlainStream:
         self.send: Callable[[memoryview], int] = sock.send
 
     def receive(self) -> bytes | None:
-        return self.raw.recv(_READ_SIZE)
+        return self.raw.recv(READ_SIZE)
 
 
 class TlsStream:
@@ -110,18 +104,18 @@ class TlsStream:
                 break
             except ssl.SSLWantReadError:
                 self._flush()
-                data = self.raw.recv(_READ_SIZE)
+                data = self.raw.recv(READ_SIZE)
                 if not data:
                     raise ConnectionResetError("the server closed the connection in the handshake of TLS") from None
                 self._incoming.write(data)
             except ssl.SSLError:
-                # What is wrong with its certificate is for the server too.
+                # The server learns of a bad certificate, too.
                 self._flush()
                 raise
         self._flush()
 
     def receive(self) -> bytes | None:
-        data = self.raw.recv(_READ_SIZE)
+        data = self.raw.recv(READ_SIZE)
         if not data:
             return data
         found: list[bytes] = []
@@ -129,7 +123,7 @@ class TlsStream:
             self._incoming.write(data)
             while True:
                 try:
-                    piece = self._tls.read(_READ_SIZE)
+                    piece = self._tls.read(READ_SIZE)
                 except ssl.SSLWantReadError:
                     break
                 except ssl.SSLZeroReturnError:
@@ -151,8 +145,20 @@ class TlsStream:
             self.raw.sendall(self._outgoing.read())
 
 
+class Watch(Protocol):
+    """What a wait on a link listens to beside it."""
+
+    def may_read(self, until: float, /) -> bool:
+        """Wait until there is something to read on the link; False if there is not."""
+        ...
+
+    def stop(self) -> None:
+        """End its work, from any thread: the link is dead."""
+        ...
+
+
 class Call:
-    """What one caller wrote, and what it waits for."""
+    """One caller's bytes, and the replies it waits for."""
 
     __slots__ = (
         "command",
@@ -190,10 +196,23 @@ class Call:
         self.failure: BullMQError | None = None
 
 
-class Link(Wire[Call]):
-    """Who writes, who reads, and whose reply it is.
+class _Ear:
+    """What the reader looks for bytes with, before it goes to sleep for them."""
 
-    `exclusive`: who is interrupted in its wait kills the link, which ends a blocking command.
+    def __init__(self, sock: socket.socket) -> None:
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        self.poll = poll.poll
+        self.passes_over = 0
+        """How many times it does not look."""
+        self.misses = 0
+        """How many times it did not look, after it had in vain."""
+
+
+class Link(Wire[Call]):
+    """The roles of writing and reading, and the order of replies.
+
+    `exclusive`: a caller that is interrupted in its wait kills the link, which ends a blocking command.
     """
 
     def __init__(self, stream: Stream, limit_s: float, *, exclusive: bool = False) -> None:
@@ -202,24 +221,19 @@ class Link(Wire[Call]):
         self._sock = stream.raw
         self._write_limit_s = limit_s
         self._exclusive = exclusive
-        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=_NOTHING)
+        self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=NOTHING)
         self._poll = select.poll()
         self._poll.register(self._sock, select.POLLIN)
-        self._ear = select.poll()
-        self._ear.register(self._sock, select.POLLIN)
-        self._passes_over = 0
-        self._misses = 0
+        self._ear = _Ear(self._sock)
         self._lock = threading.Lock()
-        self._out: list[Call] = []
         self._gathered_calls = 0
         self._merges_under_way = 0
-        self._pending: deque[Call] = deque()
         self._writing: Call | None = None
         self._reading: Call | None = None
         self._sending: list[Call] = []
         self._receive_limit_s = math.inf
-        self._death: tuple[type[TransportError], str] | None = None
         self.interrupted = False
+        self.watch: Watch | None = None
         _limit(self._sock, socket.SO_RCVTIMEO, math.inf)
         _limit(self._sock, socket.SO_SNDTIMEO, limit_s)
 
@@ -227,13 +241,24 @@ class Link(Wire[Call]):
     def dead(self) -> bool:
         return self._death is not None
 
+    @property
+    def raw(self) -> socket.socket:
+        return self._sock
+
     def die(self, kind: type[TransportError], message: str) -> None:
         """Close the socket and fail every call with `kind`; only the first death counts."""
+        check_room()
         with self._lock:
             self._die(kind, message)
 
+    def drop(self, error: BaseException) -> None:
+        """Die of an unexpected exception: it is unknown what it has cut short."""
+        with self._lock:
+            self._drop(error)
+
     def has_ended(self) -> bool:
-        """Look, without waiting, whether the server has closed an idle link or said something unasked."""
+        """Look, without waiting, whether the server has closed an idle link or sent something unrequested."""
+        check_room()
         with self._lock:
             if not self._pending and not self._out and self._reading is None and self._writing is None:
                 self._look()
@@ -241,24 +266,31 @@ class Link(Wire[Call]):
 
     def interrupt(self) -> None:
         """End the calls that are under way, if there are any."""
+        check_room()
         with self._lock:
             if self._pending or self._out:
                 self.interrupted = True
                 self._die(ConnectionLost, "interrupted")
 
     def abandon(self) -> None:
-        """Close the socket without a word to the server: it belongs to the process that this one was forked from."""
+        """Close the socket without notifying the server: it belongs to the process that this one was forked from."""
         self._death = (Closed, "the connection belongs to another process")
         self._sock.close()
 
-    def exchange(self, payload: bytes | Command[Any], count: int, limit_s: float) -> list[Any]:
+    def request(self, payload: bytes | Command[Any], limit_ms: Millis | None) -> Any:
+        """Write `payload` and return the reply to it, as `exchange`."""
+        return self.exchange(payload, 1, limit_ms)[0]
+
+    def exchange(self, payload: bytes | Command[Any], count: int, limit_ms: Millis | None) -> list[Any]:
         """Write `payload` and return the `count` replies to it; error replies stand as `ServerError`.
 
         A command is one with `merge`: several of one kind and queue that wait for the same write go in one script call.
 
-        Raises `TransportError`. What else is raised, by a signal's handler, withdraws what was not sent yet and drops
-        the replies of what was; in a thread that has a role it kills the link.
+        Raises `TransportError`. Any other exception, of a signal's handler, withdraws a call that was not sent yet and
+        drops the replies of one that was; in a thread that has a role it kills the link.
         """
+        check_room()
+        limit_s = math.inf if limit_ms is None else limit_ms / 1000
         call = Call(payload, count, limit_s) if isinstance(payload, bytes) else Call(b"", count, limit_s, payload)
         try:
             self._carry(call)
@@ -325,30 +357,40 @@ class Link(Wire[Call]):
                 pass
             elif call in self._out and self._writing is not call:
                 self._out.remove(call)
-                self._gathered_calls -= call.command is not None
+                self._gathered_calls = sum(each.command is not None for each in self._out)
             else:
                 call.dropped = True
                 if self._exclusive:
                     self._die(ConnectionLost, "the call was interrupted")
             if self._death is not None or self._writing is call or (self._reading is call and not waits):
                 # Bytes may be lost.
-                self._die(ConnectionLost, f"the connection was dropped ({error!r})")
+                self._drop(error)
                 self._writing = None if self._writing is call else self._writing
             if self._reading is call or self._reading is None:
                 self._pass_on()
             else:
-                # It may have been given the role and not been woken: nobody who has it waits.
-                _rouse(self._reading)
-            heir = self._heir()
-            if heir is not None and self._writing is None:
-                _rouse(heir)
+                # It may have been given the role and not been woken: no thread that has it waits.
+                _wake(self._reading)
+            next_reader = self._next_reader()
+            if next_reader is not None and self._writing is None:
+                _wake(next_reader)
             self._close_if_unused()
 
     def _die(self, kind: type[TransportError], message: str) -> None:
-        # May be done again: a signal's handler that raised may have cut the first time short.
         if self._death is None:
             self._death = (kind, message)
-        kind, message = self._death
+        try:
+            self._end(*self._death)
+        except BaseException:
+            # It can be done again, from wherever it was cut short.
+            self._end(*self._death)
+            raise
+
+    def _drop(self, error: BaseException) -> None:
+        """Do the same. The lock is held."""
+        self._die(ConnectionLost, f"the connection was dropped ({type(error).__name__})")
+
+    def _end(self, kind: type[TransportError], message: str) -> None:
         waiting = (*self._pending, *self._sending, *self._out)
         calls = [each for owner in waiting for each in (*owner.members, owner) if not each.done]
         for call in calls:
@@ -359,10 +401,13 @@ class Link(Wire[Call]):
         with contextlib.suppress(OSError):
             # Wakes the threads out of the socket.
             self._sock.shutdown(socket.SHUT_RDWR)
+        watch = self.watch
+        if watch is not None:
+            watch.stop()
         for owner in waiting:
-            # Who is done already too: its waking may have been interrupted.
+            # Also a call that is done already: its waking may have been interrupted.
             for call in (*owner.members, owner):
-                _rouse(call)
+                _wake(call)
         self._pending.clear()
         self._out.clear()
         self._gathered_calls = self._merges_under_way = 0
@@ -375,7 +420,7 @@ class Link(Wire[Call]):
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _gathered(self, call: Call) -> bytes:
-        """Take the role of writing and return what is to be sent; nothing, without the role, if that is for others or
+        """Take the role of writing and return the bytes to send; nothing, without the role, if that is for others or
         for later. The lock is held."""
         out = self._out
         count = self._gathered_calls
@@ -407,28 +452,28 @@ class Link(Wire[Call]):
     def _refuse(self, call: Call, error: UsageError) -> None:
         call.failure = error
         call.done = True
-        _rouse(call)
+        _wake(call)
 
     def _write(self, call: Call, data: bytes) -> bytes:
-        """Send it; give the role back and return nothing, or what has come meanwhile."""
+        """Send it; give the role back and return nothing, or the bytes that have come meanwhile."""
         trouble = self._send(data)
         with self._lock:
             self._sending = []
             if trouble is not None:
                 self._die(*trouble)
-            heir = self._heir() if call.done else None
-            more = b"" if heir is not None else self._gathered(call)
+            next_reader = self._next_reader() if call.done else None
+            more = b"" if next_reader is not None else self._gathered(call)
             if not more:
                 self._writing = None
                 self._close_if_unused()
                 self._find_role(call)
-                if heir is not None:
-                    _rouse(heir)
+                if next_reader is not None:
+                    _wake(next_reader)
         return more
 
     def _send(self, data: bytes) -> tuple[type[TransportError], str] | None:
         rest = memoryview(data)
-        begun = monotonic() if len(rest) > _READ_SIZE else math.inf
+        begun = monotonic() if len(rest) > READ_SIZE else math.inf
         try:
             while rest and self._death is None:
                 rest = rest[self._stream.send(rest) :]
@@ -443,7 +488,7 @@ class Link(Wire[Call]):
             return ConnectionLost, f"writing failed: {error}"
         return None
 
-    def _heir(self) -> Call | None:
+    def _next_reader(self) -> Call | None:
         """Return a waiting call that can write what has gathered, in place of one that is done. The lock is held."""
         return next((each for each in self._out if each.turn is not None and self._reading is not each), None)
 
@@ -472,19 +517,22 @@ class Link(Wire[Call]):
             for each in call.members or (call,):
                 if each.turn is not None and not each.done:
                     self._reading = each
-                    _rouse(each)
+                    _wake(each)
                     return
 
     def _receive(self, call: Call) -> bytes:
         """Wait for bytes and resolve the replies in them, or die at the deadline; return what there is to write."""
         trouble: OSError | None = None
         data: bytes | None = None
-        if self._passes_over:
-            self._passes_over -= 1
+        ear = self._ear
+        if ear.passes_over:
+            ear.passes_over -= 1
         elif len(self._pending) == 1 and not self._exclusive:
             self._linger()
+        watch = self.watch
         try:
-            data = self._stream.receive()
+            if watch is None or watch.may_read(call.deadline):
+                data = self._stream.receive()
         except BlockingIOError:
             pass
         except OSError as error:
@@ -503,35 +551,40 @@ class Link(Wire[Call]):
 
     def _linger(self) -> None:
         """Look for bytes for a moment, as long as nobody else calls."""
+        ear = self._ear
         end = monotonic() + _LINGER_S
         while monotonic() < end:
-            if self._ear.poll(0):
-                self._misses = 0
+            if ear.poll(0):
+                ear.misses = 0
                 return
             if len(self._pending) > 1 or self._out:
                 return
             _let_others_run()
-        self._misses = min(2 * self._misses or 1, _MOST_PASSED_OVER)
-        self._passes_over = self._misses
+        ear.passes_over = ear.misses = min(2 * ear.misses or 1, _MOST_PASSED_OVER)
 
     def _is_late(self) -> bool:
         head = next((each for each in self._pending if not each.dropped), None)
         return head is not None and monotonic() >= head.deadline
 
     def _look(self) -> None:
-        """Notice that the server has closed the connection, or said something unasked. The lock is held."""
-        while self._death is None and self._poll.poll(0):
-            try:
-                data = self._stream.receive()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._die(ConnectionLost, f"reading failed: {error}")
-                return
-            self._take(data)
+        """Notice that the server has closed the connection, or sent something unrequested. The lock is held."""
+        try:
+            while self._death is None and self._poll.poll(0):
+                try:
+                    data = self._stream.receive()
+                except BlockingIOError:
+                    return
+                except OSError as error:
+                    self._die(ConnectionLost, f"reading failed: {error}")
+                    return
+                self._take(data)
+        except BaseException as error:
+            # Received bytes may be lost. The caller has no role from which it could be withdrawn.
+            self._drop(error)
+            raise
 
     def _take(self, data: bytes | None) -> None:
-        """Resolve the replies in what was received. The lock is held."""
+        """Resolve the replies in the received bytes. The lock is held."""
         if data is None:
             return
         if not data:
@@ -540,7 +593,7 @@ class Link(Wire[Call]):
         reader = self._reader
         try:
             reader.feed(data)
-            while (reply := reader.gets()) is not _NOTHING:
+            while (reply := reader.gets()) is not NOTHING:
                 self._resolve(reply)
         except (hiredis.ProtocolError, TypeError, MemoryError) as error:
             # hiredis raises TypeError for a map with a list as a key.
@@ -550,9 +603,7 @@ class Link(Wire[Call]):
         """Give one reply to the call whose turn it is."""
         pending = self._pending
         if not pending:
-            # A server that refuses a connection may say so before anything is asked.
-            why = str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
-            self._die(ConnectionLost, why)
+            self._die(ConnectionLost, unasked(reply))
             return
         call = pending[0]
         call.replies.append(reply)
@@ -563,7 +614,7 @@ class Link(Wire[Call]):
         if call.members:
             self._share(call)
         call.done = True
-        _rouse(call)
+        _wake(call)
         # Last, so that an interrupt in between leaves nobody behind.
         pending.popleft()
 
@@ -574,10 +625,10 @@ class Link(Wire[Call]):
         for call, share in zip(members, self.shares(command, merged.replies[0], len(members)), strict=True):
             call.replies.append(share)
             call.done = True
-            _rouse(call)
+            _wake(call)
 
 
-def _rouse(call: Call) -> None:
+def _wake(call: Call) -> None:
     turn = call.turn
     if turn is not None and turn.locked():
         turn.release()

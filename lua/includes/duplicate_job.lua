@@ -1,3 +1,4 @@
+--- needs: KEYS.completed, KEYS.events
 --- include call
 --- include emit_capped
 --- include parent_release
@@ -5,8 +6,8 @@
 -- What the job is, stands in the locals of add_job.
 
 -- specs/01-data-model-and-adding.md#sec-6-5, re-link
-local function relink(id, job, completed)
-  if call('ZSCORE', completed, id) then
+local function relink(id, job)
+  if call('ZSCORE', KEYS.completed, id) then
     --@relink-completed
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
@@ -22,12 +23,12 @@ local function relink(id, job, completed)
 end
 
 -- specs/01-data-model-and-adding.md#sec-6-5: gives the reply.
-local function answer_duplicate(id, job, completed, events, cap)
+local function answer_duplicate(id, job, cap)
   local present = call('HGET', job, 'parentKey')
   if parent == nil then
     --@duplicate-no-parent
   elseif not present or present == parent then
-    relink(id, job, completed)
+    relink(id, job)
   elseif call('EXISTS', present) == 1 then
     --@other-parent
     return -7
@@ -35,6 +36,6 @@ local function answer_duplicate(id, job, completed, events, cap)
     --@other-parent-gone
   end
   --@duplicate
-  emit_capped(events, cap, 'duplicated', 'jobId', id)
+  emit_capped(KEYS.events, cap, 'duplicated', 'jobId', id)
   return id .. ''
 end

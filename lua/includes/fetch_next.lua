@@ -1,15 +1,14 @@
+--- needs: KEYS.active, KEYS.delayed, KEYS.events, KEYS.limiter, KEYS.meta, KEYS.pc, KEYS.prioritized
 --- include call
---- include emit
---- include later
+--- when deferred
+--- include deferred
+--- end
 --- include is_held
 --- include queue_settings
---- include spent
 --- include start_attempt
 --- lazy promote_due: promote_due
 --- include next_due
 --- include rate_limit
-
--- KEYS 1 to 10 are the same in the two commands that fetch; the marker is not.
 
 -- specs/02-worker-path.md#w6: an element left by very old producers, not a job.
 local function is_old_marker(id)
@@ -17,15 +16,15 @@ local function is_old_marker(id)
 end
 
 -- specs/02-worker-path.md#w6, priority take
-local function take_prioritized()
-  local id = call('ZPOPMIN', KEYS[3])[1]
+local function pop_prioritized()
+  local id = call('ZPOPMIN', KEYS.prioritized)[1]
   if id then
     --@prioritized
-    call('LPUSH', KEYS[2], id)
+    call('LPUSH', KEYS.active, id)
     return id
   end
   --@counter-reset
-  call('DEL', KEYS[10])
+  call('DEL', KEYS.pc)
   return nil
 end
 
@@ -44,61 +43,57 @@ local function effective_maximum(global_maximum, options)
   return nil
 end
 
+--- when batch
 -- the ready marker is there already
 local marked = false
 
 -- everything that is due at this time was promoted
 local promoted_at = nil
+--- end
 
--- specs/02-worker-path.md#w7: the ready marker is set always.
-local function activate(base, id, now, maximum, duration, options, token, marker)
+-- specs/02-worker-path.md#w7
+local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
-  if maximum and call('INCR', KEYS[6]) == 1 then
+  if maximum and call('INCR', KEYS.limiter) == 1 then
     --@window-opened
-    call('PEXPIRE', KEYS[6], math.floor(math.abs(duration)))
+    call('PEXPIRE', KEYS.limiter, math.floor(math.abs(duration)))
   end
-  if token == '0' then
-    --@without-lock
-  else
-    --@locked
+  --- when deferred
+  if token ~= '0' then
+    --@own-lock
     local lock = job .. ':lock'
-    if later then
-      if later.locks[lock] == false then
-        later.flush_released()
-      end
-      later.locks[lock] = token
+    if deferred.locks[lock] == false then
+      deferred.flush_released()
     end
-    call('SET', lock, token, 'PX', options.lockDuration)
+    deferred.locks[lock] = token
   end
-  emit(KEYS[4], 'active', 'jobId', id, 'prev', 'waiting')
-  local fields = start_attempt(job, now, options.name)
-  if not marked then
-    call('ZADD', marker, '0', '0')
-    marked = true
-  end
-  return { fields, id, 0, 0 }
+  --- end
+  --- paste begin_job(job, id, token, lock_ms = options.lockDuration, events = KEYS.events) with unlocked
+  --- when deferred
+  emitted = emitted + 1
+  --- end
+  --- paste answer_begun(job, id, now, worker = options.name)
 end
 
 -- specs/02-worker-path.md#sec-4, steps 2 to 7. take() moves an id to active and gives it.
 -- Gives the reply, or nil when there is nothing to take and nothing delayed.
-local function fetch_next(base, now, options, token, marker, take)
-  local known = queue_settings(KEYS[9])
-  local held = is_held(known[1], known[2], KEYS[2])
+local function fetch_next(base, now, options, token, take)
+  local known = queue_settings(KEYS.meta)
+  local held = is_held(known.paused, known.concurrency, KEYS.active)
+  --- when batch
   if promoted_at ~= now then
-    if not call('ZRANGEBYSCORE', KEYS[7], '0', (now + 1) * 4096 - 1, 'LIMIT', '0', '1')[1] then
+    --- paste promote(base, now, paused = known.paused, held)
+    if promoted < 1000 then
       promoted_at = now
-    else
-      local target = known[1] and KEYS[8] or KEYS[1]
-      local promote_due = load_promote_due()
-      if promote_due(base, now, target, held, KEYS[7], KEYS[3], KEYS[10], KEYS[4], marker) < 1000 then
-        promoted_at = now
-      end
     end
   end
+  --- else
+  --- paste promote(base, now, paused = known.paused, held)
+  --- end
 
-  local maximum = effective_maximum(known[3], options)
-  local pause = limited_for(KEYS[6], maximum)
+  local maximum = effective_maximum(known.max, options)
+  local pause = limited_for(KEYS.limiter, maximum)
   if pause > 0 then
     --@rate-limited
     return { 0, 0, pause, 0 }
@@ -109,13 +104,13 @@ local function fetch_next(base, now, options, token, marker, take)
   end
 
   -- the duration of the worker beats that of meta
-  local duration = options.limiter and options.limiter.duration or known[4]
+  local duration = options.limiter and options.limiter.duration or known.duration
   local id = take()
   if id then
     --@job
-    return activate(base, id, now, maximum, duration, options, token, marker)
+    return activate(base, id, now, maximum, duration, options, token)
   end
-  local due = next_due(KEYS[7])
+  local due = next_due(KEYS.delayed)
   if due then
     --@next-due
     return { 0, 0, 0, due }

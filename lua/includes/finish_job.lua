@@ -1,39 +1,41 @@
+--- needs: KEYS.active, KEYS.events, KEYS.meta, KEYS.prioritized, KEYS.stalled, KEYS.wait
+--- needs: ARGV.options
+--- record stored: name parent_key parent dedup_id attempts deferred
 --- include call
 --- include emit
---- include later
+--- when deferred
+--- include deferred
+--- end
 --- include purge
 --- include split_job_key
---- include surrender_lock
+--- include release_lock
 --- include write_fields
 --- include default_cap
 --- include plain_count
 --- include queue_settings
 --- include fetch_next
---- include spent
 --- lazy child_outcome: child_completed, child_failed
 --- lazy unlink_child: unlink_given
 --- lazy retention: keep_by_age, keep_by_count
 --- lazy metrics: record_metric
 
--- KEYS 1 to 10 are the same in the two commands that finish.
-
 -- specs/02-worker-path.md#w6, finish form: an old marker element ends the search.
-local function take_after_finish()
-  local next_id = call('RPOPLPUSH', KEYS[1], KEYS[2])
+local function pop_after_finish()
+  local next_id = call('RPOPLPUSH', KEYS.wait, KEYS.active)
   if not next_id then
-    return take_prioritized()
+    return pop_prioritized()
   end
   if not is_old_marker(next_id) then
     --@from-list
     return next_id
   end
-  call('LREM', KEYS[2], '1', next_id)
+  call('LREM', KEYS.active, '1', next_id)
   if next_id ~= '0:0' then
     --@old-marker
     return nil
   end
   --@old-marker-zero
-  return assert(take_prioritized(), 'no prioritized job after the marker 0:0')
+  return assert(pop_prioritized(), 'no prioritized job after the marker 0:0')
 end
 
 -- specs/02-worker-path.md#w11
@@ -50,49 +52,57 @@ local function release_own_dedup(base, id, dedup_id)
   end
 end
 
--- specs/02-worker-path.md#w10. Gives whether the rest may be postponed.
-local function trim_own(events, alone)
-  local known = queue_settings(KEYS[9])
-  local cap = known[5]
+-- specs/02-worker-path.md#w10. may_wait: with those of other jobs.
+local function trim_own(events, may_wait)
+  local known = queue_settings(KEYS.meta)
+  local cap = known.cap
   if not cap then
-    cap = store_default_cap(KEYS[9])
-    known[5] = cap
+    cap = store_default_cap(KEYS.meta)
+    known.cap = cap
   end
-  if not alone and plain_count(cap) then
-    later.trims = later.trims + 1
-    later.cap, later.emitted = cap + 0, emitted
-  else
-    call('XTRIM', events, 'MAXLEN', '~', cap)
-  end
-end
-
-local function count_metric(hash, size, now, alone)
-  if not alone and later.metric_at[hash] == now then
-    later.counted[hash] = (later.counted[hash] or 0) + 1
+  --- when deferred
+  if may_wait and plain_count(cap) then
+    deferred.trims = deferred.trims + 1
+    deferred.cap, deferred.emitted = cap + 0, emitted
     return
   end
-  if later then
-    later.flush_finished()
-  end
-  local finished = load_metrics()(hash, size, now)
-  if later and finished < 4503599627370496 then
-    later.metric_at[hash] = now
-  end
+  --- end
+  call('XTRIM', events, 'MAXLEN', '~', cap)
 end
 
+--- when deferred
+local function count_metric(hash, size, now, may_wait)
+  if may_wait and deferred.metric_at[hash] == now then
+    deferred.counted[hash] = (deferred.counted[hash] or 0) + 1
+    return
+  end
+  deferred.flush_finished()
+  if load_metrics()(hash, size, now) < 4503599627370496 then
+    deferred.metric_at[hash] = now
+  end
+end
+--- end
+
 -- specs/02-worker-path.md#sec-5, steps 1 to 19
-local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields, fetch, marker)
-  -- no token and no options: the command for one job, which opens its packed options only when it comes to them
-  local active, events = KEYS[2], KEYS[4]
+local function finish_job(base, id, job, now, field, result, outcome, finished, metrics, token, options, packed_fields,
+  fetch)
+  local active, events = KEYS.active, KEYS.events
   local has_failed = outcome == 'failed'
 
   -- steps 1 and 2. A key of another type is judged where its first command stands.
-  local stored = redis.pcall('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa', 'name')
-  if not stored[6] and call('EXISTS', job) == 0 then
+  local stored = redis.pcall('HMGET',
+    --- paste job_state(job)
+  )
+  if not stored.name and call('EXISTS', job) == 0 then
     --@no-job
     return -1
   end
-  if outcome == 'completed' and not (later and later.childless) then
+  --- when deferred
+  local may_wait_for_children = not has_failed and not deferred.childless
+  --- else
+  local may_wait_for_children = outcome == 'completed'
+  --- end
+  if may_wait_for_children then
     local pending, unsuccessful = job .. ':dependencies', job .. ':unsuccessful'
     if call('EXISTS', pending, unsuccessful) > 0 then
       if call('SCARD', pending) ~= 0 then
@@ -107,40 +117,49 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
 
   -- steps 3 to 7
+  --- unless batch
   if not options then
-    options = cmsgpack.unpack(ARGV[8])
+    -- they are found to be unreadable here, after what comes before
+    options = cmsgpack.unpack(ARGV.options)
     token = options.token
   end
-  local refusal = surrender_lock(job, KEYS[5], token, id)
+  --- end
+  local refusal = release_lock(job, KEYS.stalled, token, id)
   if refusal then
     return refusal
   end
   write_fields(job, packed_fields)
   local keep_count, keep_age = options.keepJobs.count, options.keepJobs.age
   if packed_fields ~= '' or stored.err then
-    stored = call('HMGET', job, 'parentKey', 'parent', 'deid', 'atm', 'defa')
+    stored = call('HMGET',
+      --- paste job_state(job)
+    )
   end
-  local parent, link = stored[1], nil
+  local parent, link = stored.parent_key, nil
   local parent_queue, parent_id = nil, ''
-  if stored[2] then
-    link = cjson.decode(stored[2])
+  if stored.parent then
+    link = cjson.decode(stored.parent)
     parent_queue, parent_id = link.queueKey, link.id
   end
   local has_parent = parent and parent ~= ''
+  --- when deferred
   -- what looks at other jobs needs their state to be complete
-  local alone = not later or has_parent or link or keep_age or (keep_count and keep_count > 0)
-  if alone and later then
-    later.flush_finished()
+  local may_wait = not (has_parent or link or keep_age or (keep_count and keep_count > 0))
+  if not may_wait then
+    deferred.flush_finished()
   end
+  --- else
+  local may_wait = false
+  --- end
 
   -- steps 8 to 10: from the right end, where the oldest active jobs are
   if call('LREM', active, '-1', id) == 0 then
     --@not-active
     return -3
   end
-  trim_own(events, alone)
-  if stored[3] then
-    release_own_dedup(base, id, stored[3])
+  trim_own(events, may_wait)
+  if stored.dedup_id then
+    release_own_dedup(base, id, stored.dedup_id)
   end
 
   -- step 11
@@ -153,8 +172,10 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if parent_id == '' then
     --@no-parent
   else
+    --- when batch
     -- a parent may be placed in delayed
     promoted_at = nil
+    --- end
     local child_completed, child_failed = load_child_outcome()
     if outcome ~= 'completed' then
       if link then
@@ -172,7 +193,7 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
 
   -- steps 12 and 13
-  local attempts_made, attempts_text = plain_count(stored[4])
+  local attempts_made, attempts_text = plain_count(stored.attempts)
   if not attempts_made then
     --@odd-attempts
     attempts_made = call('HINCRBY', job, 'atm', '1')
@@ -187,22 +208,20 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     end
   else
     --@stored
-    if alone then
-      if type(redis.pcall('ZADD', finished, now, id)) == 'table' then
-        call('HSET', job, 'atm', attempts_text)
-        call('ZADD', finished, now, id)
-      end
-    else
-      local members = later.finished[finished] or {}
-      later.finished[finished] = members
+    --- when deferred
+    if may_wait then
+      local members = deferred.finished[finished] or {}
+      deferred.finished[finished] = members
       members[#members + 1], members[#members + 2] = now, id
+    else
+      --- paste add_finished(finished, now, job, id, attempts = attempts_text)
     end
-    call('HSET', job, 'atm', attempts_text, field, result, 'finishedOn', now)
+    --- else
+    --- paste add_finished(finished, now, job, id, attempts = attempts_text)
+    --- end
     -- a job may be its own parent
-    if has_failed and (stored[5] or parent_id ~= '') then
-      --@deferred-failure-done
-      call('HDEL', job, 'defa')
-    end
+    --- paste store_end(job, now, field, result, attempts = attempts_text,
+    ---   drops_deferred = (has_failed and (stored.deferred or parent_id ~= '')))
     if keep_age ~= nil then
       --@keep-by-age
       load_retention()(base, finished, now, keep_age)
@@ -215,29 +234,31 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   end
 
   -- steps 14 to 16
-  emit(events, outcome, 'jobId', id, field, result, 'prev', 'active')
-  if has_failed then
-    if attempts_made >= tonumber(options.attempts) then
-      --@retries-exhausted
-      emit(events, 'retries-exhausted', 'jobId', id, 'attemptsMade', attempts_made)
-    else
-      --@attempts-left
-    end
-  end
+  --- when deferred
+  --- paste emit_end(events, id, outcome, field, result, has_failed, attempts = attempts_made,
+  ---   allowed = tonumber(options.attempts), text = attempts_text, count = emitted) with counted
+  --- else
+  --- paste emit_end(events, id, outcome, field, result, has_failed, attempts = attempts_made,
+  ---   allowed = tonumber(options.attempts), text = attempts_text)
+  --- end
   if options.maxMetricsSize ~= '' then
     --@metrics
-    count_metric(metrics, options.maxMetricsSize, now, alone)
+    --- when deferred
+    count_metric(metrics, options.maxMetricsSize, now, may_wait)
+    --- else
+    load_metrics()(metrics, options.maxMetricsSize, now)
+    --- end
   end
 
   -- steps 17 to 19
   if fetch then
     --@fetch
-    local reply = fetch_next(base, now, options, token, marker, take_after_finish)
+    local reply = fetch_next(base, now, options, token, pop_after_finish)
     if reply then
       return reply
     end
   end
-  if call('LLEN', KEYS[1]) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS[3]) == 0 then
+  if call('LLEN', KEYS.wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', KEYS.prioritized) == 0 then
     --@drained
     emit(events, 'drained')
   else

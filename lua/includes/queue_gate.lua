@@ -1,9 +1,10 @@
+--- record settings: paused concurrency max duration
 --- include call
 --- include is_held
 
 -- specs/02-worker-path.md#w1: gives the list for new work, held, and the texts of the global rate limit.
 local function queue_gate(meta, active, wait, paused)
   local settings = call('HMGET', meta, 'paused', 'concurrency', 'max', 'duration')
-  local target = settings[1] and paused or wait
-  return target, is_held(settings[1], settings[2], active), settings[3], settings[4]
+  local target = settings.paused and paused or wait
+  return target, is_held(settings.paused, settings.concurrency, active), settings.max, settings.duration
 end

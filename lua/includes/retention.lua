@@ -1,6 +1,8 @@
 --- include call
 --- include purge
---- include spent
+--- when batch
+--- include fetched_bytes
+--- end
 --- include unlink_child
 
 -- specs/02-worker-path.md#w16: no event; the deduplication key and the lock stay.
@@ -10,7 +12,9 @@ local function forget(base, ids)
     local job = base .. ids[index]
     unlink_looked_up(job)
     purge(job)
-    spent = spent + 2000
+    --- when batch
+    fetched_bytes = fetched_bytes + 2000
+    --- end
   end
 end
 

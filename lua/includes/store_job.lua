@@ -1,8 +1,8 @@
 --- include call
---- include emit
 
 -- specs/01-data-model-and-adding.md#sec-6-3. encoded: the JSON texts of options that several jobs share, or nil.
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+  --- when batch
   local text = encoded and encoded[options]
   if not text then
     text = cjson.encode(options)
@@ -10,9 +10,12 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
       encoded[options] = text
     end
   end
+  --- else
+  local text = cjson.encode(options)
+  --- end
   local fields = {
-    'name', name, 'data', data, 'opts', text, 'timestamp', born_at,
-    'delay', options.delay or '0', 'priority', options.priority or '0',
+    --- paste job_fields(name, data, options = text, timestamp = born_at, delay = (options.delay or '0'),
+    ---   priority = (options.priority or '0'))
   }
   local count = 12
   if parent ~= nil then
@@ -32,5 +35,5 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
     count = count + 2
   end
   call('HMSET', job, unpack(fields, 1, count))
-  emit(events, 'added', 'jobId', id, 'name', name)
+  --- paste emit_added(events, id, name)
 end

@@ -1,5 +1,9 @@
 --- keys: wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
---- args: kind (0 standard, 1 delayed, 2 prioritized), job (MessagePack array), data (JSON), options (MessagePack map) ...
+--- args: rows (one of each job, see the record) ...
+--- include adding_settings
+--- include job_head
+--- include added_jobs
+--- flags: batch
 --- include call
 --- include count_together
 --- include each_alone
@@ -8,7 +12,7 @@
 --- lazy add_rest: add_rest
 
 -- specs/08-batches.md#add-many. Not one of BullMQ's scripts.
-local count = #ARGV / 4
+local count = #ARGV / rows.size
 
 -- What the plain jobs have in common: the texts of their options, false for those that are not plain.
 local function read_options(packed)
@@ -22,24 +26,25 @@ end
 local heads, kinds, taken, plain, readable = {}, {}, {}, 0, false
 local unpack_packed = cmsgpack.unpack
 for number = 1, count do
-  local at = 4 * number
-  local packed = ARGV[at]
+  local at = rows.size * number
+  local packed = rows[at].options
   local kind, head = kinds[packed], nil
   if kind == nil then
     readable, kind = pcall(read_options, packed)
     kind = readable and kind
     kinds[packed] = kind
   end
-  readable, head = pcall(unpack_packed, ARGV[at - 2])
-  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[1]) == 'string'
-    and type(head[2]) == 'string' and type(head[3]) == 'string' and is_plain_ms(head[4]))
-    or head[5] ~= nil or head[6] ~= nil or head[8] then
+  readable, head = pcall(unpack_packed, rows[at].job)
+  if not (kind and readable and rows[at].kind == '0' and type(head) == 'table' and type(head.name) == 'string'
+    and is_plain_ms(head.timestamp) and
+    --- paste plain_head(head)
+  ) then
     --@not-plain
     break
   end
-  local id = head[2]
+  local id = head.id
   if id ~= '' then
-    id = head[1] .. id
+    id = head.base .. id
     if taken[id] or #taken < plain then
       --@id-again
       break
@@ -64,49 +69,50 @@ if taken[1] then
     plain = 0
   end
 end
-local settings = redis.pcall('HMGET', KEYS[3], 'opts.maxLenEvents', 'paused', 'concurrency')
-local cap = settings[1]
-if not (cap and plain_count(cap)) or (settings[3] and not tonumber(settings[3])) then
+local settings = redis.pcall('HMGET', KEYS.meta, 'opts.maxLenEvents', 'paused', 'concurrency')
+local cap = settings.cap
+if not (cap and plain_count(cap)) or (settings.concurrency and not tonumber(settings.concurrency)) then
   --@odd-settings
   plain = 0
 end
-local last = plain > 0 and count_together(KEYS[4], plain)
+local last = plain > 0 and count_together(KEYS.id, plain)
 
 local replies = {}
 if not last then
   plain = 0
 else
-  local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
+  local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
   local first = last - plain
   local fifo, lifo = {}, {}
   for number = 1, plain do
-    local at = 4 * number
-    local head, packed = heads[number], ARGV[at]
-    local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
-    local job = head[1] .. id
-    if not own and math.abs(id) < 100000000000000 then
-      -- both text forms are the same here (specs/01-data-model-and-adding.md#sec-2-6), and text is cheaper to pass on
-      id = id .. ''
+    local at = rows.size * number
+    local head, packed = heads[number], rows[at].options
+    local name, kind, id = head.name, kinds[packed], own and head.id or first + number
+    local job = head.base .. id
+    if not own then
+      --- paste text_id(id)
     end
-    if head[4] ~= last_stamp then
-      last_stamp = head[4]
+    if head.timestamp ~= last_stamp then
+      last_stamp = head.timestamp
       stamp = last_stamp .. ''
     end
-    local stored = redis.pcall('HMSET', job, 'name', name, 'data', ARGV[at - 1], 'opts', kind[1],
-      'timestamp', stamp, 'delay', kind[2], 'priority', kind[3])
+    local stored = redis.pcall('HMSET', job,
+      --- paste job_fields(name, data = rows[at].data, options = kind[1], timestamp = stamp, delay = kind[2],
+      ---   priority = kind[3])
+    )
     if stored.err then
       --@refused
       replies[number] = alone_or_error(error, stored)
     else
-      call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
+      --- paste emit_added(events, id, name)
       call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
       local ends = kind[4] and lifo or fifo
       ends[#ends + 1] = id
       replies[number] = id .. ''
     end
   end
-  local target, pushed = settings[2] and KEYS[2] or KEYS[1], #fifo + #lifo
-  local held = settings[2] or (settings[3] and call('LLEN', KEYS[7]) >= tonumber(settings[3]))
+  local target, pushed = settings.paused and KEYS.paused or KEYS.wait, #fifo + #lifo
+  local held = settings.paused or (settings.concurrency and call('LLEN', KEYS.active) >= tonumber(settings.concurrency))
   if fifo[1] then
     --@fifo
     call('LPUSH', target, unpack(fifo))
@@ -117,7 +123,7 @@ else
   end
   if pushed > 0 and not held then
     --@ready
-    call('ZADD', KEYS[9], '0', '0')
+    call('ZADD', KEYS.marker, '0', '0')
   end
   -- each waiting event trims, a limited number: specs/08-batches.md#postponed
   for _ = 1, pushed do

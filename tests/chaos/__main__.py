@@ -8,6 +8,7 @@ import secrets
 import shutil
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 
 from tests.chaos import audit
@@ -17,13 +18,14 @@ from tests.chaos.schedule import ABRUPT, END, KINDS, plan
 from tests.support.node import node_available
 
 _ROOT = Path(__file__).parents[2]
-_COLOURS = ("asyncio", "trio", "threads", "node")
+_ADAPTERS = ("asyncio", "trio", "threads", "node")
 
 
 def run(
     *,
     seed: int,
     duration_s: float,
+    most_faults: int | None = None,
     folder: Path,
     kinds: tuple[str, ...] = KINDS,
     server: str | None = None,
@@ -34,12 +36,12 @@ def run(
 ) -> list[str]:
     """Print the report and return what does not add up."""
     folder.mkdir(parents=True, exist_ok=True)
-    colours = _COLOURS if node_available() else _COLOURS[:3]
+    adapters = _ADAPTERS if node_available() else _ADAPTERS[:3]
     abrupt = ABRUPT in kinds
     conductor = Conductor(
         folder,
         seed=seed,
-        colours=colours,
+        adapters=adapters,
         lock_ms=lock_ms,
         stalled_ms=stalled_ms,
         kind=server,
@@ -47,21 +49,24 @@ def run(
         abrupt=abrupt,
     )
     print(
-        f"chaos: seed {seed}, {duration_s:.0f} s on {conductor.kind}, {', '.join(colours)}, lock {lock_ms} ms, {folder}"
+        f"chaos: seed {seed}, {duration_s:.0f} s on {conductor.kind}, {', '.join(adapters)}, "
+        f"lock {lock_ms} ms, {folder}"
     )
     began = time.monotonic()
     with conductor:
-        faults = plan(seed, kinds, conductor.slots, lock_ms=lock_ms, pace=pace_s)
+        faults = islice(plan(seed, kinds, conductor.slots, lock_ms=lock_ms, pace=pace_s), most_faults)
         try:
-            while time.monotonic() < began + duration_s:
-                conductor.strike(next(faults))
+            for fault in faults:
+                conductor.strike(fault)
+                if time.monotonic() >= began + duration_s:
+                    break
             conductor.drain()
         except Stuck as stuck:
             conductor.problems.append(str(stuck))
         state = conductor.dismiss()
     entries = read(folder)
     found = audit.Auditor(entries, state, conductor.struck, conductor.promotions).findings()
-    measured = list(audit.recoveries(entries, conductor.struck, colours, patience_s=patience_s))
+    measured = list(audit.recoveries(entries, conductor.struck, adapters, patience_s=patience_s))
     problems = [*conductor.problems, *found.problems, *audit.too_slow(measured)]
     problems += [f"lost: {mark}" for mark in found.lost]
     problems += [
@@ -73,9 +78,9 @@ def run(
     problems += [f"finished twice: {mark}" for mark in found.twice]
     audit.write_problems(folder, problems)
     lines = [
-        *audit.fault_table(conductor.struck, measured, colours),
+        *audit.fault_table(conductor.struck, measured, adapters),
         "",
-        *audit.colour_table(entries, measured, colours),
+        *audit.adapter_table(entries, measured, adapters),
         "",
         *conductor.notes,
         *found.notes,

@@ -15,7 +15,7 @@ from tests.chaos.state import Event, State
 
 STALL_LIMIT = "job stalled more than allowable limit"
 WAIT_LIMIT_S = 7.0
-"""After so long a blocking wait on a half-open connection fails (drain delay and margin); a call does after 3 s."""
+"""After this long a blocking wait on a half-open connection fails (drain delay and margin); a call does after 3 s."""
 _FINISHES = ("completed", "failed")
 _SLACK_MS = 1000
 _LATE_MS = 200
@@ -112,12 +112,12 @@ class Auditor:
         nodes = {mark for mark in odd if "-node-" in mark[1]}
         self._tell("is there, though its add was refused", odd - nodes)
         if nodes:
-            self._notes.append(f"Node's client told of {len(nodes)} refused adds that are there: {_some(nodes)}")
+            self._notes.append(f"Node's client reported {len(nodes)} refused adds that are there: {_some(nodes)}")
         again = {mark for mark, count in added.items() if count > 1}
         nodes = {mark for mark in again if "-node-" in mark[1]}
         self._tell("was added twice", again - nodes)
         if nodes:
-            self._notes.append(f"Node's client repeated {len(nodes)} adds by itself: {_some(nodes)}")
+            self._notes.append(f"Node's client repeated {len(nodes)} adds on its own: {_some(nodes)}")
         return {_mark(entry): entry for entry in self._by_word["ack"]}
 
     def _lost(self, acked: dict[Mark, Entry]) -> list[Mark]:
@@ -269,13 +269,13 @@ class Recovery(NamedTuple):
     """From the end of a fault until a worker had begun a job of each queue."""
 
     kind: str
-    colour: str
+    adapter: str
     seconds: float
     allowed: float
 
 
 def recoveries(
-    entries: list[Entry], struck: list[Struck], colours: Sequence[str], *, patience_s: float
+    entries: list[Entry], struck: list[Struck], adapters: Sequence[str], *, patience_s: float
 ) -> Iterator[Recovery]:
     """Measure every recovery that no other fault disturbed."""
     begun: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -284,8 +284,8 @@ def recoveries(
             begun[entry.slot, entry.fields[0]].append(entry.at)
     late = standstills(entries)
     for fault in struck:
-        for colour in colours:
-            slot = f"worker-{colour}"
+        for adapter in adapters:
+            slot = f"worker-{adapter}"
             if fault.slot not in (slot, "server"):
                 continue
             nexts = [_next(begun[slot, queue], fault.end) for queue in QUEUES]
@@ -297,7 +297,7 @@ def recoveries(
             others = (other for other in struck + apart if other is not fault and other.slot in (slot, "server"))
             if any(other.begin <= until and other.end >= fault.end for other in others):
                 continue
-            yield Recovery(fault.kind, colour, (until - fault.end) / 1000, _allowed(fault, patience_s))
+            yield Recovery(fault.kind, adapter, (until - fault.end) / 1000, _allowed(fault, patience_s))
 
 
 def _next(moments: list[int], after: int) -> int | None:
@@ -319,19 +319,19 @@ def _allowed(fault: Struck, patience_s: float) -> float:
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def fault_table(struck: list[Struck], measured: list[Recovery], colours: Sequence[str]) -> Iterator[str]:
-    """Give a line per kind: how often, whom, and the slowest recovery of each colour."""
+def fault_table(struck: list[Struck], measured: list[Recovery], adapters: Sequence[str]) -> Iterator[str]:
+    """Give a line per kind: how often, whom, and the slowest recovery of each adapter."""
     yield "fault".ljust(17) + "".join(
-        each.rjust(9) for each in ("times", *colours, "server", *(f"~{name}" for name in colours))
+        each.rjust(9) for each in ("times", *adapters, "server", *(f"~{name}" for name in adapters))
     )
     for kind in dict.fromkeys(sorted((each.kind for each in struck), key=lambda kind: (kind in ON_SERVER, kind))):
         mine = [each for each in struck if each.kind == kind]
         cells = [len(mine)] if kind != END else [0]
-        cells += [sum(each.slot.endswith(f"-{colour}") for each in mine) for colour in colours]
+        cells += [sum(each.slot.endswith(f"-{adapter}") for each in mine) for adapter in adapters]
         cells.append(sum(each.slot == "server" for each in mine))
         slowest = [
-            max((each.seconds for each in measured if (each.kind, each.colour) == (kind, colour)), default=None)
-            for colour in colours
+            max((each.seconds for each in measured if (each.kind, each.adapter) == (kind, adapter)), default=None)
+            for adapter in adapters
         ]
         yield (
             kind.ljust(17)
@@ -340,21 +340,21 @@ def fault_table(struck: list[Struck], measured: list[Recovery], colours: Sequenc
         )
 
 
-def colour_table(entries: list[Entry], measured: list[Recovery], colours: Sequence[str]) -> Iterator[str]:
-    """Give a line per colour: what it added, began and finished."""
+def adapter_table(entries: list[Entry], measured: list[Recovery], adapters: Sequence[str]) -> Iterator[str]:
+    """Give a line per adapter: what it added, began and finished."""
     words = ("ack", "unsure", "not", "start", "done", "failed", "refused")
     counts = Counter((entry.slot.rpartition("-")[2], entry.word) for entry in entries)
-    yield "colour".ljust(10) + "".join(word.rjust(9) for word in words) + "  slowest".rjust(11)
-    for colour in colours:
-        slowest = max((each.seconds for each in measured if each.colour == colour), default=0)
-        yield colour.ljust(10) + "".join(str(counts[colour, word]).rjust(9) for word in words) + f"{slowest:9.2f} s"
+    yield "adapter".ljust(10) + "".join(word.rjust(9) for word in words) + "  slowest".rjust(11)
+    for adapter in adapters:
+        slowest = max((each.seconds for each in measured if each.adapter == adapter), default=0)
+        yield adapter.ljust(10) + "".join(str(counts[adapter, word]).rjust(9) for word in words) + f"{slowest:9.2f} s"
 
 
 def too_slow(measured: Iterable[Recovery]) -> Iterator[str]:
-    """Name the recoveries of our colours that took longer than they may."""
+    """Name the recoveries of our adapters that took longer than they may."""
     for each in measured:
-        if each.colour != "node" and each.seconds > each.allowed:
-            yield f"{each.colour} took {each.seconds:.2f} s after {each.kind}, allowed were {each.allowed:.1f} s"
+        if each.adapter != "node" and each.seconds > each.allowed:
+            yield f"{each.adapter} took {each.seconds:.2f} s after {each.kind}, allowed were {each.allowed:.1f} s"
 
 
 def write_problems(folder: Path, problems: list[str]) -> None:

@@ -36,9 +36,9 @@ _SPOILS = {
 }
 _PATIENCE_S = 30.0
 _BEARABLE = 5
-"""So many problems, and no program is started again."""
+"""This many problems, and no program is started again."""
 _QUIET_S = 0.5
-"""Between the death of a master and its successor's first client, so that all have noted what it told them."""
+"""Between the death of a master and its successor's first client, so that all have noted its answers."""
 _CONFIG = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync", "yes")
 _CONFIG += ("--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb")
 
@@ -69,7 +69,7 @@ class _Slot:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.role, _, self.colour = name.partition("-")
+        self.role, _, self.adapter = name.partition("-")
         self.proxy: CutProxy | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.number = 0
@@ -92,7 +92,7 @@ class Conductor:
         folder: Path,
         *,
         seed: int,
-        colours: Sequence[str],
+        adapters: Sequence[str],
         lock_ms: int,
         stalled_ms: int,
         kind: str | None,
@@ -108,7 +108,7 @@ class Conductor:
         self._kind = kind if kind is not None else _server_kind()
         self._settle_s = settle_s
         self._abrupt = abrupt
-        self._slots = {f"{role}-{colour}": _Slot(f"{role}-{colour}") for role in ROLES for colour in colours}
+        self._slots = {f"{role}-{adapter}": _Slot(f"{role}-{adapter}") for role in ROLES for adapter in adapters}
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._nodes: list[Server] = []
@@ -377,7 +377,7 @@ class Conductor:
         config: dict[str, Any] = {
             **self._given,
             "role": slot.role,
-            "colour": slot.colour,
+            "adapter": slot.adapter,
             "name": name,
             "ledger": str(ledger),
             "url": slot.proxy.url,
@@ -385,7 +385,7 @@ class Conductor:
             "port": slot.proxy.port,
         }
         environment = dict(os.environ)
-        if slot.colour == "node":
+        if slot.adapter == "node":
             config["load"] = {name.lower(): getattr(load, name) for name in _SHARED}
             command = ["node", str(Path(__file__).parent / "program.js"), json.dumps(config)]
             environment["NODE_PATH"] = str(bullmq_folder())
@@ -420,7 +420,7 @@ class Conductor:
                 _end(process)
                 name = f"{slot.name}-{slot.number}"
                 last = (self._folder / f"{name}.out").read_text().splitlines()[-1:]
-                self.problems.append(f"{name} ended by itself with {process.returncode}: {last}")
+                self.problems.append(f"{name} ended on its own with {process.returncode}: {last}")
                 if len(self.problems) > _BEARABLE:
                     raise Stuck(f"the programs end by themselves: {self.problems}")
                 self._at(1, lambda slot=slot: self._spawn(slot))
@@ -436,7 +436,7 @@ class Conductor:
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._order), action))
 
     def _run_until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Carry out what is due, until `done` or for so long; tell whether it is done."""
+        """Carry out what is due, until `done` or for this long; tell whether it is done."""
         limit = time.monotonic() + seconds
         while True:
             while self._later and self._later[0][0] <= time.monotonic():
@@ -467,8 +467,8 @@ class Conductor:
         if not self._run_until(settled, self._settle_s):
             for slot in left:
                 # Node's own client waits up to 20 s between two attempts.
-                told = self.notes if slot.colour == "node" else self.problems
-                told.append(
+                reported = self.notes if slot.adapter == "node" else self.problems
+                reported.append(
                     f"{slot.name}-{slot.number} is stuck: began nothing for {self._settle_s:.0f} s after {since}"
                 )
 

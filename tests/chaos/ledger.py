@@ -11,7 +11,7 @@ is killed leaves whole lines. A job is known by its *mark*: the name it was adde
     done <queue> <id> <mark>                         the server accepted the success
     failed <queue> <id> <mark> <final> <reason>      the server accepted the failed attempt; final: 1 or 0
     refused <queue> <id> <mark> <uncertain>          the server refused the report
-    late <ms>                                        the process stood still for so long: it was stopped, or got no CPU
+    late <ms>                                        the process stood still for this long: stopped, or without CPU
     end                                              the process ends in good order
 """
 
@@ -26,7 +26,7 @@ _BEAT_S, _LATE_MS = 0.1, 300
 
 
 class Entry(NamedTuple):
-    """One line. `process` is `<role>-<colour>-<n>`, its slot the same without the number."""
+    """One line. `process` is `<role>-<adapter>-<n>`, its slot the same without the number."""
 
     at: int
     process: str

@@ -1,4 +1,4 @@
-"""What the load is made of: the programs in Python read it here, `program.js` is told."""
+"""What the load is made of: the programs in Python read it here, `program.js` receives it."""
 
 KEPT, LEAN = QUEUES = "kept", "lean"
 """`lean` removes its completed jobs."""

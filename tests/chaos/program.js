@@ -61,7 +61,7 @@ async function produce(lane, queues) {
     }
     open = Object.keys(queues);
   };
-  // With maxRetriesPerRequest null the client repeats by itself; what it throws is an error reply.
+  // With maxRetriesPerRequest null the client repeats on its own; what it throws is an error reply.
   const add = async (where, job) => {
     note("try", where, job.name);
     try {

@@ -1,4 +1,4 @@
-"""A producer or a worker in one of our colours: `python -m tests.chaos.program '{...}'`. It ends when stdin does."""
+"""A producer or a worker in one of our adapters: `python -m tests.chaos.program '{...}'`. It ends when stdin does."""
 
 import json
 import logging
@@ -297,8 +297,8 @@ if __name__ == "__main__":
     book = Ledger(given["ledger"])
     book.watch()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
-    if given["colour"] == "threads":
+    if given["adapter"] == "threads":
         _main_blocking(given, book)
     else:
-        anyio.run(_main, given, book, backend=given["colour"])
+        anyio.run(_main, given, book, backend=given["adapter"])
     book.note("end")

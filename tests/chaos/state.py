@@ -25,7 +25,7 @@ class Stored(NamedTuple):
     attempts: int
     reason: str
     fails: int
-    """How many attempts were told to fail."""
+    """How many attempts were to fail."""
 
 
 class Event(NamedTuple):

@@ -136,7 +136,7 @@ def _stall_limit(story: _Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "told"),
+    ("plant", "reported"),
     [
         (_added_again, "was added twice"),
         (_refused_add, "is there, though its add was refused"),
@@ -153,10 +153,10 @@ def _stall_limit(story: _Story) -> None:
         (_stall_limit, "stall limit without two lost locks"),
     ],
 )
-def test_planted_fault_is_told(plant: Callable[[_Story], None], told: str) -> None:
+def test_planted_fault_is_reported(plant: Callable[[_Story], None], reported: str) -> None:
     story = _completed()
     plant(story)
-    assert any(told in problem for problem in story.findings().problems)
+    assert any(reported in problem for problem in story.findings().problems)
 
 
 def test_lost_lock_is_explained_by_a_fault_of_its_holder_alone() -> None:
@@ -195,7 +195,7 @@ def test_finish_that_a_promoted_replica_lacked_may_come_again() -> None:
     assert story.findings([Promotion(2_500, before)]).twice == [("kept", "1", MARK)]
 
 
-def test_slow_recovery_is_told_unless_another_fault_disturbed_it() -> None:
+def test_slow_recovery_is_reported_unless_another_fault_disturbed_it() -> None:
     starts = [Entry(at, "worker-trio-1", "start", (queue,)) for at in (1_000, 9_000) for queue in ("kept", "lean")]
     slow = list(recoveries(starts, [Struck("cut-after", "worker-trio", 1_900, 2_000)], ["trio"], patience_s=5))
     assert slow == [Recovery("cut-after", "trio", 7.0, 5)]

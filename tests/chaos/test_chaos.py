@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.__main__ import run
-from tests.chaos.schedule import ABRUPT
+from tests.chaos.schedule import ABRUPT, KINDS
 
 pytestmark = [pytest.mark.alone, pytest.mark.any_python]
 
@@ -16,7 +16,9 @@ _LOCK_MS, _STALLED_MS, _PATIENCE_S = 4000, 1500, 20.0
 def test_nothing_is_lost_or_finished_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = run(
         seed=5,
-        duration_s=26,
+        duration_s=90,
+        # Each kind comes once before any comes again.
+        most_faults=len(KINDS),
         folder=tmp_path,
         lock_ms=_LOCK_MS,
         stalled_ms=_STALLED_MS,

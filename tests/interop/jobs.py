@@ -2,8 +2,8 @@
 
 A job's data says what happens to it, in both languages' workers (worker.js, python/worker.py), in this order:
 logs: rows to log; progress: value; update: members to lay over the data; work_ms: time it takes; hangs: never end in
-the first so many starts; postpones, by_ms: move itself to delayed in the first so many starts; fatal: fail for good
-with this text; fails: fail the first so many attempts; value: what it returns.
+the first n starts; postpones, by_ms: move itself to delayed in the first n starts; fatal: fail for good
+with this text; fails: fail the first n attempts; value: what it returns.
 """
 
 import random

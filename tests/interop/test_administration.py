@@ -3,7 +3,7 @@
 import pytest
 from redis import Redis
 
-from tests.support.programs import COLOURS, AnswerError, Program, client, worker
+from tests.support.programs import ADAPTERS, AnswerError, Program, client, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -14,13 +14,13 @@ def _events(raw: "Redis[bytes]", queue: str) -> list[str]:
 
 
 @pytest.mark.parametrize("direction", ["node pauses", "we pause"])
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_pause_of_one_side_holds_for_the_other(
-    colour: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+    adapter: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
 ) -> None:
-    with client(colour, home) as ours:
+    with client(adapter, home) as ours:
         first, second = (node, ours) if direction == "node pauses" else (ours, node)
-        side = colour if first is node else "node"
+        side = adapter if first is node else "node"
         with worker(side, home, queue) as working:
             first.call("add", queue=queue, jobs=[{"name": "n", "data": {}}])
             working.wait(lambda _: working.count("completed") == 1, "the first job is done")
@@ -40,9 +40,9 @@ def test_a_pause_of_one_side_holds_for_the_other(
 
 
 @pytest.mark.parametrize("direction", ["node destroys", "we destroy"])
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_one_side_destroys_what_the_other_made(
-    colour: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
+    adapter: str, direction: str, home: Server, node: Program, raw: "Redis[bytes]", queue: str
 ) -> None:
     jobs = [
         {"name": "n", "data": {"value": 1, "logs": ["row"]}, "opts": {"jobId": "j-done"}},
@@ -52,9 +52,9 @@ def test_one_side_destroys_what_the_other_made(
         {"name": "n", "data": {}, "opts": {"jobId": "j-delayed", "delay": 100_000}},
         {"name": "n", "data": {}, "opts": {"jobId": "j-urgent", "priority": 1}},
     ]
-    with client(colour, home) as ours:
+    with client(adapter, home) as ours:
         maker, destroyer = (ours, node) if direction == "node destroys" else (node, ours)
-        side = colour if maker is ours else "node"
+        side = adapter if maker is ours else "node"
         maker.call("add_bulk", queue=queue, jobs=jobs)
         with worker(side, home, queue) as working:
             working.wait(lambda _: "j-active" in working.ids("started"), "the third job runs")
@@ -67,7 +67,7 @@ def test_one_side_destroys_what_the_other_made(
     assert list(raw.scan_iter(f"bull:{queue}:*")) == []
 
 
-@pytest.mark.parametrize("side", ["node", *COLOURS])
+@pytest.mark.parametrize("side", ["node", *ADAPTERS])
 def test_a_cap_of_0_switches_events_off(side: str, home: Server, raw: "Redis[bytes]", queue: str) -> None:
     """Both store the cap, and what they and the scripts do with it leaves the stream empty."""
     jobs = [{"name": "n", "data": {}} for _ in range(150)]

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.support.programs import COLOURS, Program, client, worker
+from tests.support.programs import ADAPTERS, Program, client, worker
 from tests.support.servers import Server
 
 BASE_MS = 1_700_000_000_000
@@ -36,6 +36,10 @@ class Side:
         jobs = [{"name": "n", "data": data or {}, "opts": {"jobId": each, **opts}} for each in job_ids]
         self._program.call("add_bulk", queue=queue, jobs=jobs)
 
+    def work_off(self, queue: str, count: int, **options: Any) -> None:
+        """Let a worker in the client's process finish this many jobs: to start another takes half a second."""
+        self._program.call("work_off", queue=queue, count=count, **options)
+
     def added(self, queue: str, **opts: Any) -> str:
         (job_id,) = self._program.call("add", queue=queue, jobs=[{"name": "n", "data": {}, "opts": opts}])
         return str(job_id)
@@ -45,7 +49,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {"options": options} if options else {}
 
 
-@pytest.fixture(scope="module", params=COLOURS)
+@pytest.fixture(scope="module", params=ADAPTERS)
 def ours(request: pytest.FixtureRequest, home: Server) -> Iterator[Side]:
     with client(request.param, home) as started:
         yield Side(request.param, started)
@@ -58,24 +62,15 @@ def pair(request: pytest.FixtureRequest, node: Program, ours: Side) -> tuple[Sid
     return (theirs, ours) if request.param == "node first" else (ours, theirs)
 
 
-def work_off(side: str, home: Server, queue: str, count: int, **options: Any) -> None:
-    """Let a worker of this side finish so many jobs."""
-    with worker(side, home, queue, **options) as working:
-        working.wait(
-            lambda _: working.count("completed") + sum(bool(line["final"]) for line in working.of("failed")) >= count,
-            f"{count} jobs are finished",
-        )
-
-
 # --- one side does, the other sees -----------------------------------------------------------------------------------
 
 
-def test_getters(pair: tuple[Side, Side], home: Server, queue: str) -> None:
+def test_getters(pair: tuple[Side, Side], queue: str) -> None:
     first, second = pair
     first.add(queue, "a", "b", "c")
-    work_off(second.name, home, queue, 3)
+    second.work_off(queue, 3)
     first.add(queue, "d", "e", data={"fatal": "no"})
-    work_off(first.name, home, queue, 2)
+    first.work_off(queue, 2)
     second.add(queue, "f", "g", "h")
     second.add(queue, "i", "j", delay=LATE)
     second.add(queue, "k", priority=9)
@@ -124,10 +119,10 @@ def test_logs_and_progress(pair: tuple[Side, Side], queue: str) -> None:
     assert second._program.call("job", queue=queue, id="a")["progress"] == {"step": 1.5}
 
 
-def test_clean_drain_retry_promote(pair: tuple[Side, Side], home: Server, queue: str) -> None:
+def test_clean_drain_retry_promote(pair: tuple[Side, Side], queue: str) -> None:
     first, second = pair
     first.add(queue, *"abcde", data={"fatal": "no"})
-    work_off(first.name, home, queue, 5)
+    first.work_off(queue, 5)
     assert second.queue(queue, "clean", 0, 2, "failed") == ["a", "b"]
     assert first.queue(queue, "getFailed") == ["e", "d", "c"]
     second.queue(queue, "retryJobs", state="failed", count=2)
@@ -148,7 +143,7 @@ def test_clean_drain_retry_promote(pair: tuple[Side, Side], home: Server, queue:
     assert first.queue(queue, "count") == 0
 
 
-def test_moves_of_a_job(pair: tuple[Side, Side], home: Server, queue: str) -> None:
+def test_moves_of_a_job(pair: tuple[Side, Side], queue: str) -> None:
     first, second = pair
     first.add(queue, "a", "b", "c", delay=LATE)
     second.job(queue, "c", "changeDelay", 1000)
@@ -159,7 +154,7 @@ def test_moves_of_a_job(pair: tuple[Side, Side], home: Server, queue: str) -> No
     second.job(queue, "b", "changePriority", priority=7, lifo=True)
     assert first.queue(queue, "getPrioritized") == ["b"]
     second.job(queue, "b", "changePriority", priority=0)
-    work_off(first.name, home, queue, 1)
+    first.work_off(queue, 1)
     assert first.job(queue, "b", "isCompleted") is True
     second.job(queue, "b", "retry", "completed")
     assert first.queue(queue, "getJobState", "b") == "waiting"
@@ -186,7 +181,7 @@ def test_deduplication(pair: tuple[Side, Side], queue: str) -> None:
     assert first.queue(queue, "getDeduplicationJobId", "r") == new
 
 
-def test_children(pair: tuple[Side, Side], home: Server, node: Program, queue: str) -> None:
+def test_children(pair: tuple[Side, Side], node: Program, queue: str) -> None:
     first, second = pair
     node.call(
         "flow",
@@ -211,7 +206,7 @@ def test_children(pair: tuple[Side, Side], home: Server, node: Program, queue: s
             ],
         },
     )
-    work_off(first.name, home, queue, 2)
+    first.work_off(queue, 2)
     key = f"bull:{queue}:"
     for method in (
         "getChildrenValues",
@@ -269,7 +264,7 @@ def test_global_rate_limit(pair: tuple[Side, Side], home: Server, raw: "Redis[by
     assert first.queue(queue, "getGlobalRateLimit") is None
 
 
-def test_rate_limit_by_hand(pair: tuple[Side, Side], home: Server, queue: str) -> None:
+def test_manual_rate_limit(pair: tuple[Side, Side], home: Server, queue: str) -> None:
     first, second = pair
     first.queue(queue, "rateLimit", LATE)
     assert LATE - 10_000 < second.queue(queue, "getRateLimitTtl") <= LATE
@@ -283,11 +278,11 @@ def test_rate_limit_by_hand(pair: tuple[Side, Side], home: Server, queue: str) -
     assert working.of("started")[0]["at"] - limited_at >= 390
 
 
-def test_metrics(pair: tuple[Side, Side], home: Server, queue: str) -> None:
+def test_metrics(pair: tuple[Side, Side], queue: str) -> None:
     first, _ = pair
     first.add(queue, *"abcd")
     node_options, our_options = {"metrics": {"maxDataPoints": 5}}, {"metrics_max_data_points": 5}
-    work_off(first.name, home, queue, 4, **(node_options if first.name == "node" else our_options))
+    first.work_off(queue, 4, **(node_options if first.name == "node" else our_options))
     found = {each.name: each.queue(queue, "getMetrics", "completed") for each in pair}
     theirs = found.pop("node")
     (mine,) = found.values()
@@ -342,7 +337,7 @@ ACTS: dict[str, Act] = {
 def _prepare(side: Side, queue: str) -> None:
     side.add(queue, "good1", "good2", timestamp=BASE_MS)
     side.add(queue, "bad1", "bad2", "bad3", "bad4", data={"fatal": "no"}, timestamp=BASE_MS)
-    side.call("work_off", queue=queue, count=6)
+    side.work_off(queue, 6)
     side.add(queue, "wait1", "wait2", timestamp=BASE_MS)
     side.add(queue, "slow1", timestamp=BASE_MS, delay=2 * LATE)
     side.add(queue, "slow2", timestamp=BASE_MS, delay=LATE, priority=3)

@@ -21,7 +21,7 @@ def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {"addStandardJob", "moveToFinished"} <= found["scripts"]["node-5"].keys()
     assert {"addMany", "finishMany"} <= found["scripts"]["asyncio"].keys()
     assert found["latency"]["asyncio"]["p50_ms"] <= found["latency"]["asyncio"]["p99_ms"]
-    told = {row["what"]: row["measured"] for row in found["required"]}
-    assert sum(measured is not None for measured in told.values()) == 4
+    reported = {row["what"]: row["measured"] for row in found["required"]}
+    assert sum(measured is not None for measured in reported.values()) == 4
     printed = capsys.readouterr().out
-    assert all(what in printed for what in told)
+    assert all(what in printed for what in reported)

@@ -20,7 +20,7 @@ from tests.support.cron_parser import ask_node
 
 Case = dict[str, Any]
 
-CASES = int(os.environ.get("CRON_CASES") or min(600, 6 * settings().max_examples))
+CASES = int(os.environ.get("CRON_CASES") or min(600, 4 * settings().max_examples))
 SEED = int(os.environ.get("CRON_SEED", "4900"))
 ZONES = (
     *("UTC", "America/New_York", "Europe/London", "Europe/Berlin", "Europe/Dublin", "America/Sao_Paulo"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import COLOURS, Program, client, worker
+from tests.support.programs import ADAPTERS, Program, client, worker
 from tests.support.servers import Server
 
 _ODD_TEXT = 'größe \N{PARTY POPPER} \x00 \u2028 \\ " <&>'
@@ -85,13 +85,13 @@ def _finished(events: list[dict[str, Any]]) -> int:
     return sum(line["event"] == "completed" or (line["event"] == "failed" and line["final"]) for line in events)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_node_adds_and_we_process(colour: str, home: Server, node: Program, queue: str) -> None:
-    with client(colour, home) as ours:
-        _exchange(home, queue, node, colour, [node, ours])
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_node_adds_and_we_process(adapter: str, home: Server, node: Program, queue: str) -> None:
+    with client(adapter, home) as ours:
+        _exchange(home, queue, node, adapter, [node, ours])
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_we_add_and_node_processes(colour: str, home: Server, node: Program, queue: str) -> None:
-    with client(colour, home) as ours:
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_we_add_and_node_processes(adapter: str, home: Server, node: Program, queue: str) -> None:
+    with client(adapter, home) as ours:
         _exchange(home, queue, ours, "node", [node, ours])

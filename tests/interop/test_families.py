@@ -9,12 +9,12 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.support.programs import COLOURS, AnswerError, Program, all_of, family, recorder, until, worker
+from tests.support.programs import ADAPTERS, AnswerError, Program, all_of, family, recorder, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
 
-SIDES = ("node", *COLOURS)
+SIDES = ("node", *ADAPTERS)
 RACED_CHILDREN = 3_000
 CHILDREN = 10_000
 BASE_MS = 1_700_000_000_000
@@ -26,7 +26,7 @@ def theirs(home: Server) -> Iterator[Program]:
         yield started
 
 
-@pytest.fixture(scope="module", params=COLOURS)
+@pytest.fixture(scope="module", params=ADAPTERS)
 def ours(request: pytest.FixtureRequest, home: Server) -> Iterator[Program]:
     with family(request.param, home) as started:
         yield started
@@ -166,8 +166,8 @@ def test_wide_flow_is_added_as_fast_as_by_node(ours: Program, theirs: Program, q
         number = len(times["ours"])
         for name, side in (("ours", ours), ("node", theirs)):
             place = f"{queue}-{name}-{number}"
-            told = side.call("wide", parents=f"{queue}-p", queue=place, count=RACED_CHILDREN, timeout=60)
-            times[name].append(told["ms"])
+            reported = side.call("wide", parents=f"{queue}-p", queue=place, count=RACED_CHILDREN, timeout=60)
+            times[name].append(reported["ms"])
     assert min(times["ours"]) <= min(times["node"]), times
 
 

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from tests.interop import state
-from tests.support.programs import COLOURS, Program, family, worker
+from tests.support.programs import ADAPTERS, Program, family, worker
 from tests.support.servers import Server
 
 FLAGS = {
@@ -23,18 +23,18 @@ def all_node(home: Server, node: Program, raw: "Redis[bytes]") -> state.State:
     return _work_off(home, node, node, raw, "iq-flow-node", "node")
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_parents_are_released_as_with_node_alone(
-    colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
+    adapter: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
 ) -> None:
-    assert state.differences(_work_off(home, node, node, raw, queue, colour), all_node, races=("wake",)) == []
+    assert state.differences(_work_off(home, node, node, raw, queue, adapter), all_node, races=("wake",)) == []
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_our_flows_leave_as_those_of_node(
-    colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
+    adapter: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: state.State, queue: str
 ) -> None:
-    with family(colour, home) as ours:
+    with family(adapter, home) as ours:
         assert state.differences(_work_off(home, ours, node, raw, queue, "node"), all_node, races=("wake",)) == []
 
 

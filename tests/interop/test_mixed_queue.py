@@ -9,7 +9,7 @@ from redis import Redis
 
 from tests.interop import state
 from tests.interop.jobs import Job, attempts, mixed_jobs, succeeds, with_base
-from tests.support.programs import COLOURS, Program, all_of, client, worker
+from tests.support.programs import ADAPTERS, Program, all_of, client, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -36,12 +36,12 @@ def all_node(home: Server, node: Program, raw: "Redis[bytes]") -> Run:
         return run(home, raw, "iq-mixed-node", (node, second), ("node", "node"))
 
 
-@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_mixed_queue_ends_as_one_of_node_alone(
-    colour: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: Run
+    adapter: str, home: Server, node: Program, raw: "Redis[bytes]", all_node: Run
 ) -> None:
-    with client(colour, home) as ours:
-        mixed = run(home, raw, f"iq-mixed-{colour}", (node, ours), ("node", colour))
+    with client(adapter, home) as ours:
+        mixed = run(home, raw, f"iq-mixed-{adapter}", (node, ours), ("node", adapter))
     assert state.differences(mixed.after_adding, all_node.after_adding) == []
     assert state.differences(mixed.at_the_end, all_node.at_the_end, races=("order", "wake")) == []
 
@@ -65,7 +65,7 @@ def test_a_long_run_is_compared_with_node_alone_every_10_s(home: Server, node: P
                 each.call("open", queue=queue)
         workers = {
             queue: [worker(side, home, queue, concurrency=CONCURRENCY) for side in sides]
-            for queue, sides in zip(queues, (("node", "node"), ("node", *COLOURS)), strict=True)
+            for queue, sides in zip(queues, (("node", "node"), ("node", *ADAPTERS)), strict=True)
         }
         with all_of(*(each for both in workers.values() for each in both)):
             added = 0
@@ -88,7 +88,7 @@ def test_a_long_run_is_compared_with_node_alone_every_10_s(home: Server, node: P
 
 
 def until_finished(workers: dict[str, list[Program]], count: int) -> None:
-    """Wait until the workers of each queue have finished so many jobs."""
+    """Wait until the workers of each queue have finished this many jobs."""
     for each in workers.values():
         each[0].wait(lambda _, each=each: sum(finished(one) for one in each) >= count, f"{count} finished jobs")
 

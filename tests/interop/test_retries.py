@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.programs import COLOURS, Program, all_of, worker
+from tests.support.programs import ADAPTERS, Program, all_of, worker
 from tests.support.servers import Server
 
 DELAYS_MS = (100, 200, 400)
@@ -12,11 +12,11 @@ LATE_MS = 4000
 """How much later than due an attempt may start on a busy machine: less than an idle worker waits."""
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_exponential_backoff_over_both_sides(colour: str, home: Server, node: Program, queue: str) -> None:
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_exponential_backoff_over_both_sides(adapter: str, home: Server, node: Program, queue: str) -> None:
     opts = {"attempts": len(DELAYS_MS) + 1, "backoff": {"type": "exponential", "delay": DELAYS_MS[0]}}
     data = {"fails": len(DELAYS_MS), "work_ms": 10}
-    workers = [worker(side, home, queue) for side in ("node", colour)]
+    workers = [worker(side, home, queue) for side in ("node", adapter)]
     with all_of(*workers):
         ids = node.call("add_bulk", queue=queue, jobs=[{"name": "n", "data": data, "opts": opts}] * 12)
         for each in workers:

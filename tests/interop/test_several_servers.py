@@ -1,4 +1,4 @@
-"""Node's BullMQ over ioredis and all our colours in the same cluster, and behind the same sentinels."""
+"""Node's BullMQ over ioredis and all our adapters in the same cluster, and behind the same sentinels."""
 
 import json
 import uuid

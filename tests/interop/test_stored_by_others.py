@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import redis
 
-from tests.support.programs import COLOURS, Program, until, worker
+from tests.support.programs import ADAPTERS, Program, until, worker
 from tests.support.servers import Server
 
 _MAX = "1.7976931348623157e+308"
@@ -78,7 +78,7 @@ def state_of(raw: "redis.Redis[bytes]", queue: str, job_id: str) -> str:
     return "nowhere"
 
 
-@pytest.mark.parametrize("side", ["node", *COLOURS])
+@pytest.mark.parametrize("side", ["node", *ADAPTERS])
 def test_a_good_job_behind_them_completes(
     home: Server, node: Program, raw: "redis.Redis[bytes]", queue: str, side: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Traces that go on between Node with `bullmq-otel` and all colours of ours, and the spans both sides make."""
+"""Traces that go on between Node with `bullmq-otel` and all our adapters, and the spans both sides make."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from redis import Redis
 from bullmq_otel import BullMQOtel
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UsageError, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support.colours import NAMES, Colour, opened
+from tests.support.adapters import NAMES, Adapter, opened
 from tests.support.programs import AnswerError, Program, traced
 from tests.support.servers import Server
 
@@ -44,27 +44,27 @@ def anyio_backend(side: str) -> str:
 
 @pytest.fixture
 async def ours(side: str, home: Server) -> AsyncIterator["Ours"]:
-    async for colour in opened(side):
-        ours = Ours(colour, home)
+    async for adapter in opened(side):
+        ours = Ours(adapter, home)
         yield ours
         await ours.close()
 
 
 class Ours:
-    """What `traced.js` offers, in a colour of ours."""
+    """What `traced.js` offers, in one of our adapters."""
 
-    def __init__(self, colour: Colour, server: Server) -> None:
+    def __init__(self, adapter: Adapter, server: Server) -> None:
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.colour = colour
+        self.adapter = adapter
         self.given: dict[str, Any] = {"telemetry": BullMQOtel("tests", tracer_provider=provider)}
         self.url = server.url
         self.queues: dict[str, Any] = {}
 
     def queue(self, name: str) -> Any:
         if name not in self.queues:
-            self.queues[name] = self.colour.Queue(name, self.url, **self.given)
+            self.queues[name] = self.adapter.Queue(name, self.url, **self.given)
         return self.queues[name]
 
     async def work(self, queue: str, attempts: int) -> None:
@@ -75,7 +75,7 @@ class Ours:
                 await self.queue(job.data["next"]).add("follow", job.data.get("then", {}))
             return {"done": True}
 
-        worker = self.colour.Worker(queue, process, self.url, options=WorkerOptions(name="w"), **self.given)
+        worker = self.adapter.Worker(queue, process, self.url, options=WorkerOptions(name="w"), **self.given)
         over = anyio.Event()
         left = [attempts]
 
@@ -92,8 +92,8 @@ class Ours:
                 await worker.pause()
                 await _now(worker.resume())
 
-    async def by_hand(self, queue: str, error: str | None = None) -> None:
-        worker = self.colour.Worker(queue, None, self.url, options=WorkerOptions(name="w"), **self.given)
+    async def manual(self, queue: str, error: str | None = None) -> None:
+        worker = self.adapter.Worker(queue, None, self.url, options=WorkerOptions(name="w"), **self.given)
         job = await worker.get_next_job(block=False)
         if error is None:
             await worker.complete(job, {"done": True})
@@ -140,7 +140,7 @@ def shapes(spans: list[dict[str, Any]], queue: str, without: tuple[str, ...] = (
             span["kind"],
             names.get(span["parent"], "").replace(queue, "Q"),
             tuple(sorted(span["attributes"])),
-            # Python's SDK adds `exception.escaped` by itself.
+            # Python's SDK adds `exception.escaped` on its own.
             tuple((event["name"], tuple(sorted(set(event["attributes"]) - _PYTHONS))) for event in span["events"]),
             span["status"],
         )
@@ -185,7 +185,7 @@ async def test_a_retried_job_keeps_its_trace(ours: Ours, theirs: Program, queue:
     """The first attempt is Node's, the second ours: both below the span that added the job, which ours made."""
     theirs.call("spans")
     await ours.queue(queue).add("a", {"fail": "boom"}, JobOptions(attempts=2))
-    await anyio.to_thread.run_sync(lambda: theirs.call("by_hand", queue=queue, error="boom"))
+    await anyio.to_thread.run_sync(lambda: theirs.call("manual", queue=queue, error="boom"))
     stored = raw.hget(f"bull:{queue}:1", "tm")
     [retry] = [span for span in theirs.call("spans") if span["name"].startswith("retry")]
     assert stored is not None
@@ -265,7 +265,7 @@ async def test_flows_make_the_same_spans(ours: Ours, theirs: Program, queue: str
     kid = {"name": "kid", "queueName": there, "opts": {"attempts": 2}, "children": [leaf]}
     theirs.call("flow", flow={"name": "root", "queueName": there, "children": [kid]})
     theirs.call("flow", bulk=[{"name": "one", "queueName": there}, {"name": "two", "queueName": there}])
-    flows = ours.colour.FlowProducer(home.url, **ours.given)
+    flows = ours.adapter.FlowProducer(home.url, **ours.given)
     child = FlowNode("kid", here, options=JobOptions(attempts=2), children=[FlowNode("leaf", here)])
     await flows.add(FlowNode("root", here, children=[child]))
     await flows.add_bulk([FlowNode("one", here), FlowNode("two", here)])
@@ -305,13 +305,13 @@ async def test_workers_make_the_same_spans(ours: Ours, theirs: Program, queue: s
                 }
 
 
-async def test_work_by_hand_makes_the_same_spans(ours: Ours, theirs: Program, queue: str) -> None:
+async def test_manual_work_makes_the_same_spans(ours: Ours, theirs: Program, queue: str) -> None:
     theirs.call("spans")
     there, here = f"{queue}-t", f"{queue}-o"
     for options in ({}, {"attempts": 2}):
         theirs.call("method", queue=there, method="add", args=["a", {}, options])
         await ours.queue(here).add("a", options=JobOptions(**options))
     for error in (None, "boom", "boom"):
-        await anyio.to_thread.run_sync(lambda error=error: theirs.call("by_hand", queue=there, error=error))
-        await ours.by_hand(here, error)
+        await anyio.to_thread.run_sync(lambda error=error: theirs.call("manual", queue=there, error=error))
+        await ours.manual(here, error)
     assert shapes(ours.spans(), here) == shapes(theirs.call("spans"), there)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import COLOURS, Program, client, recorder, until, worker
+from tests.support.programs import ADAPTERS, Program, client, recorder, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -16,11 +16,11 @@ def _names(reader: Program, queue: str) -> list[tuple[str, str]]:
     )
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_each_side_lists_the_workers_of_both(colour: str, home: Server, node: Program, queue: str) -> None:
-    with client(colour, home) as ours:
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_each_side_lists_the_workers_of_both(adapter: str, home: Server, node: Program, queue: str) -> None:
+    with client(adapter, home) as ours:
         assert ours.call("workers", queue=queue) == node.call("workers", queue=queue) == []
-        with worker(colour, home, queue, name="ours"), worker("node", home, queue, name="node"):
+        with worker(adapter, home, queue, name="ours"), worker("node", home, queue, name="node"):
             both = [(queue, "node"), (queue, "ours")]
             for reader in (node, ours):
                 until(lambda reader=reader: _names(reader, queue), both)
@@ -30,20 +30,20 @@ def test_each_side_lists_the_workers_of_both(colour: str, home: Server, node: Pr
             until(lambda reader=reader: _names(reader, queue), [])
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_node_hears_and_counts_our_jobs(colour: str, home: Server, node: Program, queue: str) -> None:
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_node_hears_and_counts_our_jobs(adapter: str, home: Server, node: Program, queue: str) -> None:
     jobs = [
         {"name": "n", "data": {"value": {"a": "✓"}, "progress": {"p": 1}}, "opts": {"jobId": "good"}},
         {"name": "n", "data": {"fails": 9}, "opts": {"jobId": "bad", "attempts": 2}},
         {"name": "n", "data": {"fatal": "no ✗"}, "opts": {"jobId": "worse", "delay": 30}},
         {"name": "n", "data": {"hangs": 1}, "opts": {"jobId": "running", "priority": 7}},
     ]
-    with client(colour, home) as ours, recorder(home, queue) as heard:
+    with client(adapter, home) as ours, recorder(home, queue) as heard:
         ours.call("add_bulk", queue=queue, jobs=jobs)
         counts = {"active": 0, "completed": 0, "delayed": 1, "failed": 0, "paused": 0, "prioritized": 1}
         counts |= {"waiting": 2, "waiting-children": 0}
         assert node.call("counts", queue=queue) == ours.call("counts", queue=queue) == counts
-        with worker(colour, home, queue) as working:
+        with worker(adapter, home, queue) as working:
             heard.wait(lambda events: _of(events, "running", "active"), "the last job is active")
             counts |= {"active": 1, "completed": 1, "delayed": 0, "failed": 2, "prioritized": 0, "waiting": 0}
             assert node.call("counts", queue=queue) == ours.call("counts", queue=queue) == counts

@@ -4,7 +4,7 @@ States and calls are random and seeded, like those of `states`. Half of the stat
 server may hold (`KINDS`), but no key of the queue itself has a wrong type: what a call for several jobs postpones would
 be refused at another point.
 
-`COUNT=25000 SEED=7 python -m tests.oracle.batches` runs the edges and so many states, and nothing else of the oracle.
+`COUNT=25000 SEED=7 python -m tests.oracle.batches` runs the edges and this many states, and nothing else of the oracle.
 """
 
 from __future__ import annotations
@@ -467,6 +467,7 @@ def conditions() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     yield from _fetches()
     yield from _ends()
     yield from _adds()
+    yield from _seldom()
 
 
 def _fetches() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
@@ -516,6 +517,9 @@ def _fetches() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
         big = [("HSET", Q + id, "data", "x" * size) for id in "567"]
         yield case(f"jobs of {size} bytes", *big)
         yield case(f"jobs of {size} bytes, one after the other", *big, ("HSET", f"{Q}meta", "concurrency", 9))
+    for due in (999, 1000, 1001):
+        pairs = [part for at in range(due) for part in (T * 4096 - at, f"4{at}")]
+        yield case(f"{due} fall due", ("ZADD", f"{Q}delayed", *pairs))
     for worker in (None, "w", 5, True):
         yield case(f"a worker called {worker!r}", name=worker)
 
@@ -620,6 +624,43 @@ def _ends() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
     for next_id in "567":
         yield f"ends, {next_id} is refused", *_ending("123", ("DEL", Q + next_id), ("SET", Q + next_id, "no hash"))
         yield f"ends, {next_id} is not there", *_ending("123", ("DEL", Q + next_id))
+
+
+def _seldom() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    """Give bounds that are met to the unit, and what is read again though nothing changed."""
+    text = "for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'event', 'old') end"
+    # One XTRIM takes 10,000 entries at most.
+    long: Command = ("EVAL", text, 1, f"{Q}events", 10_400)
+    yield "an end on a stream of 10,400", *_ending("1", long)
+    yield "a counted end on a stream of 10,400", *_ending("1", long, maxMetricsSize=5)
+    yield "counted ends without a cap", *_ending("123", ("HDEL", f"{Q}meta", "opts.maxLenEvents"), maxMetricsSize=5)
+    for fetch in "01":
+        # 2,000 for each that is forgotten, up to a million
+        old: Command = ("ZADD", f"{Q}completed", *[part for at in range(500) for part in (T - 1, f"4{at}")])
+        yield f"500 are forgotten, fetching {fetch}", *_ending("12", old, fetch=fetch, keepJobs={"count": 1})
+    exact = [("HSET", Q + id, "data", "x" * 500_000) for id in "56"]
+    yield "a million bytes, then what is not plain", *_ending("123", *exact, ("HSET", f"{Q}3", "deid", "d"))
+    for token in ("1", "-1", "0"):
+        locks = [("SET", f"{Q}{id}:lock", token) for id in "123"]
+        yield f"counted ends with the token {token}", *_ending("123", *locks, token=token, maxMetricsSize=5)
+    yield "counted ends, one has the id 0", *_ending("012", maxMetricsSize=5)
+    yield "counted ends at the moment 0", *_ending("123", at=(0, 0, 0), maxMetricsSize=5)
+    yield "ends at the moment 0, a job with score 5000", *_ending("12", ("ZADD", f"{Q}delayed", 5000, "6"), at=(0, 0))
+    yield "ends at the moment -1, a job with score 100", *_ending("12", ("ZADD", f"{Q}delayed", 100, "6"), at=(-1, -1))
+    yield "an end that fetches its own job", *_ending("1", ("RPUSH", f"{Q}wait", "1"))
+    full: Command = ("HSET", f"{Q}metrics:completed", "count", 2**63 - 2, "prevTS", T, "prevCount", 5)
+    yield "counted ends, the count takes one more", *_ending("123", full, maxMetricsSize=5)
+    made, found, merged = _ending("123", maxMetricsSize=5)
+    full_options: dict[str, Any] = {"name": None, "limiter": None} | dict.fromkeys(states.FLAGS, False)
+    failed = calls.move_to_finished(Q, "2", outcome="failed", fetch="1", maxMetricsSize=5, **full_options)
+    yield "a failure between ends, counted", made, [found[0], failed, found[2]], merged
+    parent: list[Command] = [
+        ("HSET", f"{Q}P", "name", "p", "delay", "0.5", "priority", 0),
+        ("ZADD", f"{Q}waiting-children", 1, "P"),
+        ("SADD", f"{Q}P:dependencies", f"{Q}2"),
+        ("HSET", f"{Q}2", "parentKey", f"{Q}P", "parent", f'{{"id":"P","queueKey":"{Q[:-1]}"}}'),
+    ]
+    yield "a parent falls due within the call", *_ending("123", *parent, maxMetricsSize=5)
 
 
 def _adds() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:

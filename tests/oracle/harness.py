@@ -337,14 +337,21 @@ def replies_equal(name: str, one: Reply, other: Reply) -> bool:
         return _same_page(one, other)
     if name not in ("moveToActive", "moveToFinished") or not isinstance(one, list) or not isinstance(other, list):
         return False
+    if len(one) != 4 or len(other) != 4:
+        return False
     if isinstance(one[0], list) and isinstance(other[0], list):
         return _fields(one[0]) == _fields(other[0]) and bool(one[1:] == other[1:])
     return one[:2] == other[:2] and _near(one[2], other[2]) and bool(one[3:] == other[3:])
 
 
 def _same_page(one: list[Any], other: list[Any]) -> bool:
-    """Compare pages: their elements, with the hashes behind them, in any order if all of the key was read."""
-    if len(one) != 5 or len(other) != 5 or one[:2] != other[:2] or one[3] != other[3] or len(one[2]) < one[3]:
+    """Compare pages: their elements, with the hashes behind them, in any order if all of the key was read. A hash has
+    its fields in any order."""
+    if len(one) != 5 or len(other) != 5 or one[:2] != other[:2] or one[3] != other[3]:
+        return False
+    if one[2] == other[2] and list(map(_fields, one[4])) == list(map(_fields, other[4])):
+        return True
+    if len(one[2]) < one[3]:
         return False
     if any(len(page[4]) not in (0, len(page[2])) for page in (one, other)):
         return False

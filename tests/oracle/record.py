@@ -95,17 +95,11 @@ class Recorder:
 
     def outcome(self, source: Source, call: Call) -> Vector | None:
         """Run a call on every server; return the vector if all agree and it can be told in JSON."""
-        row = vectors.table()[call.name]
-        encodings = [each["encoding"] for each in row["arguments"]]
-        encodings += [encodings[-1] if encodings else "text"] * len(call.args)
         vector: Vector = {
             "title": source.title,
             "section": source.section,
             "start": source.start,
-            "call": {
-                "keys": [vectors.text(_bytes(key)) for key in call.keys],
-                "args": [vectors.argument(arg, kind) for arg, kind in zip(call.args, encodings, strict=False)],
-            },
+            "call": _as_recorded(call),
         }
         if call.name in ANY_ORDER and _many_members(source.start):
             vector["any_order"] = True
@@ -144,7 +138,7 @@ class Recorder:
         vector["inputs"] = None
         if made is not None:
             inputs, call = made
-            better = self.outcome(source, call)
+            better = vector if _as_recorded(call) == vector["call"] else self.outcome(source, call)
             if better is not None and _same_effects(vector, better):
                 vector = {**better, "inputs": inputs}
         vector["decoded"] = vectors.decoding(name, vector)
@@ -158,12 +152,14 @@ class Recorder:
         if only_new and not fresh:
             return
         if not final:
-            vector = self.smaller(source, vector, name, fresh)
+            smaller = self.smaller(source, vector, name, fresh)
+            if smaller is not vector:
+                vector, adds = smaller, self.adds(name, smaller)
             if fingerprint(name, vector) in self.prints:
                 return
         self.prints.add(fingerprint(name, vector))
         if not vector.get("any_order"):
-            known |= self.adds(name, vector)
+            known |= adds
         self.found.setdefault(name, []).append(vector)
 
     def adds(self, name: str, vector: Vector) -> set[str]:
@@ -193,6 +189,15 @@ class Recorder:
         """Return the marks that no vector reaches."""
         reached = {each.removeprefix("mark ") for found in self.reached.values() for each in found}
         return {mark for name in self.found for mark in build.marks(name)} - reached
+
+
+def _as_recorded(call: Call) -> dict[str, list[Json]]:
+    encodings = [each["encoding"] for each in vectors.table()[call.name]["arguments"]]
+    encodings += [encodings[-1] if encodings else "text"] * len(call.args)
+    return {
+        "keys": [vectors.text(_bytes(key)) for key in call.keys],
+        "args": [vectors.argument(arg, kind) for arg, kind in zip(call.args, encodings, strict=False)],
+    }
 
 
 def _call(name: str, vector: Vector) -> Call:

@@ -1,6 +1,6 @@
-"""The two sets of scripts: BullMQ's own from the pinned npm package, as opaque texts, and ours.
+"""The two sets of scripts: BullMQ's own from a pinned npm package, as opaque texts, and ours of a profile.
 
-`python -m tests.oracle.scripts` records the pinned package anew, to be run only when the pin is moved.
+`python -m tests.oracle.scripts` records the pinned packages anew, to be run only when a pin is moved.
 """
 
 from __future__ import annotations
@@ -10,23 +10,39 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from lua import build
 from tests.oracle.harness import COVERAGE, Bench
-from tests.support.node import bullmq_folder
+from tests.support.node import bullmq_folder, newer_folder
 from tests.support.servers import Server
 
 HERE = Path(__file__).parent
-RECORD = HERE / "scripts.sha256.json"
+_FOLDERS = {"5.62.0": bullmq_folder, "6.7.0": newer_folder}
+RECORDS = {"5.62.0": HERE / "scripts.sha256.json", "6.7.0": HERE / "scripts-6.7.0.sha256.json"}
+
+
+class Side(NamedTuple):
+    """Which scripts of ours are compared with those of which version."""
+
+    switches: Switches
+    version: str
+
+    @property
+    def label(self) -> str:
+        return f"{' '.join(sorted(self.switches.chosen)) or 'strict'} {self.version}"
+
+
+STRICT = Side(STRICT_SWITCHES, "5.62.0")
 
 
 class ScriptsChanged(RuntimeError):
     """The installed BullMQ does not hold the scripts that were recorded."""
 
 
-def _dumped() -> dict[str, dict[str, Any]]:
-    modules = bullmq_folder()
+def _dumped(version: str) -> dict[str, dict[str, Any]]:
+    modules = _FOLDERS[version]()
     target = modules.parent / "scripts.json"
     if not target.exists():
         part = target.with_suffix(".part")
@@ -43,46 +59,47 @@ def _record(scripts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def compare_with_record(scripts: dict[str, dict[str, Any]]) -> None:
+def compare_with_record(scripts: dict[str, dict[str, Any]], version: str = STRICT.version) -> None:
     """Raise `ScriptsChanged` with the names that differ, never with a script's text."""
-    recorded, found = json.loads(RECORD.read_text()), _record(scripts)
+    recorded, found = json.loads(RECORDS[version].read_text()), _record(scripts)
     wrong = sorted(name for name in recorded.keys() | found.keys() if recorded.get(name) != found.get(name))
     if wrong:
-        raise ScriptsChanged(f"not the scripts recorded in {RECORD.name}: {', '.join(wrong)}")
+        raise ScriptsChanged(f"not the scripts recorded in {RECORDS[version].name}: {', '.join(wrong)}")
 
 
-def recorded_keys() -> dict[str, int]:
+def recorded_keys(version: str = STRICT.version) -> dict[str, int]:
     """Return the recorded number of keys of every script."""
-    return {name: script["keys"] for name, script in json.loads(RECORD.read_text()).items()}
+    return {name: script["keys"] for name, script in json.loads(RECORDS[version].read_text()).items()}
 
 
 @functools.cache
-def originals() -> dict[str, str]:
+def originals(version: str = STRICT.version) -> dict[str, str]:
     """Return BullMQ's scripts by name, after comparing each with its recorded SHA-256 and number of keys."""
-    scripts = _dumped()
-    compare_with_record(scripts)
+    scripts = _dumped(version)
+    compare_with_record(scripts, version)
     return {name: script["content"] for name, script in scripts.items()}
 
 
-def ours() -> dict[str, str]:
+def ours(side: Side = STRICT) -> dict[str, str]:
     """Return our scripts in the packaged form."""
-    return {name: build.packaged(name) for name in build.commands()}
+    return {name: build.packaged(name, chosen=side.switches.chosen) for name in build.commands()}
 
 
-def ours_instrumented() -> dict[str, str]:
+def ours_instrumented(side: Side = STRICT) -> dict[str, str]:
     """Return our scripts with their branch marks counting."""
-    return {name: build.instrumented(name, COVERAGE) for name in build.commands()}
+    return {name: build.instrumented(name, COVERAGE, chosen=side.switches.chosen) for name in build.commands()}
 
 
-def bench(server: Server) -> Bench:
+def bench(server: Server, side: Side = STRICT) -> Bench:
     """Open a bench on a server, BullMQ's scripts against ours."""
-    return Bench(server.host, server.port, originals(), ours())
+    return Bench(server.host, server.port, originals(side.version), ours(side))
 
 
-def marks() -> set[str]:
+def marks(side: Side = STRICT) -> set[str]:
     """Return the marks of all our scripts."""
-    return {mark for name in build.commands() for mark in build.marks(name)}
+    return {mark for name in build.commands() for mark in build.marks(name, chosen=side.switches.chosen)}
 
 
 if __name__ == "__main__":
-    RECORD.write_text(json.dumps(_record(_dumped()), indent=1) + "\n")
+    for each, record in RECORDS.items():
+        record.write_text(json.dumps(_record(_dumped(each)), indent=1) + "\n")

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from tests.oracle import cases, directed, regressions, scripts
 from tests.oracle.cases import Case
-from tests.oracle.directed import upset
 from tests.oracle.harness import Bench
 
-SINGLY = directed.CASES[: -len(upset.CASES)]
-"""Those of the last module are as many again, and quick."""
+
+def _problems(bench: Bench, chosen: Iterable[Case]) -> dict[str, list[str]]:
+    """Run thousands of cases, each in the time that a test of its own would take to begin and end."""
+    found = {case.name: cases.run(bench, case) for case in chosen}
+    return {name: problems for name, problems in found.items() if problems}
 
 
-@pytest.mark.parametrize("case", regressions.CASES, ids=lambda case: case.name)
-def test_regression(bench: Bench, case: Case) -> None:
-    assert cases.run(bench, case) == []
+def test_regressions(bench: Bench) -> None:
+    assert _problems(bench, regressions.CASES) == {}
 
 
-@pytest.mark.parametrize("case", SINGLY, ids=lambda case: case.name)
-def test_directed_case(bench: Bench, case: Case) -> None:
-    assert cases.run(bench, case) == []
-
-
-def test_commands_stop_where_a_key_refuses(bench: Bench) -> None:
-    found = {case.name: cases.run(bench, case) for case in upset.CASES}
-    assert {name: problems for name, problems in found.items() if problems} == {}
+@pytest.mark.parametrize("module", directed.MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_directed_cases(bench: Bench, module: Any) -> None:
+    assert _problems(bench, module.CASES) == {}
 
 
 def test_every_branch_is_reached(counting: Bench) -> None:

@@ -9,7 +9,7 @@ from tests.oracle.harness import Bench
 
 
 def test_sequences_that_hypothesis_drives(bench: Bench) -> None:
-    count = max(10, (settings.default.max_examples if settings.default else 50) // 15)
+    count = max(4, settings().max_examples // 15)
     before = bench.tally.calls
     begun, found = machine.run(bench, count, 1)
     assert found is None

@@ -1,4 +1,4 @@
-"""What the oracle makes of a mistake: a short case that can be pasted, and that shows the mistake by itself."""
+"""What the oracle makes of a mistake: a short case that can be pasted, and that shows the mistake on its own."""
 
 from __future__ import annotations
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.oracle import record
 from tests.support import vectors
 
 
+@pytest.mark.timeout(900)  # all the vectors in one
 def test_recording_again_gives_the_same_files() -> None:
     names = set(vectors.scripts())
     recorder = record.record(names, random_states=0)

@@ -51,13 +51,13 @@ def entry(number: int) -> list[Any]:
 
 
 @given(moves, st.integers(0, 5), st.sampled_from([None, "0-0"]))
-def test_every_entry_comes_once_and_in_order_or_is_told_as_missed(
+def test_every_entry_comes_once_and_in_order_or_is_reported_as_missed(
     steps: list[tuple[str, Any]], before: int, start: str | None
 ) -> None:
     stream = Stream()
     stream.write(before)
     reader = EventReader(KEYS, last_event_id=start)
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def read(fault: str) -> None:
         step = reader.step()
@@ -65,7 +65,7 @@ def test_every_entry_comes_once_and_in_order_or_is_told_as_missed(
             commands = step.commands if isinstance(step, Batch) else (step,)
             replies = [stream.reply(command) for command in commands]
             if not fault:
-                told.extend(reader.answered(replies if isinstance(step, Batch) else replies[0]))
+                reported.extend(reader.answered(replies if isinstance(step, Batch) else replies[0]))
                 return
         assert reader.failed(ConnectionLost("gone", maybe_applied=bool(fault)), 0.5) >= 100
 
@@ -85,7 +85,7 @@ def test_every_entry_comes_once_and_in_order_or_is_told_as_missed(
         read("")
     at = begin
     gap = False
-    for each in told:
+    for each in reported:
         if isinstance(each, EventsMissed):
             assert entry_place(each.after)[0] == at
             gap = True

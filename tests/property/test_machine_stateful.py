@@ -49,13 +49,13 @@ class WorkerLife(RuleBasedStateMachine):
         }[kind]
         self.bench.reply("moveToActive", reply)
 
-    @precondition(lambda self: self.bench.listen is not None)
+    @precondition(lambda self: self.bench.wait is not None)
     @rule(kind=st.sampled_from(("timeout", "now", "later", "lost")))
     def marker(self, kind: str) -> None:
-        if self.bench.unlistened:
-            self.bench.end_listen()
+        if self.bench.wait_cancelled:
+            self.bench.end_wait()
         elif kind == "lost":
-            self.bench.lose_listen()
+            self.bench.lose_wait()
         elif kind == "timeout":
             self.bench.advance(5_000)
             self.bench.marker(None)
@@ -179,8 +179,8 @@ class WorkerLife(RuleBasedStateMachine):
         for _ in range(200):
             if bench.stopped is not None:
                 break
-            if bench.listen is not None:
-                bench.end_listen()
+            if bench.wait is not None:
+                bench.end_wait()
             elif bench.calls:
                 name = next(iter(bench.calls.values())).command.name
                 bench.reply(name, NO_JOB if name == "moveToActive" else [] if "ocks" in name or "tall" in name else 0)

@@ -1,119 +1,171 @@
 """Workers in simulated time: a short run without a violation, and planted faults that are each found by name."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import settings
 
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.failure import Failure
-from bullmq_protocol.testing.simulate import Life, Violation, replay, simulate
+from bullmq_protocol.testing.simulate import (
+    DispatchedLife,
+    Life,
+    TraceHeader,
+    Violation,
+    replay,
+    replay_dispatched,
+    simulate,
+    simulate_dispatched,
+)
+from bullmq_protocol.worker._contact import Contact
+from bullmq_protocol.worker._fetching import Fetching, WaitCall
+from bullmq_protocol.worker._running import Running
+from bullmq_protocol.worker._runs import Phase
+from bullmq_protocol.worker._upkeep import Upkeep
+from bullmq_protocol.worker.dispatch import Delivery, Dispatcher, Queued
 from bullmq_protocol.worker.machine import WorkerMachine
-from bullmq_protocol.worker.runs import PendingKind, Phase
 from bullmq_protocol.worker.snapshot import WorkerState
 from tools.simulate import main
 
-STEPS = 100_000
+STEPS = min(400 * max(25, settings().max_examples), 1_000_000)
+"""10,000 with the fewest examples; `make simulate` has a million."""
 FAULT_STEPS = 400_000
 
 
 def test_a_short_run_breaks_nothing() -> None:
     steps, lives, jobs = simulate(STEPS)
     assert steps >= STEPS
-    assert lives > 20
+    assert lives > STEPS // 5000
     assert jobs > 20 * lives
 
 
-def test_a_seed_gives_the_same_life() -> None:
-    first, second = Life(7), Life(7)
+class _Troubled(DispatchedLife):
+    """A server that answers few deliveries as it should, and is down when some come."""
+
+    def _fault(self) -> bool:
+        return self._dice.chance(250)
+
+    def _in(self, delay: Millis, act: Callable[[], None]) -> None:
+        down = act.__qualname__ == "DispatchedLife._send.<locals>.arrive" and self._dice.chance(50)
+        super()._in(delay, partial(self._while_down, act) if down else act)
+
+    def _while_down(self, act: Callable[[], None]) -> None:
+        before, self._down = self._down, True
+        self._unrest(1)
+        act()
+        self._down = before
+
+
+def test_outcomes_outlive_a_server_that_loses_and_refuses_calls() -> None:
+    steps = sum(_Troubled(seed).run() for seed in range(28))
+    assert steps > 20_000
+
+
+def test_a_short_run_with_dispatchers_breaks_nothing() -> None:
+    steps, lives, jobs = simulate_dispatched(STEPS // 2)
+    assert steps >= STEPS // 2
+    assert jobs > 20 * lives
+
+
+@pytest.mark.parametrize("kind", [Life, DispatchedLife])
+def test_a_seed_gives_the_same_life(kind: type[Life]) -> None:
+    first, second = kind(7), kind(7)
     assert first.run() == second.run()
     assert first.jobs == second.jobs
 
 
-class _OneTooMany(WorkerMachine):
+class _OneTooMany(Fetching):
     def _may_fetch(self) -> bool:
+        shared = self._shared
         return (
-            self._state is WorkerState.RUNNING
-            and self._connected
-            and not self._fetching
-            and len(self._runs) <= self._concurrency
+            shared.state is WorkerState.RUNNING
+            and shared.connected
+            and not self.under_way
+            and len(shared.runs) <= shared.concurrency
         )
 
 
-class _ReportsLostJobs(WorkerMachine):
+class _ReportsLostJobs(Upkeep):
     def _lose(self, run: Any) -> None:
         super()._lose(run)
         run.lost = False
 
 
-class _ForgetsToRenew(WorkerMachine):
-    def _renew(self) -> None:
-        self._renew_at = None
+class _ForgetsToRenew(Upkeep):
+    def renew(self) -> None:
+        self.renew_at = None
 
 
-class _RenewsTooLate(WorkerMachine):
-    def _renewal_period(self) -> int:
-        return self._settings.lock_ms * 3
+class _RenewsTooLate(Upkeep):
+    # A property, since the part is one already when it becomes this.
+    _period = property(lambda self: self._shared.settings.lock_ms * 3)
 
 
-class _FetchesWhilePaused(WorkerMachine):
+class _FetchesWhilePaused(Fetching):
     def _may_fetch(self) -> bool:
-        if self._state is WorkerState.PAUSED:
-            return self._connected and not self._fetching and len(self._runs) < self._concurrency
+        shared = self._shared
+        if shared.state is WorkerState.PAUSED:
+            return shared.connected and not self.under_way and len(shared.runs) < shared.concurrency
         return super()._may_fetch()
 
 
-class _ForgetsLostReports(WorkerMachine):
-    def _resume_run(self, run: Any) -> None:
+class _ForgetsLostReports(Running):
+    def _resume(self, run: Any) -> None:
         run.resend = None
 
 
-class _ReportsTwice(WorkerMachine):
-    def _on_returned(self, event: Any) -> None:
-        super()._on_returned(event)
-        run = self._runs.get(event.run)
+class _ReportsTwice(Running):
+    def returned(self, event: Any) -> None:
+        super().returned(event)
+        run = self.shared.runs.get(event.run)
         if run is not None and run.report is not None:
             self._send_report(run)
 
 
-class _ForgetsNextDue(WorkerMachine):
-    def _take(self, fetched: Any, token: str) -> None:
-        super()._take(fetched, token)
-        self._next_due = None
+class _ForgetsNextDue(Fetching):
+    def begin(self, fetched: Any, token: str) -> None:
+        super().begin(fetched, token)
+        self.next_due = None
 
-    def _on_marker(self, score: float | None) -> None:
-        super()._on_marker(score)
-        self._next_due = None
+    def marked(self, score: float | None) -> None:
+        super().marked(score)
+        self.next_due = None
 
 
-class _NeverProbes(WorkerMachine):
-    def _go_offline(self, message: str, roll: float) -> None:
-        super()._go_offline(message, roll)
-        self._probe_at = None
+class _NeverProbes(Contact):
+    def go_offline(self, message: str, roll: float) -> None:
+        super().go_offline(message, roll)
+        self.probe_at = None
 
 
 class _HoldsARunAfterClose(WorkerMachine):
     def _settle(self) -> None:
-        runs, self._runs = self._runs, {}
+        runs, self._shared.runs = self._shared.runs, {}
         super()._settle()
-        self._runs = runs
+        self._shared.runs = runs
+
+
+class _NeverReleases(Running):
+    def release_all(self) -> None:
+        pass
 
 
 class _NeverEnds(WorkerMachine):
-    def _give_back_all(self) -> None:
-        pass
-
     def _settle(self) -> None:
         pass
 
 
-class _ListensTwice(WorkerMachine):
-    def _start_listening(self) -> None:
-        super()._start_listening()
-        super()._start_listening()
+class _WaitsTwice(Fetching):
+    def _wait(self) -> None:
+        super()._wait()
+        super()._wait()
 
 
-class _FetchesTwice(WorkerMachine):
+class _FetchesTwice(Fetching):
     def _fetch(self) -> None:
         super()._fetch()
         super()._fetch()
@@ -121,69 +173,86 @@ class _FetchesTwice(WorkerMachine):
 
 class _SpeaksAfterTheEnd(WorkerMachine):
     def handle_all(self, events: Any, at: Any) -> list[Any]:
-        if self._state is WorkerState.STOPPED:
-            self._at, self._out = at, []
-            self._check_stalled()
-            return self._out
+        if self.state is WorkerState.STOPPED:
+            self._shared.at, self._shared.out = at, []
+            self._upkeep.check_stalled()
+            return self._shared.out
         return super().handle_all(events, at)
 
 
-class _ReportsTooEarly(WorkerMachine):
+class _ReportsTooEarly(Running):
     def _run(self, run: Any) -> None:
         super()._run(run)
         if run.handler_alive:
             self._report_failure(run, Failure(message="early"), roll=0.5)
 
 
-class _RenewsReports(WorkerMachine):
-    def _renew(self) -> None:
-        phases = {number: run.phase for number, run in self._runs.items()}
-        for run in self._runs.values():
+class _RenewsReports(Upkeep):
+    def renew(self) -> None:
+        runs = self._shared.runs
+        phases = {number: run.phase for number, run in runs.items()}
+        for run in runs.values():
             run.phase = Phase.RUNNING
-        super()._renew()
+        super().renew()
         for number, phase in phases.items():
-            self._runs[number].phase = phase
+            runs[number].phase = phase
 
 
-class _SleepsAfterAnEmptyAnswer(WorkerMachine):
-    def _start_listening(self) -> None:
-        self._pending = {k: v for k, v in self._pending.items() if v.kind is not PendingKind.LISTEN}
+class _SleepsAfterAnEmptyAnswer(Fetching):
+    def _wait(self) -> None:
+        shared = self._shared
+        shared.pending = {k: v for k, v in shared.pending.items() if not isinstance(v, WaitCall)}
 
 
 class _Spins(WorkerMachine):
     def deadline(self) -> int | None:
         deadline = super().deadline()
-        return None if deadline is None else self._at.mono
+        return None if deadline is None else self._shared.at.mono
 
 
-class _KeepsJobsAtTheEnd(WorkerMachine):
-    def _give_back(self, run: Any) -> None:
-        self._drop_run(run)
+class _KeepsJobsAtTheEnd(Running):
+    def _release(self, run: Any) -> None:
+        self.drop(run)
 
 
-class _NeverGivesUp(WorkerMachine):
-    def _probe_failed(self, message: str, roll: float) -> None:
-        attempts, self._attempts = self._attempts, 0
-        super()._probe_failed(message, roll)
-        self._attempts = attempts + 1
+class _NeverGivesUp(Contact):
+    def probe_failed(self, message: str, roll: float) -> None:
+        attempts, self.attempts = self.attempts, 0
+        super().probe_failed(message, roll)
+        self.attempts = attempts + 1
 
 
-class _GivesUpAtOnce(WorkerMachine):
-    def _probe_failed(self, message: str, roll: float) -> None:
-        self._attempts += 100
-        super()._probe_failed(message, roll)
+class _GivesUpAtOnce(Contact):
+    def probe_failed(self, message: str, roll: float) -> None:
+        self.attempts += 100
+        super().probe_failed(message, roll)
 
 
-class _WaitsInVain(WorkerMachine):
-    def _poll(self, message: str) -> None:
-        self._fetch_pause_until = self._at.mono + 60_000
+class _WaitsInVain(Fetching):
+    def poll(self, message: str) -> None:
+        self.pause_silently(60_000)
+
+
+def planted(*faults: type[Any]) -> Callable[..., WorkerMachine]:
+    """Return what makes a machine with a fault: of that class, or with a part of that class."""
+
+    def make(*args: Any, **options: Any) -> WorkerMachine:
+        kind = next((fault for fault in faults if issubclass(fault, WorkerMachine)), WorkerMachine)
+        machine = kind(*args, **options)
+        for part in vars(machine).values():
+            part_of = next((fault for fault in faults if type(part) in fault.__bases__), None)
+            if part_of is not None:
+                part.__class__ = part_of
+        return machine
+
+    return make
 
 
 @pytest.mark.parametrize(
-    ("make", "rule"),
+    ("fault", "rule"),
     [
-        (_NeverGivesUp, "gives up when it was told to"),
-        (_GivesUpAtOnce, "gives up when it was told to"),
+        (_NeverGivesUp, "gives up when it was asked to"),
+        (_GivesUpAtOnce, "gives up when it was asked to"),
         (_WaitsInVain, "waiting work|due delayed job"),
         (_OneTooMany, "handlers are alive"),
         (_ReportsLostJobs, "after the lock was lost"),
@@ -195,8 +264,8 @@ class _WaitsInVain(WorkerMachine):
         (_ForgetsNextDue, "due delayed job"),
         (_NeverProbes, "waiting work|outcome is reported"),
         (_HoldsARunAfterClose, "holds nothing"),
-        (_NeverEnds, "a close ends"),
-        (_ListensTwice, "one listen"),
+        ((_NeverEnds, _NeverReleases), "a close ends"),
+        (_WaitsTwice, "one wait"),
         (_FetchesTwice, "one fetch"),
         (_SpeaksAfterTheEnd, "says nothing"),
         (_ReportsTooEarly, "before the handler is over"),
@@ -206,12 +275,104 @@ class _WaitsInVain(WorkerMachine):
         (_Spins, "does not spin"),
     ],
 )
-def test_a_planted_fault_is_found_and_replays(make: Callable[..., WorkerMachine], rule: str) -> None:
+def test_a_planted_fault_is_found_and_replays(fault: type[Any] | tuple[type[Any], ...], rule: str) -> None:
+    make = planted(*(fault if isinstance(fault, tuple) else (fault,)))
     with pytest.raises(Violation, match=rule) as caught:
         simulate(FAULT_STEPS, make=make)
     trace = caught.value.trace
     assert replay(trace, make) == trace
     assert replay(trace) == ""
+
+
+class _WakesNobodyForOutcomes(Dispatcher[Any, Any]):
+    def needs_hand(self) -> bool:
+        return self.has_ready and super().needs_hand()
+
+
+class _WakesNobodyForJobs(Dispatcher[Any, Any]):
+    def needs_hand(self) -> bool:
+        return bool(self._outcomes or self._returned) and super().needs_hand()
+
+
+class _ThinksSomebodyComes(Dispatcher[Any, Any]):
+    def requeue(self, delivery: Delivery | None) -> None:
+        self.coming = True
+        super().requeue(delivery)
+
+    def take(self) -> Delivery | None:
+        delivery = super().take()
+        self.coming = self.coming or delivery is None
+        return delivery
+
+
+class _DropsWhatTheServerLeft(Dispatcher[Any, Any]):
+    def delivered(self, delivery: Delivery, outcome: Any, roll: float, at: Any) -> list[Any]:
+        actions = super().delivered(delivery, outcome, roll, at)
+        if isinstance(outcome, list) and len(delivery.calls) > 1:
+            for call in delivery.calls[len(outcome) :]:
+                self._outcomes.remove(call)
+        return actions
+
+
+class _DeliversTwice(Dispatcher[Any, Any]):
+    def take(self) -> Delivery | None:
+        delivery = super().take()
+        if delivery is not None:
+            self.put(Queued([], [delivery.calls[0]]))
+        return delivery
+
+
+class _CountsNoDeliveries(Dispatcher[Any, Any]):
+    def next(self) -> Any:
+        self._deliveries = 0
+        return super().next()
+
+    def needs_hand(self) -> bool:
+        self._deliveries = 0
+        return super().needs_hand()
+
+
+class _ForgetsReturns(Dispatcher[Any, Any]):
+    def feed(self, events: Any, at: Any) -> list[Any]:
+        del self._returned[1:]
+        return super().feed(events, at)
+
+
+class _ForgetsWhatWasCalledOff(Dispatcher[Any, Any]):
+    def feed(self, events: Any, at: Any) -> list[Any]:
+        actions = super().feed(events, at)
+        if not self.machine.running_jobs:
+            self._called_off.clear()
+        return actions
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "rule", "seed"),
+    [
+        (_WakesNobodyForOutcomes, "nobody is on the way", 0),
+        (_WakesNobodyForJobs, "nobody is on the way", 0),
+        (_ThinksSomebodyComes, "outcome is reported|renewed in time|waiting work|a close ends|holds nothing", 0),
+        (_DropsWhatTheServerLeft, "outcome is reported|a close ends", 0),
+        (_DeliversTwice, "one finishing call", 0),
+        (_CountsNoDeliveries, "two deliveries", 80),
+        (_ForgetsReturns, "outcome is reported|a close ends|waiting work", 0),
+        (_ForgetsWhatWasCalledOff, "given back does not begin", 848),
+    ],
+)
+def test_a_planted_fault_of_the_dispatcher_is_found_and_replays(
+    dispatch: Callable[..., Dispatcher[Any, Any]], rule: str, seed: int
+) -> None:
+    with pytest.raises(Violation, match=rule) as caught:
+        simulate_dispatched(FAULT_STEPS, seed=seed, dispatch=dispatch)
+    trace = caught.value.trace
+    assert replay_dispatched(trace, dispatch) == trace
+    assert replay(trace) == ""
+
+
+def test_a_trace_from_before_the_dispatcher_replays() -> None:
+    header = msgspec.json.decode(b'{"seed":3,"steps":12,"violation":"x"}', type=TraceHeader)
+    assert (header.seed, header.dispatched) == (3, False)
+    assert msgspec.json.encode(header) == b'{"seed":3,"steps":12,"violation":"x"}'
 
 
 def test_the_command_line_writes_a_trace_that_it_replays(
@@ -225,10 +386,11 @@ def test_the_command_line_writes_a_trace_that_it_replays(
         return code, capsys.readouterr().out
 
     assert "0 violations" in command("--steps", "1000", "--seed", "3", "--trace", str(trace))[1]
+    assert "0 violations" in command("--steps", "1000", "--seed", "3", "--alone")[1]
     assert not trace.exists()
     # patched at the class, because the command line takes no machine
     with monkeypatch.context() as patch:
-        patch.setattr(WorkerMachine, "_resume_run", _ForgetsLostReports._resume_run)
+        patch.setattr(Running, "_resume", _ForgetsLostReports._resume)
         code, said = command("--steps", "100000", "--trace", str(trace))
         assert code == 1
         assert f"--replay {trace}" in said
@@ -238,13 +400,13 @@ def test_the_command_line_writes_a_trace_that_it_replays(
     assert command("--replay", str(trace)) == (0, "no violation any more\n")
 
 
-class _MeetsAFault(WorkerMachine):
-    def _on_marker(self, score: float | None) -> None:
+class _MeetsAFault(Fetching):
+    def marked(self, score: float | None) -> None:
         raise LookupError(score)
 
 
 @pytest.mark.contained
 def test_a_contained_fault_is_a_violation_here() -> None:
     with pytest.raises(Violation, match="LookupError") as caught:
-        simulate(FAULT_STEPS, make=_MeetsAFault)
+        simulate(FAULT_STEPS, make=planted(_MeetsAFault))
     assert caught.value.rule == "the machine meets no fault of its own"

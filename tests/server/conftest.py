@@ -1,7 +1,7 @@
-"""Scenarios in three colours: a test that asks for `colour` runs on asyncio, on trio and on threads.
+"""Scenarios for each adapter: a test that asks for `adapter` runs on asyncio, on trio and on threads.
 
 Those of a module that says `BOTH_SOURCES = True` run with our scripts on every server, and with BullMQ's own on the
-newest.
+newest, there on asyncio and on threads: on trio the same text runs as on asyncio.
 """
 
 import functools
@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from bullmq_anyio import bullmq_scripts
-from bullmq_protocol.scripts.source import OWN, ScriptSource
+from bullmq_protocol.scripts.profile import STRICT, Profile
 from tests.support import servers, topology
-from tests.support.colours import NAMES, Colour, opened
+from tests.support.adapters import NAMES, Adapter, opened
 from tests.support.node import bullmq_folder
 
 
@@ -22,7 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name in ("sentinels", "cluster"):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, topology.kinds(), indirect=True, scope="module")
-    if "colour" in metafunc.fixturenames:
+    if "adapter" in metafunc.fixturenames:
         pairs = [pytest.param((name, False), "asyncio" if name == "threads" else name, id=name) for name in NAMES]
         if getattr(metafunc.module, "BOTH_SOURCES", False):
             pairs += [
@@ -32,10 +32,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                     id=f"{name}-bullmq-scripts",
                     marks=(pytest.mark.node, pytest.mark.any_python),
                 )
-                for name in NAMES
+                for name in ("asyncio", "threads")
             ]
         # A mark, so that it goes before the parameters that `anyio_backend` has of its own.
-        metafunc.definition.add_marker(pytest.mark.parametrize(("colour", "anyio_backend"), pairs, indirect=True))
+        metafunc.definition.add_marker(pytest.mark.parametrize(("adapter", "anyio_backend"), pairs, indirect=True))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -48,18 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_repetition(item: pytest.Item, newest: tuple[str, ...]) -> bool:
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return params.get("colour", ("", False))[1] and "server" in params and params["server"] not in newest
+    return params.get("adapter", ("", False))[1] and "server" in params and params["server"] not in newest
 
 
 @pytest.fixture
-async def colour(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Colour]:
+async def adapter(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Adapter]:
     name, original = request.param
-    async for each in opened(name, originals() if original else OWN):
+    async for each in opened(name, originals() if original else STRICT):
         yield each
 
 
 @functools.cache
-def originals() -> ScriptSource:
+def originals() -> Profile:
     """BullMQ's own scripts."""
     return bullmq_scripts(bullmq_folder())
 

@@ -1,4 +1,4 @@
-"""Ten workers in one process work off 10,000 jobs: `python -m tests.server.ten_workers COLOUR URL QUEUE`.
+"""Ten workers in one process work off 10,000 jobs: `python -m tests.server.ten_workers ADAPTER URL QUEUE`.
 
 Prints one JSON object: jobs_per_s; rss_growth_mb of the process, from before the first job was added to its end; and
 how many tasks (threads) there were: before, while the workers were idle before and after the jobs, and after closing.
@@ -57,9 +57,9 @@ def report(start: float, end: float, rss_before: float, lives: list[int]) -> Non
     print(json.dumps({**figures, **dict(zip(("before", "idle_before", "idle_after", "left"), lives, strict=True))}))  # noqa: T201
 
 
-async def asynchronous(colour: str, url: str, name: str) -> None:
+async def asynchronous(adapter: str, url: str, name: str) -> None:
     def living() -> int:
-        return len(asyncio.all_tasks()) if colour == "asyncio" else trio.lowlevel.current_statistics().tasks_living
+        return len(asyncio.all_tasks()) if adapter == "asyncio" else trio.lowlevel.current_statistics().tasks_living
 
     async def nothing(job: bullmq_anyio.Job[Any]) -> None:
         pass
@@ -131,8 +131,8 @@ def idle_blocking(snapshots: list[Callable[[], Any]]) -> None:
 
 
 if __name__ == "__main__":
-    colour, url, name = sys.argv[1:]
-    if colour == "threads":
+    adapter, url, name = sys.argv[1:]
+    if adapter == "threads":
         blocking(url, name)
     else:
-        anyio.run(asynchronous, colour, url, name, backend=colour)
+        anyio.run(asynchronous, adapter, url, name, backend=adapter)

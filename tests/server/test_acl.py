@@ -28,7 +28,7 @@ from bullmq_protocol.errors import BullMQError, ServerError
 from bullmq_protocol.events.stream import AddedEvent
 from bullmq_protocol.operations.read_dependencies import Cursor
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 _PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -215,22 +215,22 @@ class Users:
 
 
 @pytest.fixture
-async def users(colour: Colour, server: Server, name: str) -> AsyncIterator[Users]:
+async def users(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Users]:
     """Users, and a queue that has a job in every state."""
     with contextlib.closing(Users(server, name)) as users:
-        async with _filled(colour, server, name) as queue:
+        async with _filled(adapter, server, name) as queue:
             yield users
             assert users.refused() == []
             await queue.obliterate(force=True)
 
 
 @contextlib.asynccontextmanager
-async def _filled(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def _filled(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     async with (
-        colour.Queue(name, server.url) as queue,
-        colour.FlowProducer(server.url) as flows,
+        adapter.Queue(name, server.url) as queue,
+        adapter.FlowProducer(server.url) as flows,
     ):
-        worker = colour.Worker(name, None, server.url)
+        worker = adapter.Worker(name, None, server.url)
         await queue.add("n", 1, JobOptions(job_id="done"))
         await worker.complete(await worker.get_next_job(), 1)
         await queue.add("n", 1, JobOptions(job_id="broken"))
@@ -264,9 +264,9 @@ async def call_all(target: Any, calls: Calls) -> None:
             pass  # it was let through to the server, which has its reasons
 
 
-async def test_a_producer_may_add_read_and_wait(colour: Colour, users: Users, name: str) -> None:
+async def test_a_producer_may_add_read_and_wait(adapter: Adapter, users: Users, name: str) -> None:
     login = users.login("producer")
-    async with colour.Queue(name, login) as queue, colour.QueueEvents(name, login, last_event_id="0-0") as events:
+    async with adapter.Queue(name, login) as queue, adapter.QueueEvents(name, login, last_event_id="0-0") as events:
         await call_all(queue, PRODUCING)
         for job_id in ("done", "broken", "parent", "later", "urgent"):
             await call_all(await queue.get_job(job_id), JOB_READING)
@@ -276,22 +276,22 @@ async def test_a_producer_may_add_read_and_wait(colour: Colour, users: Users, na
         async for event in events:
             assert isinstance(event, AddedEvent)
             break
-    async with colour.FlowProducer(login) as flows:
+    async with adapter.FlowProducer(login) as flows:
         await flows.add(FlowNode("p", name, children=[FlowNode("c", name, options=JobOptions(job_id="child"))]))
         await flows.add_bulk([FlowNode("p", name, options=JobOptions(deduplication=Deduplication("y")))])
         assert await flows.get_flow("parent", name) is not None
-    publisher = colour.QueueEventsProducer(name, login)
+    publisher = adapter.QueueEventsProducer(name, login)
     await publisher.publish("mine")
     await publisher.aclose()
 
 
-async def test_a_worker_may_do_all_with_its_jobs(colour: Colour, users: Users, server: Server, name: str) -> None:
+async def test_a_worker_may_do_all_with_its_jobs(adapter: Adapter, users: Users, server: Server, name: str) -> None:
     login = users.login("worker")
-    hands = colour.Worker(name, None, login)
+    hands = adapter.Worker(name, None, login)
     for _ in range(3):
         job = await hands.get_next_job()
         await call_all(job, JOB_WORKING)
-    async with colour.Queue(name, server.url) as queue:
+    async with adapter.Queue(name, server.url) as queue:
         await queue.add_bulk([NewJob("n", n, JobOptions(attempts=2, backoff=1)) for n in range(6)])
         await hands.extend_lock(await hands.get_next_job())
         await hands.complete(await hands.get_next_job(), 1)
@@ -306,9 +306,9 @@ async def test_a_worker_may_do_all_with_its_jobs(colour: Colour, users: Users, s
         async def process_later(job: Any) -> Any:
             return process(job)
 
-        worker = colour.Worker(
+        worker = adapter.Worker(
             name,
-            process if colour.name == "threads" else process_later,
+            process if adapter.name == "threads" else process_later,
             login,
             options=WorkerOptions(concurrency=2, stalled_interval=50, lock_duration=500),
         )
@@ -321,9 +321,9 @@ async def test_a_worker_may_do_all_with_its_jobs(colour: Colour, users: Users, s
             worker.resume()
 
 
-async def test_an_administrator_may_do_all_with_a_queue(colour: Colour, users: Users, name: str) -> None:
+async def test_an_administrator_may_do_all_with_a_queue(adapter: Adapter, users: Users, name: str) -> None:
     login = users.login("administrator")
-    async with colour.Queue(name, login) as queue, colour.QueueEvents(name, login, last_event_id="0-0") as events:
+    async with adapter.Queue(name, login) as queue, adapter.QueueEvents(name, login, last_event_id="0-0") as events:
         assert await queue.wait_until_finished("done", events, 10_000) == 1
         for job_id in ("later", "urgent", "broken", "parent"):
             await call_all(await queue.get_job(job_id), JOB_WORKING)

@@ -15,13 +15,25 @@ import anyio.to_thread
 import pytest
 import redis
 import trio
+from anyio.lowlevel import checkpoint
 
-import bullmq_anyio.worker
+import bullmq_anyio.driver
+import bullmq_anyio.tasks
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_anyio.tasks import Handling, job_tasks
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.worker.notices import JobActive, JobCompleted, JobFailed, ReportRefused
+from bullmq_protocol.worker.notices import (
+    ClosedNotice,
+    Closing,
+    Disconnected,
+    Drained,
+    JobActive,
+    JobCompleted,
+    JobFailed,
+    Paused,
+    ReportRefused,
+)
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
@@ -341,6 +353,37 @@ async def test_ctrl_c_in_a_callback_ends_the_worker_with_the_jobs_given_back(
     assert (counts["waiting"], counts["active"], counts["failed"]) == (3, 0, 0)
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+async def test_ctrl_c_in_a_strategy_ends_the_worker_with_the_jobs_given_back(
+    queue: Queue[Any], server: Server, is_async: bool
+) -> None:
+    """No attempt is counted of the job whose strategy it met."""
+    options = JobOptions(attempts=3, backoff=Backoff("mine", 1))
+    await queue.add_bulk([NewJob("fails", {}, options), NewJob("hangs"), NewJob("hangs")])
+
+    async def process(job: Job[Any]) -> None:
+        if job.name == "fails":
+            raise LookupError
+        await anyio.sleep_forever()
+
+    def plain(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    async def awaiting(*_: object) -> float:
+        await anyio.sleep(0)
+        raise KeyboardInterrupt
+
+    strategy: Any = awaiting if is_async else plain
+    worker = Worker(queue.name, process, server.url, backoff_strategy=strategy, options=WorkerOptions(concurrency=3))
+    with pytest.raises(KeyboardInterrupt), anyio.fail_after(30):
+        await worker.run()
+    counts = await queue.get_job_counts("waiting", "active", "failed", "delayed")
+    assert counts == {"waiting": 3, "active": 0, "failed": 0, "delayed": 0, "paused": 0}
+    found = await queue.get_job("1")
+    assert found is not None
+    assert (found.name, found.attempts_made) == ("fails", 0)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queue[Any], server: Server) -> None:
     """Who cancels all tasks of the program may meet one that has not run yet."""
@@ -368,7 +411,7 @@ async def test_a_job_cancelled_before_its_task_has_begun_is_heard_of(queue: Queu
     assert len(victims) == (sys.version_info < (3, 12))
 
 
-async def test_a_job_cancelled_before_it_began_is_only_told() -> None:
+async def test_a_job_cancelled_before_it_began_is_only_reported() -> None:
     """No scope is put around a task that has not taken its first step: it looks, and ends."""
     seen: list[tuple[bool, object]] = []
 
@@ -517,6 +560,47 @@ async def test_what_code_around_the_handlers_leaves_behind_meets_nobody(
     assert await queue.get_job_counts("active", "completed") == {"active": 0, "completed": jobs + 1}
 
 
+@pytest.mark.parametrize("where", ["itself", "in a task"])
+@pytest.mark.parametrize("kind", [JobActive, JobCompleted, Drained, Paused, Disconnected, Closing, ClosedNotice])
+@pytest.mark.parametrize("what", ["close", "pause"])
+async def test_a_callback_that_asks_its_own_worker_is_not_waited_for_by_itself(
+    queue: Queue[Any], server: Server, what: str, kind: type[Any], where: str
+) -> None:
+    """The shutdown time is far longer than the test's."""
+    begun, told = anyio.Event(), anyio.Event()
+
+    async def process(_: Job[Any]) -> None:
+        begun.set()
+        if kind is Disconnected:
+            await told.wait()
+
+    async def ask(_: object) -> None:
+        call = worker.aclose if what == "close" else worker.pause
+        if where == "itself":
+            await call()
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+        told.set()
+
+    await queue.add("a")
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(shutdown_timeout=600_000))
+    worker.on(kind, ask)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await begun.wait()
+            if kind is Disconnected:
+                await anyio.to_thread.run_sync(_kill_clients, server.url)
+            elif kind is Paused:
+                await worker.pause()
+            elif kind in (Closing, ClosedNotice):
+                await worker.aclose()
+            await told.wait()
+            await worker.aclose()
+    assert not worker.is_running
+
+
 async def test_the_worker_waits_for_callbacks_at_its_end(queue: Queue[Any], server: Server) -> None:
     ended: list[str] = []
 
@@ -568,10 +652,39 @@ async def test_what_never_ends_beside_the_handlers_is_cancelled(
     assert (await queue.get_job_counts("active"))["active"] == 0
 
 
+async def test_a_close_by_force_cuts_short_one_that_waits(queue: Queue[Any], server: Server) -> None:
+    """All that is left is an async callback, for which the other close would wait until the shutdown time is over."""
+    ended: list[bool] = []
+    hanging, closed = anyio.Event(), anyio.Event()
+
+    async def hang(_: object) -> None:
+        hanging.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    worker = Worker(queue.name, _process, server.url, options=WorkerOptions(shutdown_timeout=600_000))
+    worker.on(JobCompleted, hang)
+    worker.on(ClosedNotice, lambda _: closed.set())
+    await queue.add("n")
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await hanging.wait()
+            tasks.start_soon(worker.aclose)
+            await closed.wait()
+            for _ in range(20):
+                await checkpoint()
+            assert ended == []
+            await worker.aclose(force=True)
+    assert ended == [True]
+
+
 async def test_a_cancelled_run_ends_its_callbacks(
     queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bullmq_anyio.worker, "_FORCED_STOP_S", 0.5)
+    monkeypatch.setattr(bullmq_anyio.driver, "FORCED_STOP_S", 0.5)
     ended: list[str] = []
     hanging = anyio.Event()
 
@@ -647,6 +760,57 @@ async def test_a_job_that_the_worker_cancelled_leaves_nothing(queue: Queue[Any],
                 await anyio.sleep(0.01)
                 gc.collect()
     assert len(known) == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("how", ["no scope", "a scope", "a scope left before", "a scope left open"])
+def test_the_scope_of_a_cancelled_job_ends_as_any_other(server: Server, name: str, backend: str, how: str) -> None:
+    """It knows the task no more, nor do scopes that the handler left open know it: else anyio would cancel for ever."""
+    kept: list[Any] = []
+
+    async def process(_: Job[Any]) -> None:
+        if how == "a scope left before":
+            with anyio.CancelScope():
+                await checkpoint()
+        if how == "a scope left open":
+            kept.append((anyio.CancelScope if backend == "asyncio" else trio.CancelScope)())
+            kept[0].__enter__()
+        begun.set()
+        if how == "a scope":
+            with anyio.CancelScope():
+                await anyio.Event().wait()
+        else:
+            await anyio.Event().wait()
+
+    async def main() -> None:
+        nonlocal begun
+        begun = anyio.Event()
+        async with Queue[Any](name, server.url) as queue:
+            await queue.add("n")
+            worker = Worker[Any](name, process, server.url)
+            async with worker:
+                await begun.wait()
+                [handling] = worker._driver._dispatch.handling.values()
+                await worker.aclose(force=True)
+                scope: Any = handling.scope
+            assert await queue.get_state("1") == "waiting"
+            await queue.obliterate(force=True)
+        if backend == "trio":
+            assert scope._cancel_status.parent is None
+            return
+        assert (scope._host_task, scope._tasks, scope._child_scopes) == (None, set(), set())
+        assert [each._parent_scope for each in kept] == [None] * len(kept)
+        state = bullmq_anyio.tasks._backend._task_states.get(handling.task)
+        assert state is None or state.cancel_scope is not scope
+
+    begun: Any = None
+    anyio.run(main, backend=backend)
+
+
+def _kill_clients(url: str) -> None:
+    client: Any = redis.Redis
+    with client.from_url(url) as connected:
+        connected.client_kill_filter(_type="normal", skipme=True)
 
 
 def _delete(url: str, key: str) -> None:

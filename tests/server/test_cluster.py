@@ -1,4 +1,4 @@
-"""A Redis Cluster in three colours: slots found and followed through failovers and migrations, and what is refused."""
+"""A Redis Cluster on every adapter: slots found and followed through failovers and migrations, and what is refused."""
 
 import functools
 import socket
@@ -21,7 +21,7 @@ from bullmq_protocol.common.reply import as_int, as_texts
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
 from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport
 from tests.support import servers, topology
-from tests.support.colours import Colour, opened
+from tests.support.adapters import Adapter, opened
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet, say
@@ -34,8 +34,8 @@ _TAGGED = {"layout": KeyLayout.TAGGED_QUEUE}
 
 
 @pytest.fixture
-async def crew(anyio_backend_name: str) -> AsyncIterator[list[Colour]]:
-    """The colours that can be had in one event loop: a failover serves them all."""
+async def adapters(anyio_backend_name: str) -> AsyncIterator[list[Adapter]]:
+    """The adapters that can be had in one event loop: a failover serves them all."""
     async with AsyncExitStack() as stack:
         names = ("asyncio", "threads") if anyio_backend_name == "asyncio" else ("trio",)
         yield [await stack.enter_async_context(asynccontextmanager(opened)(name)) for name in names]
@@ -74,26 +74,26 @@ def slot_of(name: str) -> int:
 # --- finding the node, and what a cluster refuses ---------------------------------------------------------------------
 
 
-async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, colour: Colour, name: str) -> None:
+async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
     first = cluster.nodes[0]
     used: set[Server] = set()
     with servers.closed_port() as nobody:
         url = f"redis+cluster://127.0.0.1:{nobody},{first.host}:{first.port}"
-        transport = (bullmq_sync if colour.name == "threads" else bullmq_anyio).connect(url)
+        transport = (bullmq_sync if adapter.name == "threads" else bullmq_anyio).connect(url)
         for number in range(6):
-            queue = colour.Queue(f"{name}-{number}", transport, **_TAGGED)
+            queue = adapter.Queue(f"{name}-{number}", transport, **_TAGGED)
             job = await queue.add("x", {"a": 1})
             await queue.aclose()
             owner = cluster.master(queue.keys.slot)
             assert say(owner, "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
             used.add(owner)
-        await (in_thread(transport.close) if colour.name == "threads" else transport.aclose())
+        await (in_thread(transport.close) if adapter.name == "threads" else transport.aclose())
     assert len(used) > 1
 
 
-async def test_closing_leaves_no_socket_open(cluster: ClusterSet, colour: Colour, name: str) -> None:
+async def test_closing_leaves_no_socket_open(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
     before = sockets()
-    queue = colour.Queue(name, url_of(cluster), **_TAGGED)
+    queue = adapter.Queue(name, url_of(cluster), **_TAGGED)
     await queue.add("x")
     assert not sockets() <= before
     await queue.aclose()
@@ -101,31 +101,31 @@ async def test_closing_leaves_no_socket_open(cluster: ClusterSet, colour: Colour
 
 
 async def test_untagged_queues_are_refused_before_anything_is_sent(
-    cluster: ClusterSet, colour: Colour, name: str
+    cluster: ClusterSet, adapter: Adapter, name: str
 ) -> None:
     async def process(job: Any) -> None:
         raise AssertionError(job)
 
     url = url_of(cluster)
-    async with colour.Queue(name, url) as queue:
+    async with adapter.Queue(name, url) as queue:
         for call in (lambda: queue.add("x"), lambda: queue.add_bulk([NewJob("x")]), queue.get_job_counts, queue.pause):
             with pytest.raises(UsageError, match="TAGGED_PREFIX"):
                 await call()
     with pytest.raises(UsageError, match="TAGGED_PREFIX"):
-        await colour.Worker(name, process, url).run()
-    async with colour.FlowProducer(url) as flows:
+        await adapter.Worker(name, process, url).run()
+    async with adapter.FlowProducer(url) as flows:
         with pytest.raises(UsageError, match="TAGGED_PREFIX"):
             await flows.add(FlowNode("x", name))
-    async with colour.QueueEventsProducer(name, url) as events:
+    async with adapter.QueueEventsProducer(name, url) as events:
         with pytest.raises(UsageError, match="TAGGED_PREFIX"):
             await events.publish("x")
     with pytest.raises(UsageError, match="TAGGED_PREFIX"):
-        await colour.QueueEvents(name, url).run()
+        await adapter.QueueEvents(name, url).run()
 
 
-async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, colour: Colour, name: str) -> None:
+async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
     url = url_of(cluster)
-    async with colour.Queue(name, url, **_TAGGED) as queue:
+    async with adapter.Queue(name, url, **_TAGGED) as queue:
         for queue_key in ("bull:{somewhere-else}", f"bull:{name}"):
             options = JobOptions(parent=ParentRef("1", queue_key))
             with pytest.raises(UsageError, match="same hash tag") as caught:
@@ -134,14 +134,14 @@ async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, co
             with pytest.raises(UsageError, match="same hash tag"):
                 await queue.add_bulk([NewJob("x"), NewJob("y", {}, options)])
         assert await queue.count() == 0
-    async with colour.FlowProducer(url, **_TAGGED) as flows:
+    async with adapter.FlowProducer(url, **_TAGGED) as flows:
         with pytest.raises(UsageError, match="same hash tag"):
             await flows.add(FlowNode("x", name, children=[FlowNode("y", f"{name}-other")]))
 
 
-async def test_a_server_that_is_no_cluster(sentinel_free: Server, colour: Colour, name: str) -> None:
+async def test_a_server_that_is_no_cluster(sentinel_free: Server, adapter: Adapter, name: str) -> None:
     url = f"redis+cluster://{sentinel_free.host}:{sentinel_free.port}"
-    async with colour.Queue(name, url, **_TAGGED) as queue:
+    async with adapter.Queue(name, url, **_TAGGED) as queue:
         with pytest.raises(UsageError, match="is no cluster"):
             await queue.add("x")
 
@@ -152,9 +152,9 @@ def sentinel_free(cluster: ClusterSet) -> Any:
         yield found
 
 
-async def test_a_connection_to_one_node_names_the_way_out(cluster: ClusterSet, colour: Colour, name: str) -> None:
+async def test_a_connection_to_one_node_names_the_way_out(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
     other = cluster.other_master(slot_of(name))
-    async with colour.Queue(name, other.url, **_TAGGED) as queue:
+    async with adapter.Queue(name, other.url, **_TAGGED) as queue:
         with pytest.raises(ServerError, match=r"redis\+cluster") as caught:
             await queue.add("x")
         assert caught.value.code == "MOVED"
@@ -182,9 +182,9 @@ async def test_a_question_for_the_map_serves_only_its_event_loop(backend: str, n
         await transport.aclose()
 
 
-async def test_no_node_answers(colour: Colour, name: str) -> None:
+async def test_no_node_answers(adapter: Adapter, name: str) -> None:
     with servers.closed_port() as port:
-        async with colour.Queue(name, f"redis+cluster://127.0.0.1:{port}", **_TAGGED) as queue:
+        async with adapter.Queue(name, f"redis+cluster://127.0.0.1:{port}", **_TAGGED) as queue:
             with pytest.raises(ConnectionLost, match=str(port)) as caught:
                 await queue.add("x")
             assert caught.value.maybe_applied is False
@@ -212,7 +212,7 @@ class _Pair:
 
     def __init__(self, cluster: ClusterSet) -> None:
         self.native = bullmq_anyio.connect(url_of(cluster))
-        self.blocking = RedisPyClusterTransport(self.native.options)  # type: ignore[union-attr, arg-type]
+        self.blocking = bullmq_sync.connect(self.native.options)  # type: ignore[union-attr]
 
     async def __aenter__(self) -> list[Callable[[Any], Awaitable[Any]]]:
         return [self.native.perform, functools.partial(in_thread, self.blocking.perform)]
@@ -331,19 +331,19 @@ async def _keep(found: list[Any], perform: Callable[[Any], Awaitable[Any]], step
 
 
 class _Side:
-    """A queue, its worker and its listener in one colour; counts what was acknowledged and what was done."""
+    """A queue, its worker and its listener in one adapter; counts what was acknowledged and what was done."""
 
-    def __init__(self, colour: Colour, name: str, url: str) -> None:
+    def __init__(self, adapter: Adapter, name: str, url: str) -> None:
         self.acknowledged: list[str] = []
         self.done: Counter[str] = Counter()
         self._news = anyio.Event()
-        self.queue = colour.Queue(name, url, **_TAGGED)
-        self.worker = colour.Worker(name, self._process, url, **_TAGGED)
-        self.events = colour.QueueEvents(name, url, max_reconnect_delay=500, **_TAGGED)
+        self.queue = adapter.Queue(name, url, **_TAGGED)
+        self.worker = adapter.Worker(name, self._process, url, **_TAGGED)
+        self.events = adapter.QueueEvents(name, url, max_reconnect_delay=500, **_TAGGED)
 
     @classmethod
-    async def start(cls, stack: AsyncExitStack, colour: Colour, name: str, url: str) -> "_Side":
-        side = cls(colour, name, url)
+    async def start(cls, stack: AsyncExitStack, adapter: Adapter, name: str, url: str) -> "_Side":
+        side = cls(adapter, name, url)
         for each in (side.queue, side.events, side.worker):
             await stack.enter_async_context(each)
         return side
@@ -385,9 +385,9 @@ class _Side:
         assert counts == {"wait": 0, "active": 0, "failed": 0, "delayed": 0}
 
 
-async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, adapters: list[Adapter], name: str) -> None:
     async with AsyncExitStack() as stack:
-        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in adapters]
         for side in sides:
             await side.add(3)
         for side in sides:
@@ -401,9 +401,9 @@ async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, crew: l
             assert len(await side.queue.get_workers()) == 1
 
 
-async def test_workers_go_on_while_their_slot_moves(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+async def test_workers_go_on_while_their_slot_moves(sound: ClusterSet, adapters: list[Adapter], name: str) -> None:
     async with AsyncExitStack() as stack:
-        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in adapters]
 
         async def move(slot: int) -> None:
             target = await in_thread(sound.other_master, slot)
@@ -427,10 +427,10 @@ async def test_workers_go_on_while_their_slot_moves(sound: ClusterSet, crew: lis
             assert set(side.done.values()) == {1}
 
 
-async def test_workers_go_on_after_a_master_is_killed(sound: ClusterSet, crew: list[Colour], name: str) -> None:
+async def test_workers_go_on_after_a_master_is_killed(sound: ClusterSet, adapters: list[Adapter], name: str) -> None:
     """Within five seconds of the promotion; what is acknowledged after it is done."""
     async with AsyncExitStack() as stack:
-        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in crew]
+        sides = [await _Side.start(stack, each, f"{name}-{each.name}", url_of(sound)) for each in adapters]
         for side in sides:
             await side.add(3)
             await side.all_done()
@@ -447,7 +447,7 @@ async def test_workers_go_on_after_a_master_is_killed(sound: ClusterSet, crew: l
             await side.check()
 
 
-async def test_flows_schedulers_and_events(cluster: ClusterSet, colour: Colour, name: str) -> None:
+async def test_flows_schedulers_and_events(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
     """Everything that takes several queues lives in one tagged prefix."""
     url, tagged = url_of(cluster), {"prefix": f"t-{name}", "layout": KeyLayout.TAGGED_PREFIX}
     parents, children = f"{name}-p", f"{name}-c"
@@ -458,11 +458,11 @@ async def test_flows_schedulers_and_events(cluster: ClusterSet, colour: Colour, 
         return "done"
 
     async with AsyncExitStack() as stack:
-        events = await stack.enter_async_context(colour.QueueEvents(parents, url, **tagged))
+        events = await stack.enter_async_context(adapter.QueueEvents(parents, url, **tagged))
         for each in (parents, children):
-            await stack.enter_async_context(colour.Worker(each, process, url, **tagged))
-        flows = await stack.enter_async_context(colour.FlowProducer(url, **tagged))
-        queue = await stack.enter_async_context(colour.Queue(children, url, **tagged))
+            await stack.enter_async_context(adapter.Worker(each, process, url, **tagged))
+        flows = await stack.enter_async_context(adapter.FlowProducer(url, **tagged))
+        queue = await stack.enter_async_context(adapter.Queue(children, url, **tagged))
         tree = await flows.add(FlowNode("parent", parents, children=[FlowNode("child", children)] * 2))
         assert await events.wait_until_finished(tree.job.id, 15_000) == "done"
         assert seen == ["child", "child", "parent"]

@@ -675,7 +675,7 @@ async def test_closed_before_use(server: Server) -> None:
             await each.perform(PING)
 
 
-async def test_the_child_of_a_fork_is_told_to_make_its_own(server: Server) -> None:
+async def test_the_child_of_a_fork_is_asked_to_make_its_own(server: Server) -> None:
     connection = Connection(server.url)
     assert await connection.perform(command("ECHO", "parent")) == b"parent"
     read, write = os.pipe()

@@ -35,9 +35,12 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_sync import Connection, Queue, RedisPyTransport, connect
-from bullmq_sync.net.link import Link, pack
+from bullmq_sync.net.dialling import Attempt
+from bullmq_sync.net.link import Link
+from bullmq_sync.net.resp import pack
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
+from tests.support.saying import Signalled
 from tests.support.servers import Server
 
 GONE = JobOptions(parent=ParentRef("gone", "bull:nowhere"))
@@ -78,16 +81,12 @@ def queue(transport: Connection, name: str) -> Iterator[Queue[Any]]:
         made.obliterate(force=True)
 
 
-class _Signalled(Exception):
-    pass
-
-
 @pytest.fixture
 def signalling() -> Iterator[Callable[[], None]]:
-    """Give a function that makes the main thread raise `_Signalled`."""
+    """Give a function that makes the main thread raise `Signalled`."""
 
     def handle(*_: Any) -> None:
-        raise _Signalled
+        raise Signalled
 
     main = threading.main_thread().ident
     assert main is not None
@@ -230,7 +229,7 @@ def test_an_interrupted_add_does_not_touch_the_others(
             others.append(pool.submit(queue.add, "other", {}))
             until(lambda number=number: writes_under_way(transport) == number)  # type: ignore[misc]
         aside = pool.submit(interrupt)
-        with pytest.raises(_Signalled):
+        with pytest.raises(Signalled):
             queue.add("mine", {})
         aside.result(30)
         assert under_way(transport) == 2
@@ -248,7 +247,7 @@ def test_an_interrupt_may_come_at_any_moment(pool: ThreadPoolExecutor, transport
         nonlocal armed
         if armed:
             armed = False
-            raise _Signalled
+            raise Signalled
 
     def ask(number: int) -> int:
         right = lost = 0
@@ -277,7 +276,7 @@ def test_an_interrupt_may_come_at_any_moment(pool: ThreadPoolExecutor, transport
                 armed = True
                 transport.perform(command("PING"))
                 armed = False
-            except _Signalled:
+            except Signalled:
                 interrupted += 1
     finally:
         armed = False
@@ -294,7 +293,7 @@ def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die = Link.die
-    interrupts = [_Signalled()]
+    interrupts = [Signalled()]
 
     def interrupted(link: Link, kind: type[TransportError], message: str) -> None:
         if interrupts:
@@ -310,7 +309,7 @@ def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
         second = pool.submit(transport.perform, command("PING"))
         until(lambda: transport._attempt is not None and transport._attempt.turns)
         accepted.close()
-        with pytest.raises(_Signalled):
+        with pytest.raises(Signalled):
             first.result(30)
         with pytest.raises(ConnectionLost):
             second.result(30)
@@ -318,18 +317,50 @@ def test_an_interrupt_at_the_end_of_an_attempt_leaves_nobody_behind(
         transport.close()
 
 
+def test_a_link_that_cannot_end_leaves_nobody_behind(
+    pool: ThreadPoolExecutor, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt was given up at the last moment, and there is no room on the stack."""
+    die, open_ = Link.die, Connection._open
+    opened: list[Link] = []
+    errors = [RecursionError(), RecursionError()]
+
+    def too_deep(link: Link, kind: type[TransportError], message: str) -> None:
+        if errors:
+            raise errors.pop()
+        die(link, kind, message)
+
+    def given_up(self: Connection, attempt: Attempt) -> Link:
+        opened.append(open_(self, attempt))
+        until(lambda: attempt.turns)
+        self.stop_connecting()
+        return opened[0]
+
+    monkeypatch.setattr(Link, "die", too_deep)
+    monkeypatch.setattr(Connection, "_open", given_up)
+    transport = Connection(server.url)
+    first, second = (pool.submit(transport.perform, command("PING")) for _ in range(2))
+    outcomes = {type(each.exception(30)) for each in (first, second)}
+    assert outcomes == {RecursionError, ConnectionLost}
+    assert transport._attempt is None
+    monkeypatch.undo()
+    opened[0].die(ConnectionLost, "over")
+    assert transport.perform(command("PING")) == b"PONG"
+    transport.close()
+
+
 def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
     pool: ThreadPoolExecutor, server: Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    rouse = bullmq_sync.net.link._rouse
+    wake = bullmq_sync.net.link._wake
     interrupts: list[BaseException] = []
 
     def interrupted(call: Any) -> None:
         if interrupts:
             raise interrupts.pop()
-        rouse(call)
+        wake(call)
 
-    monkeypatch.setattr(bullmq_sync.net.link, "_rouse", interrupted)
+    monkeypatch.setattr(bullmq_sync.net.link, "_wake", interrupted)
     with CutProxy(server.host, server.port) as proxy:
         transport = Connection(proxy.url)
         transport.perform(command("PING"))
@@ -339,9 +370,9 @@ def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
         link = transport._link
         assert link is not None
         until(lambda: sum(call.turn is not None for call in tuple(link._pending)) == 3)
-        interrupts.append(_Signalled())
+        interrupts.append(Signalled())
         proxy.drop_all()
-        with pytest.raises(_Signalled):
+        with pytest.raises(Signalled):
             reading.result(30)
         for other in others:
             with pytest.raises(ConnectionLost):
@@ -359,15 +390,15 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
     name: str,
     times: int,
 ) -> None:
-    rouse = bullmq_sync.net.link._rouse
+    wake = bullmq_sync.net.link._wake
     interrupts: list[BaseException] = []
 
     def interrupted(call: Any) -> None:
         if interrupts and not call.done:
             raise interrupts.pop()
-        rouse(call)
+        wake(call)
 
-    monkeypatch.setattr(bullmq_sync.net.link, "_rouse", interrupted)
+    monkeypatch.setattr(bullmq_sync.net.link, "_wake", interrupted)
     transport.perform(command("PING"))
     link = transport._link
     assert link is not None
@@ -375,10 +406,10 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
     until(lambda: link._reading is not None and not link._out)
     second = pool.submit(transport.perform, command("BLPOP", f"{name}:2", 0))
     until(lambda: sum(call.turn is not None for call in tuple(link._pending)) == 1)
-    interrupts += [_Signalled() for _ in range(times)]
+    interrupts += [Signalled() for _ in range(times)]
     with redis.Redis.from_url(server.url) as admin:
         admin.rpush(f"{name}:1", "x")
-        with pytest.raises(_Signalled):
+        with pytest.raises(Signalled):
             first.result(30)
         assert interrupts == []
         admin.rpush(f"{name}:2", "y")
@@ -390,7 +421,7 @@ def test_an_interrupt_while_numbers_are_packed() -> None:
     """hiredis crashes where it is given numbers."""
 
     def handle(*_: Any) -> None:
-        raise _Signalled
+        raise Signalled
 
     words = command("ECHO", *range(200)).wire()
 
@@ -402,7 +433,7 @@ def test_an_interrupt_while_numbers_are_packed() -> None:
     before = signal.signal(signal.SIGVTALRM, handle)
     try:
         for _ in range(200):
-            with pytest.raises(_Signalled):
+            with pytest.raises(Signalled):
                 pack_on()
     finally:
         signal.signal(signal.SIGVTALRM, before)

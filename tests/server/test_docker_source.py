@@ -39,8 +39,8 @@ with servers.start(kind, config=("--appendonly", "yes", "--appendfsync", "always
         again = server.pid
         server.stop()
         stopped = not server.alive
-told = {"source": servers.sources()[kind], "version": server.version, "dead": dead, "kept": kept}
-print(json.dumps({**told, "stopped": stopped, "new": first != again and again > 0}))
+reported = {"source": servers.sources()[kind], "version": server.version, "dead": dead, "kept": kept}
+print(json.dumps({**reported, "stopped": stopped, "new": first != again and again > 0}))
 """
 
 
@@ -73,15 +73,15 @@ def _program_of(kind: str) -> servers.Source:
 def test_a_server_out_of_docker(kind: str, tmp_path: Path) -> None:
     image, program = _IMAGES[kind]
     with FakeEngine(tmp_path, {program: _program_of(kind).origin}) as engine:
-        told: dict[str, Any] = json.loads(_run(_PROGRAM, kind, url=engine.url, home=tmp_path))
-        assert told["source"] == ["docker", image]
-        assert servers.kind_of(kind.partition("-")[0], tuple(told["version"])) == kind
-        assert (told["dead"], told["kept"], told["new"], told["stopped"]) == (True, "yes", True, True)
+        reported: dict[str, Any] = json.loads(_run(_PROGRAM, kind, url=engine.url, home=tmp_path))
+        assert reported["source"] == ["docker", image]
+        assert servers.kind_of(kind.partition("-")[0], tuple(reported["version"])) == kind
+        assert (reported["dead"], reported["kept"], reported["new"], reported["stopped"]) == (True, "yes", True, True)
         assert engine.unknown == []
         ryuk, held = sorted(engine.made, key=lambda each: not each.image.startswith(RYUK))
         assert engine.pulled == [ryuk.image, image]
         # What our process leaves behind if it is killed, ryuk removes: it knows the label.
-        label, _, session = ryuk.told.decode().strip().removeprefix("label=").partition("=")
+        label, _, session = ryuk.reported.decode().strip().removeprefix("label=").partition("=")
         assert session and held.wanted["Labels"][label] == session
         assert list(engine.containers) == [] and held.pid == 0
 

@@ -26,13 +26,12 @@ from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
 _ROOT = Path(__file__).parents[2]
-_OLDEST_AND_NEWEST = sorted({servers.kinds()[0], servers.kinds()[-1]})
 Start = Callable[..., Server]
 
 
-@pytest.fixture(params=_OLDEST_AND_NEWEST)
+@pytest.fixture(params=servers.ends())
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Start a server of one's own, with settings; in good health but for them."""
+    """Start a separate server with settings; in good health but for them."""
     started: list[Server] = []
 
     def make(*config: str) -> Server:

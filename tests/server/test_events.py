@@ -1,4 +1,4 @@
-"""Events on real servers, in three colours: reading, callbacks, losses of connection, and waiting for jobs."""
+"""Events on real servers, on every adapter: reading, callbacks, losses of connection, and waiting for jobs."""
 
 import logging
 import threading
@@ -32,43 +32,43 @@ from bullmq_protocol.events.stream import (
 )
 from bullmq_protocol.testing.conformance import Fault
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
 @pytest.fixture
-async def events(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    events = colour.QueueEvents(name, server.url, blocking_timeout=500)
+async def events(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    events = adapter.QueueEvents(name, server.url, blocking_timeout=500)
     yield events
     await events.aclose()
 
 
 @pytest.fixture
-async def publisher(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    publisher = colour.QueueEventsProducer(name, server.url)
+async def publisher(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    publisher = adapter.QueueEventsProducer(name, server.url)
     yield publisher
     await publisher.aclose()
 
 
 @pytest.fixture
-async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def worker(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     """A worker that takes jobs by hand."""
-    worker = colour.Worker(name, None, server.url)
+    worker = adapter.Worker(name, None, server.url)
     yield worker
     await worker.aclose()
 
 
 async def take(stream: Any, count: int) -> list[Any]:
-    """Read so many events."""
+    """Read this many events."""
     found = []
     with anyio.fail_after(30):
         async for event in stream:
@@ -96,7 +96,7 @@ async def test_iterator_begins_now_and_gives_typed_events(queue: Any, events: An
     assert found[3].returnvalue == {"ok": "ja ✓"}
 
 
-async def test_reader_resumes_from_an_id_without_losing_or_repeating(queue: Any, events: Any, colour: Colour) -> None:
+async def test_reader_resumes_from_an_id_without_losing_or_repeating(queue: Any, events: Any, adapter: Adapter) -> None:
     await queue.add_bulk([NewJob("a")] * 10)
     first = events.stream("0-0")
     early = await take(first, 7)
@@ -123,7 +123,7 @@ async def test_start_tells_where_a_stream_begins(queue: Any, events: Any) -> Non
 
 
 async def test_callbacks_get_their_kind_in_order(
-    colour: Colour, queue: Any, events: Any, caplog: pytest.LogCaptureFixture
+    adapter: Adapter, queue: Any, events: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     added: list[str] = []
     waiting: list[str] = []
@@ -144,7 +144,7 @@ async def test_callbacks_get_their_kind_in_order(
     gone = events.on(AddedEvent, lambda event: added.append("gone"))
     gone()
     gone()
-    with caplog.at_level(logging.ERROR, colour.logger), anyio.fail_after(30):
+    with caplog.at_level(logging.ERROR, adapter.logger), anyio.fail_after(30):
         async with events:
             assert events.is_running
             await queue.add_bulk([NewJob("a")] * 3)
@@ -183,10 +183,10 @@ async def test_undecodable_entry_is_reported_and_reading_goes_on(queue: Any, eve
     assert isinstance(good, AddedEvent)
 
 
-async def test_reader_goes_on_after_lost_connections(colour: Colour, server: Server, queue: Any, name: str) -> None:
+async def test_reader_goes_on_after_lost_connections(adapter: Adapter, server: Server, queue: Any, name: str) -> None:
     """No event is lost or comes twice, also when the very first one comes while the connection is gone."""
     with CutProxy(server.host, server.port) as proxy:
-        events = colour.QueueEvents(name, proxy.url, blocking_timeout=500)
+        events = adapter.QueueEvents(name, proxy.url, blocking_timeout=500)
         async with events:
             heard: list[str] = []
             done = anyio.Event()
@@ -208,7 +208,7 @@ async def test_reader_goes_on_after_lost_connections(colour: Colour, server: Ser
         assert heard == [str(n) for n in range(1, 61)]
 
 
-async def test_trimmed_stream_is_told_and_read_on(queue: Any, events: Any) -> None:
+async def test_trimmed_stream_is_reported_and_read_on(queue: Any, events: Any) -> None:
     stream = events.stream("0-0")
     await queue.add_bulk([NewJob("a")] * 5)
     first = await take(stream, 2)
@@ -252,10 +252,10 @@ async def test_closing_ends_iterators(queue: Any, events: Any) -> None:
         await events.run()
 
 
-async def test_server_that_is_not_there_is_tried_again(colour: Colour, server: Server, queue: Any, name: str) -> None:
+async def test_server_that_is_not_there_is_tried_again(adapter: Adapter, server: Server, queue: Any, name: str) -> None:
     with CutProxy(server.host, server.port) as proxy:
         proxy.arm(Fault.REFUSE)
-        async with colour.QueueEvents(name, proxy.url) as events:
+        async with adapter.QueueEvents(name, proxy.url) as events:
             assert events.last_event_id is None
             proxy.arm(Fault.NONE)
             job = await queue.add("a")
@@ -263,16 +263,16 @@ async def test_server_that_is_not_there_is_tried_again(colour: Colour, server: S
                 await job.wait_until_finished(events, 300)
 
 
-async def test_wrong_password_is_told_at_once(colour: Colour, name: str) -> None:
+async def test_wrong_password_is_reported_at_once(adapter: Adapter, name: str) -> None:
     with servers.start(config=("--requirepass", "secret")) as server:
         with pytest.raises(AuthenticationFailed):
-            async with colour.QueueEvents(name, server.url):
+            async with adapter.QueueEvents(name, server.url):
                 pass
         with pytest.raises(AuthenticationFailed):
-            await take(colour.QueueEvents(name, server.url), 1)
+            await take(adapter.QueueEvents(name, server.url), 1)
 
 
-async def test_key_of_another_type_is_tried_again(colour: Colour, queue: Any, events: Any) -> None:
+async def test_key_of_another_type_is_tried_again(adapter: Adapter, queue: Any, events: Any) -> None:
     await queue.call(Command("SET", (queue.keys.events,), ("x",), as_text))
     stream = events.stream("0-0")
     assert await stream.read() == []
@@ -281,10 +281,10 @@ async def test_key_of_another_type_is_tried_again(colour: Colour, queue: Any, ev
     assert names(await take(stream, 1)) == ["AddedEvent 1"]
 
 
-async def test_bad_arguments_are_refused(colour: Colour, queue: Any, events: Any, name: str) -> None:
+async def test_bad_arguments_are_refused(adapter: Adapter, queue: Any, events: Any, name: str) -> None:
     for wrong in ({"last_event_id": "$"}, {"blocking_timeout": 0}, {"max_reconnect_delay": 0}, {"prefix": 1}):
         with pytest.raises(UsageError):
-            colour.QueueEvents(name, **wrong)
+            adapter.QueueEvents(name, **wrong)
     with pytest.raises(UsageError, match="kind"):
         events.on(dict, print)
     with pytest.raises(UsageError, match="callback"):
@@ -296,7 +296,7 @@ async def test_bad_arguments_are_refused(colour: Colour, queue: Any, events: Any
         await job.wait_until_finished(events)
     with pytest.raises(UsageError, match="QueueEvents"):
         await job.wait_until_finished(None)
-    other = colour.QueueEvents("other")
+    other = adapter.QueueEvents("other")
     with pytest.raises(UsageError, match="must read the job's queue"):
         await job.wait_until_finished(other)
     async with events:
@@ -308,12 +308,12 @@ async def test_bad_arguments_are_refused(colour: Colour, queue: Any, events: Any
             await queue.wait_until_finished("", events)
 
 
-async def test_untagged_queue_is_refused_on_a_cluster(colour: Colour, name: str) -> None:
+async def test_untagged_queue_is_refused_on_a_cluster(adapter: Adapter, name: str) -> None:
     with servers.start(config=("--cluster-enabled", "yes")) as server:
         with pytest.raises(UsageError, match="TAGGED_PREFIX"):
-            async with colour.QueueEvents(name, server.url):
+            async with adapter.QueueEvents(name, server.url):
                 pass
-        tagged = colour.QueueEventsProducer(name, server.url, layout=KeyLayout.TAGGED_QUEUE)
+        tagged = adapter.QueueEventsProducer(name, server.url, layout=KeyLayout.TAGGED_QUEUE)
         with pytest.raises(ServerError):
             # It is a cluster without slots.
             await tagged.publish("said")
@@ -377,7 +377,7 @@ async def test_failure_before_a_retry_does_not_count(queue: Any, events: Any, wo
         assert await job.wait_until_finished(events, 10_000) == "second"
 
 
-async def test_removed_job_is_told(queue: Any, events: Any, worker: Any) -> None:
+async def test_removed_job_is_reported(queue: Any, events: Any, worker: Any) -> None:
     async with events:
         with pytest.raises(JobNotFound):
             await queue.wait_until_finished("none", events, 10_000)
@@ -424,7 +424,7 @@ async def test_result_of_a_job_that_is_removed_at_its_end(queue: Any, events: An
             await failing.wait_until_finished(events, 10_000)
 
 
-async def test_a_job_that_was_taken_away_is_told(queue: Any, events: Any, worker: Any) -> None:
+async def test_a_job_that_was_taken_away_is_reported(queue: Any, events: Any, worker: Any) -> None:
     """An earlier life of its id has ended well, but the last one has not."""
     once = JobOptions(job_id="once", remove_on_complete=True)
     async with events:
@@ -469,8 +469,9 @@ async def test_waiting_for_a_job_that_is_still_to_be_added(queue: Any, events: A
 
 
 @pytest.mark.alone
+@pytest.mark.any_server
 async def test_results_of_jobs_that_are_awaited_at_once(
-    colour: Colour, server: Server, queue: Any, events: Any, name: str
+    adapter: Adapter, server: Server, queue: Any, events: Any, name: str
 ) -> None:
     """50 callers, each of which adds a job that is removed at its end and waits for it, 2,000 in all."""
     gone = JobOptions(remove_on_complete=True)
@@ -487,8 +488,8 @@ async def test_results_of_jobs_that_are_awaited_at_once(
             job = await queue.add("a", number, gone)
             found.append(await job.wait_until_finished(events, 60_000))
 
-    worker = colour.Worker(
-        name, give if colour.name == "threads" else give_later, server.url, options=WorkerOptions(concurrency=20)
+    worker = adapter.Worker(
+        name, give if adapter.name == "threads" else give_later, server.url, options=WorkerOptions(concurrency=20)
     )
     async with events, worker, anyio.create_task_group() as tasks:
         for first in range(50):
@@ -510,6 +511,61 @@ async def test_closing_the_events_ends_the_waiting(queue: Any, events: Any) -> N
             await events.aclose()
 
 
+@pytest.mark.parametrize("how", ["itself", "in a task"])
+@pytest.mark.parametrize("is_removed", [False, True], ids=["kept", "removed"])
+async def test_a_callback_may_wait_for_a_job_on_the_reader_that_calls_it(
+    queue: Any, events: Any, worker: Any, how: str, is_removed: bool
+) -> None:
+    """No event comes as long as it has not returned: it asks."""
+    begun, over = anyio.Event(), anyio.Event()
+    results: list[Any] = []
+
+    async def wait(job_id: str) -> None:
+        results.append(await events.wait_until_finished(job_id))
+
+    async def follow(event: AddedEvent) -> None:
+        begun.set()
+        if how == "itself":
+            await wait(event.job_id)
+        else:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait, event.job_id)
+        over.set()
+
+    events.on(AddedEvent, follow)
+    with anyio.fail_after(60):
+        async with events:
+            await queue.add("a", options=JobOptions(remove_on_complete=is_removed))
+            await begun.wait()
+            await worker.complete(await worker.get_next_job(), {"done": 1})
+            await over.wait()
+    assert results == [{"done": 1}]
+
+
+async def test_a_callback_that_waits_on_its_own_reader_learns_what_never_comes(
+    adapter: Adapter, server: Server, queue: Any, events: Any
+) -> None:
+    """A job that is gone, one that does not end in time, and the end of the events."""
+    over = anyio.Event()
+    raised: list[Any] = []
+
+    async def follow(event: AddedEvent) -> None:
+        for job_id, timeout in (("none", None), (event.job_id, 300), (event.job_id, None)):
+            try:
+                await events.wait_until_finished(job_id, timeout=timeout)
+            except (JobNotFound, WaitTimeout, Closed) as error:
+                raised.append(type(error))
+                if isinstance(error, WaitTimeout):
+                    over.set()
+
+    events.on(AddedEvent, follow)
+    with anyio.fail_after(60):
+        async with events:
+            await queue.add("a")
+            await over.wait()
+    assert raised == [JobNotFound, WaitTimeout, Closed]
+
+
 async def test_queue_that_is_emptied_without_a_word_is_noticed(
     queue: Any, events: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,13 +584,13 @@ async def test_queue_that_is_emptied_without_a_word_is_noticed(
 
 
 async def test_waiting_outlives_lost_connections(
-    colour: Colour, server: Server, queue: Any, worker: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    adapter: Adapter, server: Server, queue: Any, worker: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bullmq_anyio.events._RECHECK_S", 0.05)
     monkeypatch.setattr("bullmq_sync.events._RECHECK_S", 0.05)
     job = await queue.add("a")
     with CutProxy(server.host, server.port) as proxy:
-        async with colour.QueueEvents(name, proxy.url, blocking_timeout=500) as events:
+        async with adapter.QueueEvents(name, proxy.url, blocking_timeout=500) as events:
             found: list[Any] = []
 
             async def wait() -> None:
@@ -557,7 +613,7 @@ async def test_waiting_outlives_lost_connections(
 
 @pytest.mark.any_server
 async def test_thousand_callers_share_the_same_connections(
-    colour: Colour, server: Server, queue: Any, events: Any, name: str
+    adapter: Adapter, server: Server, queue: Any, events: Any, name: str
 ) -> None:
     count = 1000
     results: list[Any] = []
@@ -573,7 +629,7 @@ async def test_thousand_callers_share_the_same_connections(
         return len((await queue.call(clients)).splitlines())
 
     jobs = await queue.add_bulk([NewJob("a", n) for n in range(count)])
-    async with events, colour.Worker(name, work, server.url) as worker:
+    async with events, adapter.Worker(name, work, server.url) as worker:
         await worker.pause()
         before = most = await connections()
         with anyio.fail_after(60):

@@ -1,4 +1,4 @@
-"""Every example in the docstrings of the facade runs, in each colour, and shows what it promises.
+"""Every example in the docstrings of the facade runs, in each adapter, and shows what it promises.
 
 An example is given what it names (`queue`, `job`, `failed`, `worker`, ...), made anew in a queue of its own, and the
 public names of the packages.
@@ -24,14 +24,17 @@ from bullmq_protocol import FlowNode, JobOptions, errors
 from bullmq_protocol.events import stream
 from bullmq_protocol.operations import read_dependencies
 from bullmq_protocol.worker import notices
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.docstrings import Documented, documented, examples, needed
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_server
 
 _LIMIT_S = 30
-_NAMES = [(each.kind, each.name) for each in documented() if each.package is bullmq_anyio and examples(each.text)]
+_NAMES: dict[str, list[str]] = {}
+for _each in documented():
+    if _each.package is bullmq_anyio and examples(_each.text):
+        _NAMES.setdefault(_each.kind, []).append(_each.name)
 _TEXTS = {(each.package, each.kind, each.name): each for each in documented()}
 _PUBLIC: tuple[ModuleType, ...] = (bullmq_protocol, errors, stream, notices, read_dependencies)
 _CHECKER = doctest.OutputChecker()
@@ -41,8 +44,8 @@ _OTHER_NAMES = {"aclose": "close"}
 class Stage:
     """What examples name. Each is made when an example asks for it, those that the worker has had first."""
 
-    def __init__(self, colour: Colour, url: str, left: AsyncExitStack) -> None:
-        self._colour = colour
+    def __init__(self, adapter: Adapter, url: str, left: AsyncExitStack) -> None:
+        self._adapter = adapter
         self._place = {"connection": url, "prefix": f"examples-{uuid4().hex[:12]}"}
         self._left = left
         self._kept: dict[str, Any] = {}
@@ -52,22 +55,22 @@ class Stage:
         return {name: getattr(value, "_target", value) for name, value in made.items()}
 
     async def queue(self) -> Any:
-        return self._keep("queue", lambda: self._colour.Queue("mail", **self._place))
+        return self._keep("queue", lambda: self._adapter.Queue("mail", **self._place))
 
     async def worker(self) -> Any:
-        return self._keep("worker", lambda: self._colour.Worker("mail", send, **self._place))
+        return self._keep("worker", lambda: self._adapter.Worker("mail", send, **self._place))
 
     async def events(self) -> Any:
-        return self._keep("events", lambda: self._colour.QueueEvents("mail", last_event_id="0-0", **self._place))
+        return self._keep("events", lambda: self._adapter.QueueEvents("mail", last_event_id="0-0", **self._place))
 
     async def producer(self) -> Any:
-        return self._keep("producer", lambda: self._colour.QueueEventsProducer("mail", **self._place))
+        return self._keep("producer", lambda: self._adapter.QueueEventsProducer("mail", **self._place))
 
     async def flows(self) -> Any:
-        return self._keep("flows", lambda: self._colour.FlowProducer(**self._place))
+        return self._keep("flows", lambda: self._adapter.FlowProducer(**self._place))
 
     async def transport(self) -> Any:
-        if self._colour.name == "threads":
+        if self._adapter.name == "threads":
             made = bullmq_sync.connect(self._place["connection"])
             self._left.push_async_callback(anyio.to_thread.run_sync, made.close)
             return made
@@ -119,7 +122,7 @@ class Stage:
         return await (await self.queue()).add("welcome", {"to": "ada"}, options)
 
     async def _hand(self) -> Any:
-        return self._keep("hand", lambda: self._colour.Worker("mail", **self._place))
+        return self._keep("hand", lambda: self._adapter.Worker("mail", **self._place))
 
     def _keep(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._kept:
@@ -168,13 +171,21 @@ async def play(steps: list[doctest.Example], names: dict[str, Any], *, in_thread
     return wrong
 
 
-@pytest.mark.parametrize(("kind", "name"), _NAMES, ids=lambda part: part or "class")
-async def test_an_example_shows_what_it_promises(kind: str, name: str, colour: Colour, server: Server) -> None:
-    in_threads = colour.name == "threads"
+@pytest.mark.parametrize("kind", sorted(_NAMES), ids=lambda part: part or "functions")
+async def test_the_examples_show_what_they_promise(kind: str, adapter: Adapter, server: Server) -> None:
+    in_threads = adapter.name == "threads"
     package = bullmq_sync if in_threads else bullmq_anyio
-    found: Documented = _TEXTS[package, kind, _OTHER_NAMES.get(name, name) if in_threads else name]
-    steps = examples(found.text)
-    with anyio.fail_after(_LIMIT_S):
-        async with AsyncExitStack() as left:
-            given = await Stage(colour, server.url, left).given(needed(steps))
-            assert await play(steps, public_names(package) | {"send": send} | given, in_threads=in_threads) == []
+    wrong: dict[str, list[str]] = {}
+    for name in _NAMES[kind]:
+        found: Documented = _TEXTS[package, kind, _OTHER_NAMES.get(name, name) if in_threads else name]
+        steps = examples(found.text)
+        try:
+            with anyio.fail_after(_LIMIT_S):
+                async with AsyncExitStack() as left:
+                    given = await Stage(adapter, server.url, left).given(needed(steps))
+                    names = public_names(package) | {"send": send} | given
+                    wrong[name] = await play(steps, names, in_threads=in_threads)
+        except Exception as error:
+            error.add_note(f"in the example of {kind} {name}")
+            raise
+    assert {name: each for name, each in wrong.items() if each} == {}

@@ -1,4 +1,4 @@
-"""Flows on real servers, in three colours and with both sources of scripts: adding, refusals, reading back, steps."""
+"""Flows on real servers, on every adapter and with both sources of scripts: adding, refusals, reading back, steps."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,7 +22,7 @@ from bullmq_protocol.model.flow import FlowJob, FlowNode
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.families import complete, fail
 from tests.support.servers import Server
 
@@ -30,23 +30,23 @@ BOTH_SOURCES = True
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
 @pytest.fixture
-async def flows(colour: Colour, server: Server, queue: Any) -> AsyncIterator[Any]:
-    async with colour.FlowProducer(server.url) as flows:
+async def flows(adapter: Adapter, server: Server, queue: Any) -> AsyncIterator[Any]:
+    async with adapter.FlowProducer(server.url) as flows:
         yield flows
 
 
 @pytest.fixture
-async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def worker(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     """A worker that takes jobs by hand."""
-    worker = colour.Worker(name, None, server.url)
+    worker = adapter.Worker(name, None, server.url)
     yield worker
     await worker.aclose()
 
@@ -91,7 +91,7 @@ async def test_flow_is_added_and_read_back_and_its_parents_are_released(queue: A
 
 
 async def test_flow_goes_across_queues_and_prefixes_with_the_options_of_each(
-    colour: Colour, server: Server, queue: Any, flows: Any, name: str
+    adapter: Adapter, server: Server, queue: Any, flows: Any, name: str
 ) -> None:
     tree = FlowNode(
         "p",
@@ -105,8 +105,8 @@ async def test_flow_goes_across_queues_and_prefixes_with_the_options_of_each(
     first, second = (child.job for child in added.children)
     assert (first.key, second.key) == (f"other:{name}-c:{first.id}", f"bull:{name}-c:{second.id}")
     async with (
-        colour.Queue(f"{name}-c", server.url, prefix="other") as other,
-        colour.Queue(f"{name}-c", server.url) as plain,
+        adapter.Queue(f"{name}-c", server.url, prefix="other") as other,
+        adapter.Queue(f"{name}-c", server.url) as plain,
     ):
         stored = await other.get_job(first.id)
         assert (stored.priority, stored.opts.attempts, stored.parent_key) == (3, 4, added.job.key)
@@ -187,14 +187,14 @@ async def test_depth_and_width(queue: Any, flows: Any) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-async def test_missing_parent_is_told_with_every_node(queue: Any, flows: Any) -> None:
+async def test_missing_parent_is_reported_with_every_node(queue: Any, flows: Any) -> None:
     with pytest.raises(FlowAddError, match=r"2 of 2 nodes were refused; the first, flow\[0\] \('p'") as error:
         await flows.add(node(queue, "p", node(queue, "c"), parent=ParentRef("none", queue.keys.qualified)))
     assert [type(each) for each in error.value.results] == [ParentNotFound, ParentNotFound]
     assert await queue.count() == 0
 
 
-async def test_child_of_another_parent_is_told(queue: Any, flows: Any) -> None:
+async def test_child_of_another_parent_is_reported(queue: Any, flows: Any) -> None:
     await flows.add(node(queue, "one", node(queue, "c", job_id="c")))
     with pytest.raises(FlowAddError, match=r"flow\[0\].children\[1\] \('c' c of") as error:
         await flows.add(node(queue, "two", node(queue, "d"), node(queue, "c", job_id="c")))
@@ -203,14 +203,14 @@ async def test_child_of_another_parent_is_told(queue: Any, flows: Any) -> None:
     assert (await queue.get_job(error.value.results[0])).name == "two"
 
 
-async def test_child_whose_parent_is_gone_is_told(queue: Any, flows: Any) -> None:
+async def test_child_whose_parent_is_gone_is_reported(queue: Any, flows: Any) -> None:
     one = await flows.add(node(queue, "one", node(queue, "c", job_id="c")))
     await one.job.remove(remove_children=False)
     with pytest.raises(FlowAddError, match="keeps its own parent"):
         await flows.add(node(queue, "two", node(queue, "c", job_id="c")))
 
 
-async def test_deduplicated_nodes_are_told_but_a_single_job_is_as_in_a_queue(queue: Any, flows: Any) -> None:
+async def test_deduplicated_nodes_are_reported_but_a_single_job_is_as_in_a_queue(queue: Any, flows: Any) -> None:
     once = Deduplication("d")
     first = await queue.add("first", options=JobOptions(deduplication=once))
     assert (await flows.add(node(queue, "single", deduplication=once))).job.id == first.id
@@ -253,16 +253,16 @@ async def test_bad_flows_are_refused_before_anything_is_sent(queue: Any, flows: 
     assert await queue.count() == 0
 
 
-async def test_flow_of_several_slots_is_refused_on_a_cluster(colour: Colour, name: str) -> None:
+async def test_flow_of_several_slots_is_refused_on_a_cluster(adapter: Adapter, name: str) -> None:
     with servers.start(config=("--cluster-enabled", "yes")) as server:
         tree = FlowNode("p", name, children=[FlowNode("c", f"{name}-c")])
-        async with colour.FlowProducer(server.url, layout=KeyLayout.TAGGED_QUEUE) as flows:
+        async with adapter.FlowProducer(server.url, layout=KeyLayout.TAGGED_QUEUE) as flows:
             with pytest.raises(UsageError, match="TAGGED_PREFIX"):
                 await flows.add(tree)
-        async with colour.FlowProducer(server.url) as flows:
+        async with adapter.FlowProducer(server.url) as flows:
             with pytest.raises(UsageError, match="TAGGED_PREFIX"):
                 await flows.add(tree)
-        async with colour.FlowProducer(server.url, layout=KeyLayout.TAGGED_PREFIX) as flows:
+        async with adapter.FlowProducer(server.url, layout=KeyLayout.TAGGED_PREFIX) as flows:
             with pytest.raises((FlowAddError, ServerError)) as error:
                 await flows.add(tree)
             # It is a cluster without slots: what was sent is refused by the server.
@@ -273,7 +273,7 @@ async def test_flow_of_several_slots_is_refused_on_a_cluster(colour: Colour, nam
 
 
 async def test_processor_adds_children_in_steps_and_waits_for_them(
-    colour: Colour, server: Server, queue: Any, flows: Any, name: str
+    adapter: Adapter, server: Server, queue: Any, flows: Any, name: str
 ) -> None:
     ended = anyio.Event()
     starts: list[tuple[str, int]] = []
@@ -302,7 +302,7 @@ async def test_processor_adds_children_in_steps_and_waits_for_them(
         if notice.job.name == "steps":
             ended.set()
 
-    worker = colour.Worker(name, work, server.url)
+    worker = adapter.Worker(name, work, server.url)
     worker.on(JobCompleted, completed)
     worker.on(JobFailed, lambda notice: results.append(notice.reason))
     job = await queue.add("steps", {"step": "first"})
@@ -333,9 +333,9 @@ async def test_trace_context_is_carried_unchanged(queue: Any, flows: Any, worker
         assert (await queue.get_job(job.id)).opts.telemetry == trace
 
 
-async def test_workers_write_metrics_that_queues_read(colour: Colour, server: Server, queue: Any, name: str) -> None:
+async def test_workers_write_metrics_that_queues_read(adapter: Adapter, server: Server, queue: Any, name: str) -> None:
     assert await queue.get_metrics("completed") == await queue.get_metrics("failed")
-    worker = colour.Worker(name, None, server.url, options=WorkerOptions(metrics_max_data_points=5))
+    worker = adapter.Worker(name, None, server.url, options=WorkerOptions(metrics_max_data_points=5))
     await queue.add_bulk([NewJob("a")] * 3)
     await complete(worker, 2)
     await fail(worker, 1)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol import NewJob, UsageError
-from bullmq_protocol.worker.notices import Drained, JobCompleted
-from bullmq_sync import Job, Queue, QueueEvents, RedisPyTransport, Worker
+from bullmq_protocol import NewJob, UsageError, WorkerOptions
+from bullmq_protocol.worker.notices import Drained, JobActive, JobCompleted
+from bullmq_sync import Job, Queue, QueueEvents, Worker
+from bullmq_sync.thread_pool import ThreadPool
+from tests.support.clients import OwnClient
 from tests.support.servers import Server
 
 pytestmark = [
@@ -55,7 +57,7 @@ def refused(call: Callable[[], object]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("transport", [str, RedisPyTransport], ids=["native", "redis-py"])
+@pytest.mark.parametrize("transport", [str, OwnClient], ids=["native", "client"])
 def test_child_uses_a_queue_whose_first_call_is_under_way(server: Server, name: str, transport: Any) -> None:
     """The lock of that call is held by a thread that the child has not."""
     for number in range(10):
@@ -85,15 +87,17 @@ def test_child_uses_a_queue_whose_first_call_is_under_way(server: Server, name: 
 def test_locks_that_are_held_at_the_fork_are_renewed(queue: Queue[Any], server: Server) -> None:
     """Each object, with its lock held by another thread at that very moment."""
     worker, events = Worker(queue.name, lambda job: None, server.url), QueueEvents(queue.name, server.url)
-    transport = RedisPyTransport(server.url)
+    transport = OwnClient(server.url)
     over = threading.Event()
     held = [
         queue._lock,
         queue._transport._lock,  # type: ignore[attr-defined]
-        worker._lock,
-        worker._crew._lock,
+        worker._driver._threads.lock,
+        worker._driver._hands.pool._lock,
         events._lock,
         transport._lock,
+        transport.client.connection_pool._lock,
+        transport.client.connection_pool._fork_lock,
     ]
     locked = threading.Event()
 
@@ -147,9 +151,9 @@ def test_a_worker_that_runs_stays_the_parents(queue: Queue[Any], server: Server)
         found = [refused(call) for call in calls]
         worker.close()
         worker.__exit__(None, None, None)
-        # It ends, after what the parent was told before the fork.
-        told = {type(notice) for notice in notices}
-        return all(found) and not worker.is_running and told <= {Drained}
+        # It ends, after the parent's notices from before the fork.
+        reported = {type(notice) for notice in notices}
+        return all(found) and not worker.is_running and reported <= {Drained}
 
     queue.add("n")
     other = Worker(queue.name, None, server.url)
@@ -186,7 +190,7 @@ def test_a_worker_that_has_not_begun_works_in_each_child(queue: Queue[Any], serv
     worker.close()
 
 
-def test_jobs_taken_by_hand_in_a_child_have_tokens_of_its_own(queue: Queue[Any], server: Server) -> None:
+def test_jobs_taken_manually_in_a_child_have_tokens_of_its_own(queue: Queue[Any], server: Server) -> None:
     """Else the child could end the parent's jobs."""
     worker = Worker(queue.name, None, server.url)
     queue.add_bulk([NewJob("n"), NewJob("n")])
@@ -272,3 +276,105 @@ def test_events_in_a_child_begin_anew(queue: Queue[Any], server: Server) -> None
     with events:
         assert status_of(child(use)) == 0
         assert events.is_running
+
+
+def test_child_that_leaves_a_callback_calls_no_other(queue: Queue[Any], server: Server) -> None:
+    reader, writer = os.pipe()
+    pids: list[int] = []
+    done = threading.Event()
+
+    def fork(notice: JobCompleted) -> None:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            return
+        pids.append(pid)
+        os.waitpid(pid, 0)
+
+    def tell(notice: JobCompleted) -> None:
+        os.write(writer, b"%d " % os.getpid())
+        done.set()
+
+    worker = Worker(queue.name, lambda job: None, server.url)
+    worker.on(JobCompleted, fork)
+    worker.on(JobCompleted, tell)
+    with worker:
+        queue.add("n")
+        assert done.wait(_LIMIT_S)
+    os.close(writer)
+    assert os.read(reader, 100) == b"%d " % os.getpid()
+    os.close(reader)
+    assert len(pids) == 1
+
+
+def test_child_that_leaves_a_handler_runs_no_other_job(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were fetched with its own are ready while it forks."""
+    reader, writer = os.pipe()
+    submit, forked = ThreadPool.submit, threading.Event()
+    completed: list[JobCompleted] = []
+    done = threading.Event()
+
+    def later(pool: ThreadPool, task: Any) -> None:
+        # The other jobs' threads come when the fork is made.
+        if task is None and started.is_set():
+            threading.Thread(target=lambda: (forked.wait(_LIMIT_S), submit(pool, task)), daemon=True).start()
+        else:
+            submit(pool, task)
+
+    started = threading.Event()
+
+    def process(job: Job[Any]) -> None:
+        os.write(writer, b"%d " % os.getpid())
+        if job.id != "1":
+            return
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            return
+        os.waitpid(pid, 0)
+        forked.set()
+
+    def note(notice: JobCompleted) -> None:
+        completed.append(notice)
+        if len(completed) == 6:
+            done.set()
+
+    monkeypatch.setattr(ThreadPool, "submit", later)
+    queue.add_bulk([NewJob("n") for _ in range(6)])
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=6))
+    worker.on(JobCompleted, note)
+    worker.on(JobActive, lambda notice: started.set())
+    with worker:
+        assert done.wait(_LIMIT_S)
+    os.close(writer)
+    assert set(os.read(reader, 1000).split()) == {b"%d" % os.getpid()}
+    os.close(reader)
+
+
+def test_child_of_a_thread_of_a_handler_ends_with_its_thread(queue: Queue[Any], server: Server) -> None:
+    pids: list[int] = []
+    done = threading.Event()
+
+    def fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            return
+        pids.append(pid)
+
+    def process(job: Job[Any]) -> list[int]:
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        return [os.getpid(), status_of(pids[-1])]
+
+    worker = Worker(queue.name, process, server.url)
+    worker.on(JobCompleted, lambda notice: done.set())
+    with worker:
+        queue.add("n")
+        assert done.wait(_LIMIT_S)
+    (job,) = queue.get_completed()
+    assert (job.returnvalue, job.attempts_made) == ([os.getpid(), 0], 1)
+    assert queue.get_job_counts("failed", "active") == {"failed": 0, "active": 0}

@@ -15,7 +15,7 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.errors import BulkAddError, ParentNotFound
 from tests.server.conftest import originals
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 GONE = JobOptions(parent=ParentRef("gone", "bull:nowhere"))
@@ -184,8 +184,8 @@ async def test_scripts_of_bullmq_are_called_one_by_one(anyio_backend: str, serve
         assert await queue.call(SCRIPT_CALLS) - before >= 40
 
 
-async def test_a_bulk_takes_few_calls(colour: Colour, server: Server, name: str) -> None:
-    async with colour.Queue(name, server.url) as queue:
+async def test_a_bulk_takes_few_calls(adapter: Adapter, server: Server, name: str) -> None:
+    async with adapter.Queue(name, server.url) as queue:
         await queue.add("first", {})
         before = await queue.call(SCRIPT_CALLS)
         added = await queue.add_bulk([NewJob("n", {"n": number}) for number in range(250)])

@@ -10,9 +10,6 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import bullmq_anyio
 import bullmq_sync
@@ -21,7 +18,7 @@ from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_none
 from bullmq_protocol.errors import ConnectionLost
 from bullmq_protocol.net.server_info import INFO_SECTIONS
-from bullmq_sync.net.redis_py import RedisPyTransport
+from tests.support.clients import OwnClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_python]
 
@@ -65,8 +62,8 @@ def cutting() -> Iterator[Cutting]:
         found.close()
 
 
-def client_of_redis_py(url: str) -> RedisPyTransport:
-    return RedisPyTransport(redis.Redis.from_url(url.partition("?")[0], retry=Retry(NoBackoff(), 0)))
+def client(url: str) -> OwnClient:
+    return OwnClient(url.partition("?")[0], protocol=2)
 
 
 async def lost(make: Callable[[str], Any], url: str) -> ConnectionLost:
@@ -86,7 +83,7 @@ async def lost(make: Callable[[str], Any], url: str) -> ConnectionLost:
     return caught.value
 
 
-@pytest.mark.parametrize("make", [bullmq_anyio.connect, bullmq_sync.connect, RedisPyTransport, client_of_redis_py])
+@pytest.mark.parametrize("make", [bullmq_anyio.connect, bullmq_sync.connect, client])
 async def test_a_call_that_went_out_in_part_may_have_been_applied(
     make: Callable[[str], Any], anyio_backend_name: str
 ) -> None:

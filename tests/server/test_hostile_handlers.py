@@ -12,7 +12,7 @@ import pytest
 from bullmq_protocol import WorkerOptions
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.seen import Seen
 from tests.support.servers import Server
 from tests.support.silent import NoAttributes, NoClass, OfSilent
@@ -47,6 +47,30 @@ class MuteError(Exception):
 class FalseWords(Exception):
     def __str__(self) -> str:
         return 7  # type: ignore[return-value]
+
+
+class TrickyText(str):
+    """It has words, and raises whatever is asked of it."""
+
+    def __len__(self) -> int:
+        raise SystemExit(3)
+
+    __bool__ = __iter__ = __contains__ = __eq__ = __getattribute__ = __len__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TrickyError(Exception):
+    def __str__(self) -> str:
+        return TrickyText("tricky words")
+
+    __repr__ = __str__
+
+
+class OfTricky(Exception):
+    pass
+
+
+OfTricky.__name__ = TrickyText("OfTricky")
 
 
 class SubStr(str):
@@ -155,6 +179,8 @@ RAISED: dict[str, tuple[Callable[[], Any], str]] = {
     "no message": (raises(ValueError()), "^ValueError$"),
     "no class": (raises(NoClass()), "^NoClass$"),
     "no attributes": (raises(NoAttributes()), "^NoAttributes$"),
+    "text that raises": (raises(TrickyError()), "^tricky words$"),
+    "name that raises": (raises(OfTricky()), "^OfTricky$"),
     "no name of the class": (raises(OfSilent()), "^OfSilent$"),
 }
 
@@ -163,13 +189,13 @@ CASES = {f"returns {key}": row for key, row in RETURNED.items()} | {f"raises {ke
 COMPLETED = {"returns signalling NaN": "sNaN", "returns int that has no text": 7}
 
 
-async def test_hostile_results_and_errors(colour: Colour, server: Server, name: str) -> None:
+async def test_hostile_results_and_errors(adapter: Adapter, server: Server, name: str) -> None:
     async def process(job: Any) -> Any:
         return CASES[job.name][0]()
 
-    worker = colour.Worker(name, process, server.url, options=WorkerOptions(concurrency=5))
+    worker = adapter.Worker(name, process, server.url, options=WorkerOptions(concurrency=5))
     seen = Seen(worker, JobCompleted, JobFailed)
-    async with colour.Queue(name, server.url) as queue:
+    async with adapter.Queue(name, server.url) as queue:
         jobs = {case: await queue.add(case) for case in CASES}
         async with worker:
             await seen.until(lambda: len(seen.all) >= len(CASES))
@@ -184,9 +210,9 @@ async def test_hostile_results_and_errors(colour: Colour, server: Server, name: 
         await queue.obliterate(force=True)
 
 
-async def test_hostile_data_is_refused(colour: Colour, server: Server, name: str) -> None:
+async def test_hostile_data_is_refused(adapter: Adapter, server: Server, name: str) -> None:
     """Where a caller hands it over, before anything is sent."""
-    async with colour.Queue(name, server.url) as queue:
+    async with adapter.Queue(name, server.url) as queue:
         job = await queue.add("good")
         for case, (make, rule) in RETURNED.items():
             if f"returns {case}" in COMPLETED:

@@ -1,6 +1,6 @@
 """Jobs that another program stored, on real servers: no worker ends by them, and what is behind them runs.
 
-The long run: `python -m tests.support.hostile_jobs --colour asyncio --cases 100000`.
+The long run: `python -m tests.support.hostile_jobs --adapter asyncio --cases 100000`.
 """
 
 import json
@@ -14,15 +14,14 @@ import redis
 
 from bullmq_protocol import BullMQError, JobOptions, QueueKeys, WorkerOptions
 from tests.support import hostile_jobs, servers
-from tests.support.colours import NAMES, Colour
+from tests.support.adapters import NAMES, Adapter
 from tests.support.seen import until
 from tests.support.servers import Server
 
-_ENDS = sorted({servers.kinds()[0], servers.kinds()[-1]})
 _SEED = 20261128
 
 
-@pytest.fixture(scope="module", params=_ENDS)
+@pytest.fixture(scope="module", params=servers.ends())
 def own(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server that may be emptied."""
     with servers.start(request.param) as started:
@@ -37,15 +36,15 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("adapter", NAMES)
-def test_a_good_job_behind_hostile_ones_completes(own: Server, adapter: str) -> None:
-    made = hostile_jobs.Round(own, f"hostile-{adapter}", random.Random(_SEED), 120)
-    hostile_jobs.run_round(adapter, made)
+@pytest.mark.parametrize("adapter_name", NAMES)
+def test_a_good_job_behind_hostile_ones_completes(own: Server, adapter_name: str) -> None:
+    made = hostile_jobs.Round(own, f"hostile-{adapter_name}", random.Random(_SEED), 120)
+    hostile_jobs.run_round(adapter_name, made)
     assert made.good.is_set()
     assert made.looked > 20
 
 
-async def test_whatever_is_stored_is_read_as_values_or_refused(colour: Colour, server: Server, name: str) -> None:
+async def test_whatever_is_stored_is_read_as_values_or_refused(adapter: Adapter, server: Server, name: str) -> None:
     hashes = hostile_jobs.Hashes(random.Random(_SEED))
     keys = QueueKeys.of(name)
     states: tuple[...] = ("waiting", "active", "delayed", "prioritized", "completed", "failed")
@@ -60,7 +59,7 @@ async def test_whatever_is_stored_is_read_as_values_or_refused(colour: Colour, s
                 client.zadd(key, {job_id: number})
             client.zadd(keys.repeat, {job_id: number})
             client.hset(f"{keys.repeat}:{job_id}", mapping=mapping)
-    async with colour.Queue(name, server.url) as queue:
+    async with adapter.Queue(name, server.url) as queue:
         jobs = [job for state in states for job in await queue.get_jobs([state])]
         assert len(jobs) == 60 * len(states)
         for number in range(60):
@@ -90,32 +89,32 @@ async def test_whatever_is_stored_is_read_as_values_or_refused(colour: Colour, s
     ids=lambda value: repr(value)[:20],
 )
 async def test_a_reason_names_the_type_where_the_text_says_nothing(
-    colour: Colour, server: Server, name: str, error: Exception, reason: str
+    adapter: Adapter, server: Server, name: str, error: Exception, reason: str
 ) -> None:
-    async with colour.Queue(name, server.url) as queue:
+    async with adapter.Queue(name, server.url) as queue:
         job = await queue.add("a")
 
         async def fail(_: Any) -> None:
             raise error
 
-        async with colour.Worker(name, fail, server.url, options=WorkerOptions(drain_delay=0.1)):
+        async with adapter.Worker(name, fail, server.url, options=WorkerOptions(drain_delay=0.1)):
             await until(lambda: _state_is(queue, job.id, "failed"))
         assert (await queue.get_job(job.id)).failed_reason == reason
         await queue.obliterate(force=True)
 
 
 async def test_a_long_text_is_stored_whole_and_logged_in_part(
-    colour: Colour, server: Server, name: str, caplog: pytest.LogCaptureFixture
+    adapter: Adapter, server: Server, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "x" * 3_000_000
-    caplog.set_level(logging.DEBUG, logger=colour.logger)
-    async with colour.Queue(name, server.url) as queue:
+    caplog.set_level(logging.DEBUG, logger=adapter.logger)
+    async with adapter.Queue(name, server.url) as queue:
         job = await queue.add("a", options=JobOptions(attempts=2))
 
         async def fail(_: Any) -> None:
             raise ValueError(text)
 
-        async with colour.Worker(name, fail, server.url, options=WorkerOptions(drain_delay=0.1)):
+        async with adapter.Worker(name, fail, server.url, options=WorkerOptions(drain_delay=0.1)):
             await until(lambda: _state_is(queue, job.id, "failed"))
         assert (await queue.get_job(job.id)).failed_reason == text
         lines = [record for record in caplog.records if getattr(record, "job_id", None) == job.id]

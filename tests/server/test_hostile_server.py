@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from bullmq_anyio.net.redis_asyncio import RedisAsyncioTransport
 from bullmq_protocol import ConnectionOptions
 from bullmq_protocol.errors import BullMQError
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.hostile import Hostile
 
 pytestmark = pytest.mark.any_python
@@ -73,11 +73,11 @@ def hostile_server(answer: bytes) -> Generator[tuple[str, int]]:
             thread.join()
 
 
-async def test_no_resp(colour: Colour, name: str) -> None:
+async def test_no_resp(adapter: Adapter, name: str) -> None:
     for answer in ANSWERS:
         with hostile_server(answer) as (host, port):
             options = ConnectionOptions(host=host, port=port, connect_timeout_ms=20_000)
-            async with colour.Queue(name, options) as queue:
+            async with adapter.Queue(name, options) as queue:
                 with anyio.fail_after(_LIMIT_S):
                     await _is_ours(queue.add("x"), answer)
 

@@ -14,7 +14,7 @@ import redis
 from bullmq_protocol import WorkerOptions
 from bullmq_protocol.worker.notices import Drained, Reconnected
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.seen import Seen, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.alone, pytest.mark.any_python]
@@ -37,10 +37,10 @@ def _clients(admin: redis.Redis) -> int:
     return len(admin.client_list()) - 1
 
 
-async def test_idle_worker_needs_little(colour: Colour, name: str) -> None:
+async def test_idle_worker_needs_little(adapter: Adapter, name: str) -> None:
     """Two connections, and under one percent of a processor."""
     with servers.start() as server, redis.Redis(host=server.host, port=server.port) as admin:
-        worker = colour.Worker(name, nothing, server.url)
+        worker = adapter.Worker(name, nothing, server.url)
         seen = Seen(worker, Drained)
         async with worker:
             await seen.wait(Drained)
@@ -61,9 +61,9 @@ async def test_idle_worker_needs_little(colour: Colour, name: str) -> None:
             assert _clients(admin) == 2
 
 
-async def test_many_idle_reconnects_leave_nothing(colour: Colour, name: str) -> None:
+async def test_many_idle_reconnects_leave_nothing(adapter: Adapter, name: str) -> None:
     with servers.start() as server, redis.Redis(host=server.host, port=server.port) as admin:
-        worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=1))
+        worker = adapter.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=1))
         seen = Seen(worker, Reconnected)
 
         async def both() -> bool:

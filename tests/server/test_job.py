@@ -1,4 +1,4 @@
-"""What can be done with one job, in three colours."""
+"""What can be done with one job, on every adapter."""
 
 import time
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.jobs import FinishedState
 from bullmq_protocol.common.reply import as_int, as_texts
 from bullmq_protocol.errors import JobNotFound, LockMismatch, LockMissing
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.every_server
@@ -19,17 +19,17 @@ BOTH_SOURCES = True
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
 @pytest.fixture
-async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def worker(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     """A worker that takes jobs by hand."""
-    worker = colour.Worker(name, None, server.url)
+    worker = adapter.Worker(name, None, server.url)
     yield worker
     await worker.aclose()
 

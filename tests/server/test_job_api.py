@@ -1,4 +1,4 @@
-"""What can be done with one job, in three colours and with both sources of scripts: moves, children, logs."""
+"""What can be done with one job, on every adapter and with both sources of scripts: moves, children, logs."""
 
 import time
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from bullmq_protocol.errors import (
     WrongState,
 )
 from bullmq_protocol.operations.read_dependencies import Cursor, DependenciesPage, Dependency
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server
 
@@ -31,17 +31,17 @@ LATER = JobOptions(delay=100_000)
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
 @pytest.fixture
-async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def worker(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     """A worker that takes jobs by hand."""
-    worker = colour.Worker(name, None, server.url)
+    worker = adapter.Worker(name, None, server.url)
     yield worker
     await worker.aclose()
 
@@ -112,11 +112,11 @@ async def test_retry_of_a_failed_job(queue: Any, worker: Any) -> None:
 
 
 async def test_retry_of_a_child_whose_failure_is_ignored(
-    queue: Any, worker: Any, colour: Colour, server: Server
+    queue: Any, worker: Any, adapter: Adapter, server: Server
 ) -> None:
-    """The job waits again, though the script ends with an error: the caller is told both."""
+    """The job waits again, though the script ends with an error: the caller learns both."""
     ignored = JobOptions(job_id="child", ignore_dependency_on_failure=True)
-    async with colour.FlowProducer(server.url) as flows:
+    async with adapter.FlowProducer(server.url) as flows:
         children = [FlowNode("c", queue.name, options=ignored), FlowNode("c", queue.name, options=LATER)]
         await flows.add(FlowNode("p", queue.name, children=children))
     await fail(worker)
@@ -131,9 +131,9 @@ async def test_retry_of_a_child_whose_failure_is_ignored(
 
 
 async def test_another_error_of_a_retry_stays_what_it_is(
-    queue: Any, worker: Any, colour: Colour, server: Server
+    queue: Any, worker: Any, adapter: Adapter, server: Server
 ) -> None:
-    async with colour.FlowProducer(server.url) as flows:
+    async with adapter.FlowProducer(server.url) as flows:
         await flows.add(FlowNode("p", queue.name, children=[FlowNode("c", queue.name, options=JobOptions(job_id="c"))]))
     await fail(worker)
     job = await queue.get_job("c")

@@ -1,4 +1,4 @@
-"""How late a delayed job starts on an idle worker, in three colours."""
+"""How late a delayed job starts on an idle worker, on every adapter."""
 
 import time
 from typing import Any
@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from bullmq_protocol import JobOptions, WorkerOptions
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.any_server]
 
 JOBS = 100
 DELAY_MS = 100
@@ -19,7 +19,7 @@ APART_S = 0.012
 
 
 async def test_a_delay_of_100_ms_starts_within_200_ms_for_95_of_100_jobs(
-    colour: Colour, server: Server, name: str
+    adapter: Adapter, server: Server, name: str
 ) -> None:
     started: dict[str, float] = {}
     woke: dict[str, float] = {}
@@ -31,8 +31,8 @@ async def test_a_delay_of_100_ms_starts_within_200_ms_for_95_of_100_jobs(
         await anyio.sleep(max(0.0, DELAY_MS / 1000 - (time.time() - job.timestamp / 1000)))
         woke[job.id] = time.time() * 1000 - job.timestamp
 
-    queue = colour.Queue(name, server.url)
-    worker = colour.Worker(name, process, server.url, options=WorkerOptions(concurrency=10))
+    queue = adapter.Queue(name, server.url)
+    worker = adapter.Worker(name, process, server.url, options=WorkerOptions(concurrency=10))
     async with queue, worker:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:

@@ -13,7 +13,7 @@ from bullmq_protocol import ConnectionOptions, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, ConnectionLost, TransportTimeout
 from bullmq_protocol.net.address import parse_url
 from bullmq_protocol.worker.notices import JobCompleted, Reconnected, ReconnectFailed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy, Fault
 from tests.support.seen import Seen
 from tests.support.servers import Server
@@ -32,23 +32,23 @@ async def nothing(_: Any) -> None:
     pass
 
 
-def asked_for(colour: Colour, answers: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function for `credentials`: async where the colour can await it."""
+def asked_for(adapter: Adapter, answers: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function for `credentials`: async where the adapter can await it."""
 
     async def ask() -> Any:
         return answers()
 
-    return answers if colour.name == "threads" else ask
+    return answers if adapter.name == "threads" else ask
 
 
 async def test_changed_password(
-    colour: Colour, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
+    adapter: Adapter, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, colour.logger)
+    caplog.set_level(logging.WARNING, adapter.logger)
     options = ConnectionOptions(host=server.host, port=server.port, username=name, password="first")
-    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    worker = adapter.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
     seen = Seen(worker, JobCompleted, ReconnectFailed, Reconnected)
-    async with colour.Queue(name, server.url) as queue, worker:
+    async with adapter.Queue(name, server.url) as queue, worker:
         await queue.add("before")
         await seen.wait(JobCompleted)
         admin.execute_command("ACL", "SETUSER", name, "resetpass", ">second")
@@ -67,7 +67,7 @@ async def test_changed_password(
     assert "first" not in caplog.text
 
 
-async def test_credentials_are_asked_anew(colour: Colour, server: Server, name: str, admin: redis.Redis) -> None:
+async def test_credentials_are_asked_anew(adapter: Adapter, server: Server, name: str, admin: redis.Redis) -> None:
     current: list[Any] = [(name, "first")]
     asked: list[Any] = []
 
@@ -77,10 +77,10 @@ async def test_credentials_are_asked_anew(colour: Colour, server: Server, name: 
             raise current[0]
         return current[0]
 
-    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(colour, answers))
-    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(adapter, answers))
+    worker = adapter.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
     seen = Seen(worker, JobCompleted, ReconnectFailed)
-    async with colour.Queue(name, server.url) as queue, worker:
+    async with adapter.Queue(name, server.url) as queue, worker:
         await queue.add("a")
         await seen.wait(JobCompleted)
         # Each connection asks once: that of the commands, and that of the blocking wait if it has begun.
@@ -112,28 +112,28 @@ async def test_credentials_are_asked_anew(colour: Colour, server: Server, name: 
     ids=["no-pair", "bytes", "raises"],
 )
 async def test_credentials_that_give_nothing(
-    colour: Colour, server: Server, name: str, answer: Any, error: Any
+    adapter: Adapter, server: Server, name: str, answer: Any, error: Any
 ) -> None:
     def answers() -> Any:
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(colour, answers))
-    async with colour.Queue(name, options) as queue:
+    options = ConnectionOptions(host=server.host, port=server.port, credentials=asked_for(adapter, answers))
+    async with adapter.Queue(name, options) as queue:
         with pytest.raises(error, match="credentials") as caught:
             await queue.add("a")
     assert "secret" not in str(caught.value)
 
 
-async def test_async_credentials_need_an_event_loop(colour: Colour, server: Server, name: str) -> None:
+async def test_async_credentials_need_an_event_loop(adapter: Adapter, server: Server, name: str) -> None:
     async def ask() -> tuple[str | None, str | None]:
         return None, None
 
     options = ConnectionOptions(host=server.host, port=server.port, credentials=ask)
-    async with colour.Queue(name, options) as queue:
+    async with adapter.Queue(name, options) as queue:
         adding: Awaitable[Any] = queue.add("a")
-        if colour.name == "threads":
+        if adapter.name == "threads":
             with pytest.raises(AuthenticationFailed, match="not a coroutine"):
                 await adding
         else:
@@ -143,22 +143,22 @@ async def test_async_credentials_need_an_event_loop(colour: Colour, server: Serv
 
 
 async def test_a_login_without_info_is_warned_about_once(
-    colour: Colour, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
+    adapter: Adapter, server: Server, name: str, admin: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither a connection made again nor the one on which a worker waits says it again."""
-    caplog.set_level(logging.WARNING, colour.logger)
+    caplog.set_level(logging.WARNING, adapter.logger)
     admin.execute_command("ACL", "SETUSER", name, "-info")
     options = ConnectionOptions(host=server.host, port=server.port, username=name, password="first")
-    async with colour.Queue(name, options) as queue:
+    async with adapter.Queue(name, options) as queue:
         await queue.add("a")
         admin.execute_command("CLIENT", "KILL", "USER", name)
         await queue.add("b")
     warnings = [each.getMessage() for each in caplog.records if "cannot check" in each.getMessage()]
     assert warnings == [f"{options.address}: cannot check version and eviction policy: {_refusal(warnings)}"]
     caplog.clear()
-    worker = colour.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
+    worker = adapter.Worker(name, nothing, options, options=WorkerOptions(max_reconnect_delay=50))
     seen = Seen(worker, JobCompleted)
-    async with colour.Queue(name, server.url) as queue, worker:
+    async with adapter.Queue(name, server.url) as queue, worker:
         await seen.wait(JobCompleted, 2)
         await queue.add("c")
         await seen.wait(JobCompleted, 3)
@@ -174,7 +174,7 @@ def _refusal(warnings: list[str]) -> str:
 
 @pytest.mark.parametrize("limits", [(250, 3000), (3000, 250)], ids=["of connecting", "of commands"])
 async def test_a_server_that_leaves_the_first_commands_unanswered(
-    colour: Colour, server: Server, name: str, limits: tuple[int, int]
+    adapter: Adapter, server: Server, name: str, limits: tuple[int, int]
 ) -> None:
     connect_timeout_ms, command_timeout_ms = limits
     with CutProxy(server.host, server.port) as proxy:
@@ -182,7 +182,7 @@ async def test_a_server_that_leaves_the_first_commands_unanswered(
         options = msgspec.structs.replace(
             parse_url(proxy.url), connect_timeout_ms=connect_timeout_ms, command_timeout_ms=command_timeout_ms
         )
-        async with colour.Queue(name, options) as queue:
+        async with adapter.Queue(name, options) as queue:
             with pytest.raises(TransportTimeout) as caught:
                 await queue.add("a")
             assert caught.value.maybe_applied is False

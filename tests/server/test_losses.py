@@ -1,4 +1,4 @@
-"""Lost, half-open and silent connections, and how soon workers of every colour work again."""
+"""Lost, half-open and silent connections, and how soon workers of every adapter work again."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ from bullmq_protocol.worker.notices import (
     WorkerProblem,
 )
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.seen import Seen, until
 from tests.support.servers import Server
@@ -65,13 +65,13 @@ def is_idle(worker: Any) -> Callable[[], Awaitable[bool]]:
 
 
 @pytest.mark.parametrize(("attempts", "longest"), [(3, 30_000), (8, 200)], ids=["short", "longer"])
-async def test_works_again_soon_after_an_outage(colour: Colour, name: str, attempts: int, longest: int) -> None:
+async def test_works_again_soon_after_an_outage(adapter: Adapter, name: str, attempts: int, longest: int) -> None:
     """The pause between two attempts is at most as long as the outage, or `max_reconnect_delay`."""
     with servers.start(config=_DURABLE) as server:
         options = WorkerOptions(max_reconnect_delay=longest)
-        worker = colour.Worker(name, nothing, server.url, options=options)
+        worker = adapter.Worker(name, nothing, server.url, options=options)
         seen = Seen(worker, Drained, Disconnected, ReconnectFailed, Reconnected, JobCompleted)
-        async with worker, colour.Queue(name, server.url) as queue:
+        async with worker, adapter.Queue(name, server.url) as queue:
             await seen.wait(Drained)
             await anyio.to_thread.run_sync(server.kill)
             failed = await seen.wait(ReconnectFailed, attempts)
@@ -84,7 +84,7 @@ async def test_works_again_soon_after_an_outage(colour: Colour, name: str, attem
         assert len(seen.of(Disconnected)) == len(seen.of(Reconnected)) == 1
 
 
-async def test_a_loss_is_told_while_all_slots_are_busy(colour: Colour, name: str) -> None:
+async def test_a_loss_is_reported_while_all_slots_are_busy(adapter: Adapter, name: str) -> None:
     """No call is under way, and none is due for minutes: the end of the idle connection tells."""
     gate = anyio.Event()
 
@@ -93,9 +93,9 @@ async def test_a_loss_is_told_while_all_slots_are_busy(colour: Colour, name: str
 
     with servers.start(config=_DURABLE) as server:
         options = WorkerOptions(lock_duration=600_000, stalled_interval=600_000)
-        worker = colour.Worker(name, process, server.url, options=options)
+        worker = adapter.Worker(name, process, server.url, options=options)
         seen = Seen(worker, JobActive, Disconnected, Reconnected, JobCompleted)
-        async with worker, colour.Queue(name, server.url) as queue:
+        async with worker, adapter.Queue(name, server.url) as queue:
             await queue.add("a")
             await seen.wait(JobActive)
 
@@ -115,7 +115,7 @@ async def test_a_loss_is_told_while_all_slots_are_busy(colour: Colour, name: str
             await seen.wait(JobCompleted)
 
 
-async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None:
+async def test_a_server_that_comes_back_empty(adapter: Adapter, name: str) -> None:
     """What the server forgot cannot be reported; the worker says so and goes on."""
     gate = anyio.Event()
 
@@ -124,9 +124,9 @@ async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None
             await gate.wait()
 
     with servers.start() as server:
-        worker = colour.Worker(name, process, server.url)
+        worker = adapter.Worker(name, process, server.url)
         seen = Seen(worker, JobActive, Disconnected, Reconnected, ReportRefused, JobCompleted, JobFailed)
-        async with worker, colour.Queue(name, server.url) as queue:
+        async with worker, adapter.Queue(name, server.url) as queue:
             await queue.add("old")
             await seen.wait(JobActive)
             await anyio.to_thread.run_sync(server.kill)
@@ -140,15 +140,15 @@ async def test_a_server_that_comes_back_empty(colour: Colour, name: str) -> None
         assert seen.of(JobFailed) == []
 
 
-async def test_a_server_that_is_loading(colour: Colour, name: str) -> None:
+async def test_a_server_that_is_loading(adapter: Adapter, name: str) -> None:
     # A hundredth of a second for each key; every 2 MB the server looks who is there.
     config = ("--key-load-delay", "10000")
     with servers.start(config=config) as server, redis.Redis(host=server.host, port=server.port) as admin:
         for number in range(250):
             admin.set(f"filler-{number}", random.randbytes(100_000))
-        worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
+        worker = adapter.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
         seen = Seen(worker, Drained, WorkerProblem, Reconnected, JobCompleted)
-        async with worker, colour.Queue(name, server.url) as queue:
+        async with worker, adapter.Queue(name, server.url) as queue:
             await seen.wait(Drained)
             admin.save()
             await anyio.to_thread.run_sync(server.kill)
@@ -161,12 +161,14 @@ async def test_a_server_that_is_loading(colour: Colour, name: str) -> None:
             await seen.wait(JobCompleted)
 
 
-async def test_a_server_that_takes_no_more_clients(colour: Colour, name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_takes_no_more_clients(
+    adapter: Adapter, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with servers.start() as server, redis.Redis(host=server.host, port=server.port) as admin:
-        worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
+        worker = adapter.Worker(name, nothing, server.url, options=WorkerOptions(max_reconnect_delay=100))
         seen = Seen(worker, Drained, ReconnectFailed, Reconnected, JobCompleted)
-        with caplog.at_level(logging.WARNING, colour.logger):
-            async with worker, colour.Queue(name, server.url) as queue:
+        with caplog.at_level(logging.WARNING, adapter.logger):
+            async with worker, adapter.Queue(name, server.url) as queue:
                 await seen.wait(Drained)
                 admin.config_set("maxclients", 1)
                 admin.client_kill_filter(_type="normal", skipme=True)
@@ -181,7 +183,7 @@ async def test_a_server_that_takes_no_more_clients(colour: Colour, name: str, ca
     assert any("max number of clients" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_cluster_that_is_down(colour: Colour, name: str) -> None:
+async def test_a_cluster_that_is_down(adapter: Adapter, name: str) -> None:
     """One node, of which the queue's slot is taken away and given back."""
     layout = KeyLayout.TAGGED_QUEUE
     with (
@@ -197,9 +199,9 @@ async def test_a_cluster_that_is_down(colour: Colour, name: str) -> None:
         async def process(job: Any) -> None:
             await gate.wait()
 
-        worker = colour.Worker(name, process, server.url, layout=layout)
+        worker = adapter.Worker(name, process, server.url, layout=layout)
         seen = Seen(worker, JobActive, JobCompleted, JobFailed, WorkerProblem)
-        async with worker, colour.Queue(name, server.url, layout=layout) as queue:
+        async with worker, adapter.Queue(name, server.url, layout=layout) as queue:
             await queue.add("a")
             await seen.wait(JobActive)
             slot = key_slot(queue.keys.wait)
@@ -219,7 +221,7 @@ async def test_a_cluster_that_is_down(colour: Colour, name: str) -> None:
 
 @pytest.mark.parametrize("what", ["report", "wait"])
 async def test_a_half_open_connection_is_found_and_replaced(
-    colour: Colour, server: Server, name: str, what: str
+    adapter: Adapter, server: Server, name: str, what: str
 ) -> None:
     """The proxy takes the bytes and answers nothing: within the time limit of the call that is a loss."""
 
@@ -227,9 +229,9 @@ async def test_a_half_open_connection_is_found_and_replaced(
         return "swallow this"
 
     with CutProxy(server.host, server.port) as proxy:
-        worker = colour.Worker(name, process, quick(proxy), options=WorkerOptions(drain_delay=0.5))
+        worker = adapter.Worker(name, process, quick(proxy), options=WorkerOptions(drain_delay=0.5))
         seen = Seen(worker, Disconnected, Reconnected, JobCompleted, JobFailed)
-        async with colour.Queue(name, server.url) as queue:
+        async with adapter.Queue(name, server.url) as queue:
             proxy.arm(Fault.SWALLOW, {"report": "swallow this", "wait": "BZPOPMIN"}[what])
             if what == "report":
                 await queue.add("a")
@@ -247,7 +249,7 @@ async def test_a_half_open_connection_is_found_and_replaced(
             await queue.obliterate(force=True)
 
 
-async def test_a_server_that_stops_answering(colour: Colour, name: str) -> None:
+async def test_a_server_that_stops_answering(adapter: Adapter, name: str) -> None:
     """SIGSTOP: connections stay open, and even new ones are taken by the system."""
     release = anyio.Event()
 
@@ -256,9 +258,9 @@ async def test_a_server_that_stops_answering(colour: Colour, name: str) -> None:
         return "done"
 
     with servers.start() as server:
-        worker = colour.Worker(name, process, quick(server), options=WorkerOptions(max_reconnect_delay=200))
+        worker = adapter.Worker(name, process, quick(server), options=WorkerOptions(max_reconnect_delay=200))
         seen = Seen(worker, JobActive, Disconnected, Reconnected, ReportRefused, JobCompleted, JobFailed)
-        async with worker, colour.Queue(name, server.url) as queue:
+        async with worker, adapter.Queue(name, server.url) as queue:
             await queue.add("a")
             await seen.wait(JobActive)
             os.kill(server.pid, signal.SIGSTOP)
@@ -284,8 +286,8 @@ async def test_a_server_that_stops_answering(colour: Colour, name: str) -> None:
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_close_during_the_blocking_wait_is_immediate(colour: Colour, server: Server, name: str) -> None:
-    worker = colour.Worker(name, nothing, server.url, options=WorkerOptions(drain_delay=60))
+async def test_close_during_the_blocking_wait_is_immediate(adapter: Adapter, server: Server, name: str) -> None:
+    worker = adapter.Worker(name, nothing, server.url, options=WorkerOptions(drain_delay=60))
     async with worker:
         await until(is_idle(worker))
         begun = time.monotonic()
@@ -294,11 +296,11 @@ async def test_close_during_the_blocking_wait_is_immediate(colour: Colour, serve
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-async def test_close_while_there_is_no_connection(colour: Colour, name: str, how: str, force: bool) -> None:
+async def test_close_while_there_is_no_connection(adapter: Adapter, name: str, how: str, force: bool) -> None:
     """Between two attempts, and during one that hangs: nothing can be given back, so nothing is waited for."""
     with servers.start() as server:
         options = WorkerOptions(shutdown_timeout=60_000, max_reconnect_delay=60_000, stalled_interval=300)
-        worker = colour.Worker(name, nothing, quick(server, connect_timeout_ms=60_000), options=options)
+        worker = adapter.Worker(name, nothing, quick(server, connect_timeout_ms=60_000), options=options)
         seen = Seen(worker, Drained, Disconnected, ReconnectFailed, ClosedNotice)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
@@ -329,10 +331,10 @@ async def test_close_while_there_is_no_connection(colour: Colour, name: str, how
 )
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.CUT_MID_REPLY], ids=lambda each: each.name)
 async def test_an_add_whose_reply_was_lost_can_be_repeated(
-    colour: Colour, server: Server, name: str, fault: Fault, options: JobOptions
+    adapter: Adapter, server: Server, name: str, fault: Fault, options: JobOptions
 ) -> None:
     with CutProxy(server.host, server.port) as proxy:
-        async with colour.Queue(name, proxy.url) as queue:
+        async with adapter.Queue(name, proxy.url) as queue:
             await queue.get_job_counts()
             proxy.arm(fault, "payload of this test")
             with pytest.raises(TransportError) as caught:
@@ -345,9 +347,9 @@ async def test_an_add_whose_reply_was_lost_can_be_repeated(
             await queue.obliterate(force=True)
 
 
-async def test_a_job_without_an_id_is_not_added_again_by_itself(colour: Colour, server: Server, name: str) -> None:
+async def test_a_job_without_an_id_is_not_added_again_by_itself(adapter: Adapter, server: Server, name: str) -> None:
     with CutProxy(server.host, server.port) as proxy:
-        async with colour.Queue(name, proxy.url) as queue:
+        async with adapter.Queue(name, proxy.url) as queue:
             await queue.get_job_counts()
             proxy.arm(Fault.CUT_AFTER, "payload of this test", times=10)
             with pytest.raises(ConnectionLost, match="may have run"):
@@ -364,7 +366,7 @@ async def test_a_job_without_an_id_is_not_added_again_by_itself(colour: Colour, 
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.CUT_MID_REPLY], ids=lambda each: each.name)
 @pytest.mark.parametrize("kind", ["finished", "retried"])
 async def test_a_report_whose_reply_was_lost_counts_once(
-    colour: Colour, server: Server, name: str, fault: Fault, kind: str
+    adapter: Adapter, server: Server, name: str, fault: Fault, kind: str
 ) -> None:
     """Guarded by the token: it is sent again, and an outcome is stored once."""
     starts: list[int] = []
@@ -376,9 +378,9 @@ async def test_a_report_whose_reply_was_lost_counts_once(
         return "mark of this test"
 
     with CutProxy(server.host, server.port) as proxy:
-        async with colour.Queue(name, server.url) as queue:
+        async with adapter.Queue(name, server.url) as queue:
             job = await queue.add("a", None, JobOptions(attempts=3))
-            worker = colour.Worker(name, process, proxy.url)
+            worker = adapter.Worker(name, process, proxy.url)
             seen = Seen(worker, Reconnected, JobCompleted, JobFailed, ReportRefused)
             proxy.arm(fault, "mark of this test")
 
@@ -409,7 +411,7 @@ def _as_it_is(reply: Any) -> Any:
 
 
 async def test_a_fetch_whose_reply_was_lost_is_not_repeated_and_loses_no_job(
-    colour: Colour, server: Server, name: str
+    adapter: Adapter, server: Server, name: str
 ) -> None:
     """The job that it took waits for its lock to end, then the stalled check gives it back."""
     starts: list[str] = []
@@ -418,10 +420,10 @@ async def test_a_fetch_whose_reply_was_lost_is_not_repeated_and_loses_no_job(
         starts.append(job.id)
 
     with CutProxy(server.host, server.port) as proxy:
-        async with colour.Queue(name, server.url) as queue:
+        async with adapter.Queue(name, server.url) as queue:
             await queue.add("a")
             options = WorkerOptions(lock_duration=1000, stalled_interval=300)
-            worker = colour.Worker(name, process, proxy.url, options=options)
+            worker = adapter.Worker(name, process, proxy.url, options=options)
             seen = Seen(worker, JobCompleted, JobStalled, WorkerProblem)
             # Only a fetch and a report name the lock's duration; there is nothing to report yet.
             proxy.arm(Fault.CUT_AFTER, "lockDuration")
@@ -437,13 +439,15 @@ async def test_a_fetch_whose_reply_was_lost_is_not_repeated_and_loses_no_job(
 
 
 @pytest.mark.parametrize("phase", ["waiting", "running", "reporting"])
-async def test_a_close_leaves_no_lock_and_no_connection(colour: Colour, server: Server, name: str, phase: str) -> None:
+async def test_a_close_leaves_no_lock_and_no_connection(
+    adapter: Adapter, server: Server, name: str, phase: str
+) -> None:
     async def process(job: Any) -> None:
         if phase == "running":
             await anyio.sleep_forever()
 
-    async with colour.Queue(name, server.url) as queue:
-        worker = colour.Worker(name, process, server.url, options=WorkerOptions(concurrency=3))
+    async with adapter.Queue(name, server.url) as queue:
+        worker = adapter.Worker(name, process, server.url, options=WorkerOptions(concurrency=3))
         seen = Seen(worker, JobActive, JobCompleted)
         with redis.Redis(host=server.host, port=server.port) as admin:
             async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""What real workers tell a metrics collector, in three colours."""
+"""What real workers tell a metrics collector, on every adapter."""
 
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from bullmq_protocol.operations.sample_lengths import QueueLengths
 from bullmq_protocol.testing.conformance import Fault
 from bullmq_protocol.worker.metering import METERED
 from bullmq_protocol.worker.notices import Disconnected, JobCompleted, Reconnected, Renewed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
@@ -26,8 +26,8 @@ _LIMIT_S = 30
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
@@ -69,7 +69,7 @@ async def until(condition: Callable[[], bool], worker: Any) -> None:
             happened = anyio.Event()
 
 
-async def test_outcomes_and_lengths(colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
+async def test_outcomes_and_lengths(adapter: Adapter, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
     async def process(job: Any) -> str:
         if job.name == "bad":
             raise UnrecoverableError("never")
@@ -84,7 +84,7 @@ async def test_outcomes_and_lengths(colour: Colour, server: Server, queue: Any, 
     lengths = QueueLengths(shown.metrics, queue.keys)
     assert (await queue.run(lengths.sample()))["waiting"] == 4
     assert shown("bullmq_queue_length", state="waiting") == 4
-    worker = colour.Worker(name, process, server.url, metrics_collector=shown.metrics, worker_id="w")
+    worker = adapter.Worker(name, process, server.url, metrics_collector=shown.metrics, worker_id="w")
 
     def over() -> bool:
         statuses = [shown("bullmq_jobs_processed_total", status=status) for status in ("completed", "failed")]
@@ -104,7 +104,7 @@ async def test_outcomes_and_lengths(colour: Colour, server: Server, queue: Any, 
     assert [shown("bullmq_queue_length", state=state) for state in ("waiting", "completed", "failed")] == [0, 2, 2]
 
 
-async def test_heartbeats(colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
+async def test_heartbeats(adapter: Adapter, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
     renewed = anyio.Event()
 
     async def process(job: Any) -> None:
@@ -113,7 +113,7 @@ async def test_heartbeats(colour: Colour, server: Server, queue: Any, name: str,
 
     await queue.add("a")
     options = WorkerOptions(lock_duration=1000)
-    worker = colour.Worker(name, process, server.url, options=options, metrics_collector=shown.metrics)
+    worker = adapter.Worker(name, process, server.url, options=options, metrics_collector=shown.metrics)
     worker.on(Renewed, lambda notice: renewed.set())
     async with worker:
         await until(lambda: shown("bullmq_jobs_processed_total", status="completed") == 1, worker)
@@ -122,9 +122,9 @@ async def test_heartbeats(colour: Colour, server: Server, queue: Any, name: str,
     assert shown("bullmq_heartbeat_failure_total") == 0
 
 
-async def test_stalled_jobs(colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
+async def test_stalled_jobs(adapter: Adapter, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
     await queue.add("a")
-    dead = colour.Worker(name, None, server.url, options=WorkerOptions(lock_duration=100))
+    dead = adapter.Worker(name, None, server.url, options=WorkerOptions(lock_duration=100))
     await dead.get_next_job()
     await dead.aclose()
 
@@ -132,13 +132,13 @@ async def test_stalled_jobs(colour: Colour, server: Server, queue: Any, name: st
         pass
 
     options = WorkerOptions(stalled_interval=300)
-    worker = colour.Worker(name, process, server.url, options=options, metrics_collector=shown.metrics)
+    worker = adapter.Worker(name, process, server.url, options=options, metrics_collector=shown.metrics)
     async with worker:
         await until(lambda: shown("bullmq_jobs_processed_total", status="completed") == 1, worker)
     assert shown("bullmq_stalled_jobs_total") == 1
 
 
-async def test_lost_connection(colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
+async def test_lost_connection(adapter: Adapter, server: Server, queue: Any, name: str, shown: Prometheus) -> None:
     with CutProxy(server.host, server.port) as proxy:
         back = anyio.Event()
 
@@ -150,7 +150,7 @@ async def test_lost_connection(colour: Colour, server: Server, queue: Any, name:
 
         await queue.add("a")
         options = WorkerOptions(lock_duration=2000, skip_stalled_check=True)
-        worker = colour.Worker(name, process, proxy.url, options=options, metrics_collector=shown.metrics)
+        worker = adapter.Worker(name, process, proxy.url, options=options, metrics_collector=shown.metrics)
         worker.on(Reconnected, lambda notice: back.set())
         seen: list[list[float | None]] = []
         worker.on(Disconnected, lambda notice: seen.append(shown.connections()))
@@ -163,11 +163,11 @@ async def test_lost_connection(colour: Colour, server: Server, queue: Any, name:
 
 
 async def test_nothing_is_left_of_a_worker_that_could_not_begin(
-    colour: Colour, server: Server, name: str, shown: Prometheus
+    adapter: Adapter, server: Server, name: str, shown: Prometheus
 ) -> None:
     url = server.url.replace("redis://", "redis://nobody:wrong@")
     with anyio.fail_after(_LIMIT_S), pytest.raises(AuthenticationFailed):
-        await colour.Worker(name, _nothing, url, metrics_collector=shown.metrics, worker_id="w").run()
+        await adapter.Worker(name, _nothing, url, metrics_collector=shown.metrics, worker_id="w").run()
     assert shown("bullmq_active_workers", worker_id="w") is None
     assert shown.connections() == [0, 0]
 
@@ -187,11 +187,11 @@ class Broken(NoMetrics):
 
 
 async def test_a_broken_collector_does_no_harm(
-    colour: Colour, server: Server, queue: Any, name: str, caplog: pytest.LogCaptureFixture
+    adapter: Adapter, server: Server, queue: Any, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.ERROR, colour.logger)
+    caplog.set_level(logging.ERROR, adapter.logger)
     await queue.add("a")
-    worker = colour.Worker(name, _nothing, server.url, metrics_collector=Broken())
+    worker = adapter.Worker(name, _nothing, server.url, metrics_collector=Broken())
     done = anyio.Event()
     worker.on(JobCompleted, lambda notice: done.set())
     with anyio.fail_after(_LIMIT_S):
@@ -206,10 +206,10 @@ async def test_a_broken_collector_does_no_harm(
     ]
 
 
-async def test_jobs_taken_by_hand_are_counted(
-    colour: Colour, server: Server, queue: Any, name: str, shown: Prometheus
+async def test_jobs_taken_manually_are_counted(
+    adapter: Adapter, server: Server, queue: Any, name: str, shown: Prometheus
 ) -> None:
-    worker = colour.Worker(name, None, server.url, metrics_collector=shown.metrics, worker_id="w")
+    worker = adapter.Worker(name, None, server.url, metrics_collector=shown.metrics, worker_id="w")
     await queue.add("good")
     await queue.add("bad", options=JobOptions(attempts=2))
     await worker.complete(await worker.get_next_job(block=False), 1)
@@ -222,16 +222,16 @@ async def test_jobs_taken_by_hand_are_counted(
     await worker.aclose()
 
 
-async def test_a_collector_that_raises_does_no_harm_to_work_by_hand(
-    colour: Colour, server: Server, queue: Any, name: str, caplog: pytest.LogCaptureFixture
+async def test_a_collector_that_raises_does_no_harm_to_work_manually(
+    adapter: Adapter, server: Server, queue: Any, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(NoMetrics):
         def job_processed(self, queue: str, status: str) -> None:
             raise ValueError("broken")
 
-    worker = colour.Worker(name, None, server.url, metrics_collector=Broken(), worker_id="w")
+    worker = adapter.Worker(name, None, server.url, metrics_collector=Broken(), worker_id="w")
     await queue.add("a")
-    with caplog.at_level(logging.ERROR, colour.logger):
+    with caplog.at_level(logging.ERROR, adapter.logger):
         await worker.complete(await worker.get_next_job(block=False))
     assert "the metrics collector raised" in caplog.text
     assert await queue.get_job_state("1") == "completed"

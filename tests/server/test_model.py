@@ -40,7 +40,7 @@ def test_the_model_answers_as_the_server_does(server: Server) -> None:
                 real = _answer(client, command)
                 modelled = model.answer(command, START + step)
                 assert comparable(command, modelled) == comparable(command, real), (seed, step, command)
-                sequence.told(real)
+                sequence.reported(real)
                 seen[command.name] += 1
             stored = client.lrange(keys.wait, 0, -1), client.lrange(keys.active, 0, -1)
             assert stored == ([i.encode() for i in model.wait], [i.encode() for i in model.active]), seed

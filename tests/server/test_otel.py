@@ -1,4 +1,4 @@
-"""Spans of queues, workers and flows, and traces that go from one to the other, in three colours."""
+"""Spans of queues, workers and flows, and traces that go from one to the other, on every adapter."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from bullmq_otel import BullMQOtel
 from bullmq_protocol import FlowNode, JobOptions, NewJob, Telemetry, UsageError, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_server
@@ -38,8 +38,8 @@ def telemetry(exporter: InMemorySpanExporter) -> BullMQOtel:
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str, telemetry: BullMQOtel) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url, telemetry=telemetry)
+async def queue(adapter: Adapter, server: Server, name: str, telemetry: BullMQOtel) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url, telemetry=telemetry)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
@@ -58,8 +58,8 @@ def spans(exporter: InMemorySpanExporter, name: str) -> Callable[..., list[Reada
 
 
 @pytest.fixture
-def work(colour: Colour, server: Server, name: str, telemetry: BullMQOtel) -> Callable[..., Any]:
-    """Run a worker until so many attempts have ended; `result` is returned, or raised."""
+def work(adapter: Adapter, server: Server, name: str, telemetry: BullMQOtel) -> Callable[..., Any]:
+    """Run a worker until this many attempts have ended; `result` is returned, or raised."""
 
     async def work(result: Any = None, attempts: int = 1) -> list[int]:
         inside: list[int] = []
@@ -71,7 +71,7 @@ def work(colour: Colour, server: Server, name: str, telemetry: BullMQOtel) -> Ca
                 raise result
             return result
 
-        worker = colour.Worker(name, process, server.url, telemetry=telemetry, options=OPTIONS, worker_id="me")
+        worker = adapter.Worker(name, process, server.url, telemetry=telemetry, options=OPTIONS, worker_id="me")
         over = anyio.Event()
 
         def end(notice: Any) -> None:
@@ -186,8 +186,8 @@ async def test_what_is_refused_is_recorded_and_raised(queue: Any, spans: Any) ->
         assert span.status.status_code is trace.StatusCode.UNSET
 
 
-async def test_work_by_hand(colour: Colour, server: Server, queue: Any, name: str, telemetry: Any, spans: Any) -> None:
-    worker = colour.Worker(name, None, server.url, telemetry=telemetry, options=OPTIONS, worker_id="me")
+async def test_manual_work(adapter: Adapter, server: Server, queue: Any, name: str, telemetry: Any, spans: Any) -> None:
+    worker = adapter.Worker(name, None, server.url, telemetry=telemetry, options=OPTIONS, worker_id="me")
     await queue.add("a")
     await queue.add("b", options=JobOptions(attempts=2))
     await worker.complete(await worker.get_next_job(block=False), {"x": 1})
@@ -209,8 +209,8 @@ async def test_work_by_hand(colour: Colour, server: Server, queue: Any, name: st
     assert f"-{found[5].context.span_id:016x}-" in (await queue.get_job("2")).record.telemetry_metadata
 
 
-async def test_a_flow(colour: Colour, server: Server, queue: Any, name: str, telemetry: Any, spans: Any) -> None:
-    flows = colour.FlowProducer(server.url, telemetry=telemetry)
+async def test_a_flow(adapter: Adapter, server: Server, queue: Any, name: str, telemetry: Any, spans: Any) -> None:
+    flows = adapter.FlowProducer(server.url, telemetry=telemetry)
     given = JobOptions(attempts=2)
     grandchild = FlowNode("grandchild", name)
     await flows.add(
@@ -238,7 +238,7 @@ async def test_a_flow(colour: Colour, server: Server, queue: Any, name: str, tel
 
 
 def test_nothing_is_imported_unless_asked_for() -> None:
-    # redis-py, which the blocking package needs, imports OpenTelemetry by itself where it is installed.
+    # redis-py, which the blocking package needs, imports OpenTelemetry on its own where it is installed.
     look = (
         "import sys, bullmq_anyio; print([name for name in sys.modules if 'opentelemetry' in name]);"
         "import bullmq_sync; print('bullmq_otel' in sys.modules)"

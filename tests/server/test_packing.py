@@ -8,8 +8,9 @@ import redis
 
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, json_text, pack, parse_json
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.model.backoff import Backoff
 from bullmq_protocol.model.job import NewJob, prepare
-from bullmq_protocol.model.options import Backoff, Deduplication, JobOptions, KeepJobs, ParentRef, Telemetry, stored
+from bullmq_protocol.model.options import Deduplication, JobOptions, KeepJobs, ParentRef, Telemetry, stored
 from tests.support.servers import Server
 
 AS_JSON = "return cjson.encode(cmsgpack.unpack(ARGV[1]))"

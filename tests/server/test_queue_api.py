@@ -1,4 +1,4 @@
-"""Looking at queues and administering them, in three colours and with both sources of scripts."""
+"""Looking at queues and administering them, on every adapter and with both sources of scripts."""
 
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.read_dependencies import RangedChild
 from bullmq_protocol.operations.read_jobs import JobPages
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server
 
@@ -28,17 +28,17 @@ LATER = JobOptions(delay=100_000)
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
 @pytest.fixture
-async def worker(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
+async def worker(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
     """A worker that takes jobs by hand."""
-    worker = colour.Worker(name, None, server.url)
+    worker = adapter.Worker(name, None, server.url)
     yield worker
     await worker.aclose()
 
@@ -171,12 +171,12 @@ async def test_jobs_whose_hash_is_gone_are_left_out(queue: Any) -> None:
     assert ids(await items(queue.iter_jobs("waiting", page_size=1, asc=True))) == [first, third]
 
 
-async def test_jobs_in_pages_go_on_in_another_program(queue: Any, colour: Colour, server: Server) -> None:
+async def test_jobs_in_pages_go_on_in_another_program(queue: Any, adapter: Adapter, server: Server) -> None:
     added = await add(queue, 7)
     walk = queue.iter_jobs("waiting", page_size=3, asc=True)
     assert [(await anext(walk)).id for _ in range(3)] == added[:3]
     saved = msgspec.json.encode(walk.rest)
-    async with colour.Queue(queue.name, server.url) as other:
+    async with adapter.Queue(queue.name, server.url) as other:
         found = [page.value async for page in other.pages(msgspec.json.decode(saved, type=JobPages))]
     assert [[record.id for record in page] for page in found] == [added[3:6], added[6:], []]
 
@@ -226,13 +226,13 @@ async def test_clean_leaves_locked_jobs(queue: Any, worker: Any) -> None:
     assert await queue.get_job_state(locked.id) == "active"
 
 
-async def test_clean_goes_on_in_another_program(queue: Any, worker: Any, colour: Colour, server: Server) -> None:
+async def test_clean_goes_on_in_another_program(queue: Any, worker: Any, adapter: Adapter, server: Server) -> None:
     done = await add(queue, 5)
     await complete(worker, 5)
     walk = queue.clean_pages(0, 4, page_size=2)
     assert (await anext(walk)).value == done[:2]
     saved = msgspec.json.decode(msgspec.json.encode(walk.rest), type=Clean)
-    async with colour.Queue(queue.name, server.url) as other:
+    async with adapter.Queue(queue.name, server.url) as other:
         assert [page.value async for page in other.pages(saved)] == [done[2:4]]
 
 
@@ -358,7 +358,7 @@ async def test_global_concurrency(queue: Any, worker: Any) -> None:
     assert await queue.get_global_concurrency() is None
 
 
-async def test_global_rate_limit(queue: Any, worker: Any, colour: Colour, server: Server) -> None:
+async def test_global_rate_limit(queue: Any, worker: Any, adapter: Adapter, server: Server) -> None:
     assert await queue.get_global_rate_limit() is None
     await queue.set_global_rate_limit(1, timedelta(seconds=20))
     assert await queue.get_global_rate_limit() == Limiter(max=1, duration=20_000)
@@ -370,8 +370,8 @@ async def test_global_rate_limit(queue: Any, worker: Any, colour: Colour, server
     assert await queue.remove_rate_limit_key() is False
     assert await queue.remove_global_rate_limit() is True
     assert await queue.get_global_rate_limit() is None
-    # The first worker still waits for the end of the window it was told of.
-    another = colour.Worker(queue.name, None, server.url)
+    # The first worker still waits for the end of the window it knows of.
+    another = adapter.Worker(queue.name, None, server.url)
     assert (await another.get_next_job(block=False)).id == "2"
     await another.aclose()
 
@@ -388,12 +388,12 @@ async def test_deduplication_look_ups(queue: Any) -> None:
 # --- figures and company ----------------------------------------------------------------------------------------------
 
 
-async def test_metrics(queue: Any, colour: Colour, server: Server) -> None:
+async def test_metrics(queue: Any, adapter: Adapter, server: Server) -> None:
     assert (await queue.get_metrics("completed")).total == 0
     options = WorkerOptions(metrics_max_data_points=10)
     minute = now() // 60_000
     await add(queue, 3)
-    async with colour.Worker(queue.name, nothing, server.url, options=options):
+    async with adapter.Worker(queue.name, nothing, server.url, options=options):
         with anyio.fail_after(30):
             while await queue.get_completed_count() < 3:
                 await anyio.sleep(0.01)
@@ -418,9 +418,9 @@ async def test_text_for_prometheus(queue: Any) -> None:
     assert "env" not in await queue.export_prometheus_metrics()
 
 
-async def test_workers_and_listeners(queue: Any, colour: Colour, server: Server) -> None:
+async def test_workers_and_listeners(queue: Any, adapter: Adapter, server: Server) -> None:
     assert await queue.get_workers_count() == 0
-    async with colour.Worker(queue.name, nothing, server.url, options=WorkerOptions(name="w1")):
+    async with adapter.Worker(queue.name, nothing, server.url, options=WorkerOptions(name="w1")):
         with anyio.fail_after(30):
             while not await queue.get_workers():
                 await anyio.sleep(0.01)

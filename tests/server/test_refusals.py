@@ -28,7 +28,7 @@ from bullmq_protocol.worker.notices import (
     WorkerProblem,
 )
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
@@ -164,11 +164,11 @@ async def work_through(
 
 
 @pytest.mark.parametrize("state", REFUSALS)
-async def test_refused(colour: Colour, own: Server, admin: redis.Redis, name: str, state: str) -> None:
+async def test_refused(adapter: Adapter, own: Server, admin: redis.Redis, name: str, state: str) -> None:
     way = ConnectionOptions(host=own.host, port=own.port, username=_USER, password="pass")
-    async with colour.Queue(name, way) as queue:
+    async with adapter.Queue(name, way) as queue:
         options = WorkerOptions(concurrency=_AT_ONCE + 1, drain_delay=1)
-        make = partial(colour.Worker, name, connection=way, options=options)
+        make = partial(adapter.Worker, name, connection=way, options=options)
         await work_through(REFUSALS[state], own, admin, queue, make)
 
 

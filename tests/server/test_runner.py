@@ -18,7 +18,7 @@ from bullmq_protocol import UsageError, WorkerOptions
 from bullmq_protocol.errors import ConnectionLost
 from bullmq_protocol.worker.notices import Drained
 from bullmq_sync import Queue
-from tests.support.colours import NAMES
+from tests.support.adapters import NAMES
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_server
@@ -32,7 +32,7 @@ from bullmq_anyio import Worker, run_workers
 from bullmq_protocol import WorkerOptions
 from bullmq_protocol.worker.notices import Closing
 
-name, url, colour, shutdown = sys.argv[1:]
+name, url, adapter, shutdown = sys.argv[1:]
 logging.basicConfig(format="%(message)s")
 
 async def process(job):
@@ -47,7 +47,7 @@ async def main():
     workers[0].on(Closing, lambda _: print("closing", flush=True))
     print(await run_workers(*workers), flush=True)
 
-anyio.run(main, backend=colour)
+anyio.run(main, backend=adapter)
 """
 
 _THREADS = """
@@ -56,7 +56,7 @@ from bullmq_protocol import WorkerOptions
 from bullmq_protocol.worker.notices import Closing
 from bullmq_sync import Worker, run_workers
 
-name, url, colour, shutdown = sys.argv[1:]
+name, url, adapter, shutdown = sys.argv[1:]
 logging.basicConfig(format="%(message)s")
 
 def process(job):
@@ -221,7 +221,9 @@ def test_refuses_other_threads_and_no_workers(server: Server, name: str) -> None
             lambda: bullmq_sync.run_workers(bullmq_sync.Worker[Any](name, print, server.url)),
             lambda: anyio.run(bullmq_anyio.run_workers, bullmq_anyio.Worker[Any](name, None, server.url)),
         ):
-            with pytest.raises(UsageError, match="in the main thread only") as caught:
+            with pytest.raises(
+                UsageError, match=r"receives signals in the main thread only: use Worker\.run here"
+            ) as caught:
                 call()
             refused.append(caught.value)
 
@@ -254,15 +256,15 @@ import anyio
 import bullmq_anyio, bullmq_sync
 from bullmq_protocol.worker.notices import Drained
 
-name, url, colour, _ = sys.argv[1:]
+name, url, adapter, _ = sys.argv[1:]
 again = threading.Event()
-told = []
+reported = []
 
 def own(number, frame):
     # What a web server has: the second signal comes while it shuts down.
-    told.append(number)
+    reported.append(number)
     print("own", number, flush=True)
-    if len(told) == 2:
+    if len(reported) == 2:
         again.set()
 
 for number in (signal.SIGTERM, signal.SIGINT):
@@ -281,13 +283,13 @@ async def main():
     while not again.is_set():
         await anyio.sleep(0.01)
 
-if colour == "threads":
+if adapter == "threads":
     worker = bullmq_sync.Worker(name, print, url)
     worker.on(Drained, drained)
     print("ran", bullmq_sync.run_workers(worker), flush=True)
     again.wait()
 else:
-    anyio.run(main, backend=colour)
+    anyio.run(main, backend=adapter)
 print("lifespan closed", flush=True)
 """
 

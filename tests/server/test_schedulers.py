@@ -1,4 +1,4 @@
-"""Job schedulers and old repeatable jobs, in three colours and with both sources of scripts."""
+"""Job schedulers and old repeatable jobs, on every adapter and with both sources of scripts."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from bullmq_protocol import CronError, JobOptions, NewJob, RepeatOptions, UsageE
 from bullmq_protocol.commands.schedulers import RepeatableKey, Schedule, add_repeatable_job
 from bullmq_protocol.errors import JobBelongsToScheduler
 from bullmq_protocol.worker.notices import JobCompleted, WorkerProblem
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.unit.test_schedule import BAD
 
@@ -20,15 +20,15 @@ SOON = timedelta(seconds=20)
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url, default_job_options=JobOptions(keep_logs=3))
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url, default_job_options=JobOptions(keep_logs=3))
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
-async def work_off(colour: Colour, server: Server, queue: Any, count: int) -> list[Any]:
-    """Let a worker finish so many jobs, and return what its handler was given."""
+async def work_off(adapter: Adapter, server: Server, queue: Any, count: int) -> list[Any]:
+    """Let a worker finish this many jobs, and return what its handler was given."""
     taken: list[Any] = []
     problems: list[Any] = []
     enough = anyio.Event()
@@ -40,7 +40,7 @@ async def work_off(colour: Colour, server: Server, queue: Any, count: int) -> li
         if len(taken) >= count:
             enough.set()
 
-    worker = colour.Worker(queue.name, process, server.url, options=WorkerOptions(drain_delay=1))
+    worker = adapter.Worker(queue.name, process, server.url, options=WorkerOptions(drain_delay=1))
     worker.on(JobCompleted, note)
     worker.on(WorkerProblem, problems.append)
     async with worker:
@@ -93,9 +93,9 @@ async def test_replacing_keeps_the_slot_of_a_job_that_waits(queue: Any) -> None:
     assert await queue.get_job_count_by_types() == 1
 
 
-async def test_nothing_is_sent_for_a_bad_rule(colour: Colour) -> None:
+async def test_nothing_is_sent_for_a_bad_rule(adapter: Adapter) -> None:
     """Sending would fail in another way: nobody listens there."""
-    queue = colour.Queue("q", "redis://127.0.0.1:1")
+    queue = adapter.Queue("q", "redis://127.0.0.1:1")
     for repeat, field, _ in BAD:
         with pytest.raises(UsageError, match=f"^{field}: "):
             await queue.upsert_job_scheduler("s", repeat)
@@ -104,7 +104,7 @@ async def test_nothing_is_sent_for_a_bad_rule(colour: Colour) -> None:
     await queue.aclose()
 
 
-async def test_a_bad_pattern_is_told_apart(queue: Any) -> None:
+async def test_a_bad_pattern_is_distinguished(queue: Any) -> None:
     with pytest.raises(CronError) as raised:
         await queue.upsert_job_scheduler("s", RepeatOptions(pattern="0 25 * * *"))
     assert (raised.value.part, raised.value.reason) == ("hour", "Constraint error, got value 25 expected range 0-23")
@@ -132,19 +132,21 @@ async def test_add_refuses_to_repeat(queue: Any) -> None:
         RepeatOptions(pattern="*/1 * * * * *", tz="Australia/Lord_Howe", limit=1),
     ],
 )
-async def test_a_worker_runs_each_slot_once(colour: Colour, server: Server, queue: Any, repeat: RepeatOptions) -> None:
+async def test_a_worker_runs_each_slot_once(
+    adapter: Adapter, server: Server, queue: Any, repeat: RepeatOptions
+) -> None:
     assert isinstance(repeat.limit, int)
     await queue.upsert_job_scheduler("s", repeat, "tick", {"a": 1}, JobOptions(attempts=2))
-    jobs = await work_off(colour, server, queue, repeat.limit)
+    jobs = await work_off(adapter, server, queue, repeat.limit)
     assert [(job.name, job.data, job.opts.attempts) for job in jobs] == [("tick", {"a": 1}, 2)] * repeat.limit
     assert [job.opts.repeat["count"] for job in jobs] == list(range(1, repeat.limit + 1))
     assert len({job.id for job in jobs}) == repeat.limit
     assert (await queue.get_job_scheduler("s")).iteration_count == repeat.limit
 
 
-async def test_a_job_taken_by_hand_makes_the_next(colour: Colour, server: Server, queue: Any) -> None:
+async def test_a_job_taken_manually_makes_the_next(adapter: Adapter, server: Server, queue: Any) -> None:
     await queue.upsert_job_scheduler("s", RepeatOptions(pattern="* * * * *", immediately=True))
-    worker = colour.Worker(queue.name, None, server.url)
+    worker = adapter.Worker(queue.name, None, server.url)
     job = await worker.get_next_job()
     assert job.repeat_job_key == "s"
     (following,) = await queue.get_delayed()

@@ -1,4 +1,4 @@
-"""BullMQ's own scripts as a source: found in an installed package, run beside ours on one queue."""
+"""Profiles at work: BullMQ's own scripts, found in an installed package, beside ours on one queue; a switch of ours."""
 
 import hashlib
 import json
@@ -11,11 +11,14 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Backoff, JobOptions, NewJob, UsageError
+from bullmq_protocol.command import Command
 from bullmq_protocol.commands.queues import QueueSummary
+from bullmq_protocol.common.reply import as_int
+from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.scripts._lua import SCRIPTS
-from bullmq_protocol.scripts.source import OWN
+from bullmq_protocol.scripts.profile import STRICT, switched
 from tests.server.conftest import originals
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.node import bullmq_folder
 from tests.support.servers import Server
 
@@ -48,7 +51,7 @@ def test_a_folder_without_the_package_is_refused(package: Any, tmp_path: Path) -
 
 
 @pytest.mark.node
-async def test_workers_with_both_sources_share_a_queue(colour: Colour, server: Server, name: str) -> None:
+async def test_workers_with_both_sources_share_a_queue(adapter: Adapter, server: Server, name: str) -> None:
     async def process(job: Any) -> int:
         await job.update_progress(50)
         await job.log("row")
@@ -66,15 +69,43 @@ async def test_workers_with_both_sources_share_a_queue(colour: Colour, server: S
         )
         for number in range(200)
     ]
-    async with colour.Queue(name, server.url, scripts=originals()) as queue:
+    async with adapter.Queue(name, server.url, scripts=originals()) as queue:
         await queue.add_bulk(jobs)
         async with (
-            colour.Worker(name, process, server.url, scripts=originals()),
-            colour.Worker(name, process, server.url, scripts=OWN),
+            adapter.Worker(name, process, server.url, scripts=originals()),
+            adapter.Worker(name, process, server.url, scripts=STRICT),
         ):
             with anyio.fail_after(30):
                 while await queue.get_completed_count() < len(jobs):
                     await anyio.sleep(0.01)
         assert await queue.get_summary() == QueueSummary(waiting=0, active=0, delayed=0, completed=200, failed=0)
         assert sorted([job.returnvalue async for job in queue.iter_jobs("completed")]) == list(range(200))
+        await queue.obliterate()
+
+
+async def test_a_worker_checks_for_stalled_jobs_by_the_switch_of_its_profile(
+    adapter: Adapter, server: Server, name: str
+) -> None:
+    """A job over the limit whose options repeat it, and whose scheduler is gone: with `strict` it would run again."""
+    live = switched("live", Switches(stalled_exemption="live-scheduler"))
+    ran: list[str] = []
+
+    async def process(job: Any) -> None:
+        ran.append(job.id)
+
+    async with adapter.Queue(name, server.url, scripts=live) as queue:
+        fields = {"name": "n", "data": "{}", "opts": '{"repeat":{"every":1000}}', "rjk": "gone", "stc": "1"}
+        for command, key, args in (
+            ("HSET", queue.keys.job("1"), [part for pair in fields.items() for part in pair]),
+            ("RPUSH", queue.keys.active, ["1"]),
+            ("SADD", queue.keys.stalled, ["1"]),
+        ):
+            await queue.call(Command(command, (key,), tuple(args), as_int))
+        async with adapter.Worker(name, process, server.url, scripts=live):
+            with anyio.fail_after(30):
+                while not await queue.get_failed_count():
+                    await anyio.sleep(0.01)
+        job = await queue.get_job("1")
+        assert job is not None and job.failed_reason == "job stalled more than allowable limit"
+        assert ran == []
         await queue.obliterate()

@@ -35,7 +35,7 @@ from bullmq_protocol import (
     WorkerOptions,
 )
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ConnectionLost, UsageError
-from bullmq_protocol.scripts.source import OWN
+from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.worker.notices import (
     JobActive,
     JobCompleted,
@@ -47,13 +47,12 @@ from bullmq_protocol.worker.notices import (
 )
 from bullmq_sync.net.redis_py import RedisPyTransport
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
 _PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 _SECRET = "s3cr3t-Xyzzy"
-_ENDS = sorted({servers.kinds()[0], servers.kinds()[-1]})
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
@@ -66,18 +65,18 @@ def secured() -> Iterator[Server]:
 
 
 @pytest.mark.any_python
-async def test_tls_is_verified_by_default(secured: Server, colour: Colour, name: str) -> None:
+async def test_tls_is_verified_by_default(secured: Server, adapter: Adapter, name: str) -> None:
     """A certificate that nobody trusts is refused, and one for another name."""
     trusted = ssl.create_default_context(cafile=secured.ca_file)
     good = ConnectionOptions(host=secured.host, port=secured.port, tls=trusted)
     # The same address in a form that stands in no certificate.
     other_name = ConnectionOptions(host="127.1", port=secured.port, tls=trusted)
     untrusted = ConnectionOptions(host=secured.host, port=secured.port, tls=True)
-    async with colour.Queue(name, good) as queue:
+    async with adapter.Queue(name, good) as queue:
         await queue.add("x")
         await queue.obliterate(force=True)
     for refused in (secured.url, untrusted, other_name):
-        async with colour.Queue(name, refused) as queue:
+        async with adapter.Queue(name, refused) as queue:
             with pytest.raises(ConnectionLost, match=r"(?i)certificate") as caught:
                 await queue.add("x")
             assert not caught.value.maybe_applied
@@ -138,58 +137,57 @@ class Told:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+def reported(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
     caplog.set_level(logging.DEBUG)
-    told = Told()
-    yield told
-    told.texts += [logging.Formatter("%(message)s").format(record) for record in caplog.records]
-    told.texts += [repr(vars(record)) for record in caplog.records]
-    told.check(_SECRET, _SECRET[3:])
+    found = Told()
+    yield found
+    found.texts += [logging.Formatter("%(message)s").format(record) for record in caplog.records]
+    found.texts += [repr(vars(record)) for record in caplog.records]
+    found.check(_SECRET, _SECRET[3:])
 
 
-async def _added(colour: Colour, name: str, connection: Any) -> None:
-    async with colour.Queue(name, connection) as queue:
+async def _added(adapter: Adapter, name: str, connection: Any) -> None:
+    async with adapter.Queue(name, connection) as queue:
         await queue.add("x")
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis//:{}@h",
-        "redis:/:{}@h",
-        "user:{}@h:1",
-        "http://user:{}@h",
-        "redis://:{}@h:port",
-        "redis://:{}",
-        "redis://user:{}:6379",
-        "redis://:x/{}@h",
-        "redis://u:1/{}@h",
-        "redis://u:1?{}@h",
-        "redis://u:1?{}=@h",
-        "redis://:x#{}@h",
-        "redis://h:port?password={}",
-        "redis://h?password={}",
-        "redis://:{}@h/one",
-        "redis://:{}@h?db=x",
-        "unix://:{}@",
-        "unix://:x/{}@/run/redis.sock",
-        "redis+sentinel://:{}@h:port/service",
-        "redis+sentinel://:{}@/service",
-        "redis+sentinel://:{}@h",
-        "redis+sentinel://:x/{}@h/service",
-        "redis+sentinel://:{}?x@h/service",
-        "redis+sentinel://h/service?sentinel_password={}&x=1",
-        "redis+sentinel://h/service?sentinel_password={}&sentinel_password=1",
-        "redis+cluster://:{}@h:port",
-        "redis+cluster://:{}@h/1",
-    ],
+URLS = (
+    "redis//:{}@h",
+    "redis:/:{}@h",
+    "user:{}@h:1",
+    "http://user:{}@h",
+    "redis://:{}@h:port",
+    "redis://:{}",
+    "redis://user:{}:6379",
+    "redis://:x/{}@h",
+    "redis://u:1/{}@h",
+    "redis://u:1?{}@h",
+    "redis://u:1?{}=@h",
+    "redis://:x#{}@h",
+    "redis://h:port?password={}",
+    "redis://h?password={}",
+    "redis://:{}@h/one",
+    "redis://:{}@h?db=x",
+    "unix://:{}@",
+    "unix://:x/{}@/run/redis.sock",
+    "redis+sentinel://:{}@h:port/service",
+    "redis+sentinel://:{}@/service",
+    "redis+sentinel://:{}@h",
+    "redis+sentinel://:x/{}@h/service",
+    "redis+sentinel://:{}?x@h/service",
+    "redis+sentinel://h/service?sentinel_password={}&x=1",
+    "redis+sentinel://h/service?sentinel_password={}&sentinel_password=1",
+    "redis+cluster://:{}@h:port",
+    "redis+cluster://:{}@h/1",
 )
-async def test_no_secret_in_refusals_of_urls(told: Told, colour: Colour, url: str) -> None:
-    told.refuses(partial(colour.Queue, "q", url.format(_SECRET)))
-    told.texts += [""] * 20
 
 
-async def test_no_secret_in_refusals_of_options(told: Told, colour: Colour) -> None:
+async def test_no_secret_in_refusals_of_urls(reported: Told, adapter: Adapter) -> None:
+    for url in URLS:
+        reported.refuses(partial(adapter.Queue, "q", url.format(_SECRET)))
+
+
+async def test_no_secret_in_refusals_of_options(reported: Told, adapter: Adapter) -> None:
     url = f"redis://:{_SECRET}@h"
 
     def credentials(answer: str) -> tuple[None, str]:
@@ -197,25 +195,25 @@ async def test_no_secret_in_refusals_of_options(told: Told, colour: Colour) -> N
 
     asking = partial(credentials, _SECRET)
     for wrong in (url.encode(), [url], {"password": _SECRET}, ("h", _SECRET), redis.Redis(password=_SECRET)):
-        if not (colour.name == "threads" and isinstance(wrong, redis.Redis)):
-            told.refuses(partial(colour.Queue, "q", wrong))
-    told.refuses(partial(ConnectionOptions, host=url))
-    told.refuses(partial(ConnectionOptions, password=_SECRET.encode()))
-    told.refuses(partial(ConnectionOptions, credentials=asking, password=_SECRET))
-    told.refuses(partial(ConnectionOptions, password=_SECRET, port=0))
-    told.refuses(partial(ConnectionOptions, password=f"{_SECRET}\ud800"))
+        if not (adapter.name == "threads" and isinstance(wrong, redis.Redis)):
+            reported.refuses(partial(adapter.Queue, "q", wrong))
+    reported.refuses(partial(ConnectionOptions, host=url))
+    reported.refuses(partial(ConnectionOptions, password=_SECRET.encode()))
+    reported.refuses(partial(ConnectionOptions, credentials=asking, password=_SECRET))
+    reported.refuses(partial(ConnectionOptions, password=_SECRET, port=0))
+    reported.refuses(partial(ConnectionOptions, password=f"{_SECRET}\ud800"))
     for places in (url, (url,), ((url, 1),), ((f":{_SECRET}@h", 1),)):
-        told.refuses(partial(SentinelOptions, sentinels=places, service="s"))
-        told.refuses(partial(ClusterOptions, nodes=places))
-    told.refuses(partial(SentinelOptions, sentinels=(("h", 1),), service="s", server=url))
-    told.refuses(partial(SentinelOptions, sentinels=(("h", 1),), service="s", sentinel_password=_SECRET.encode()))
-    told.refuses(partial(RedisPyTransport, redis.Redis(password=_SECRET, retry=Retry(NoBackoff(), 2))))
-    told.refuses(partial(RedisAsyncioTransport, redis.Redis(password=_SECRET)))
-    told.refuses(
+        reported.refuses(partial(SentinelOptions, sentinels=places, service="s"))
+        reported.refuses(partial(ClusterOptions, nodes=places))
+    reported.refuses(partial(SentinelOptions, sentinels=(("h", 1),), service="s", server=url))
+    reported.refuses(partial(SentinelOptions, sentinels=(("h", 1),), service="s", sentinel_password=_SECRET.encode()))
+    reported.refuses(partial(RedisPyTransport, redis.Redis(password=_SECRET, retry=Retry(NoBackoff(), 2))))
+    reported.refuses(partial(RedisAsyncioTransport, redis.Redis(password=_SECRET)))
+    reported.refuses(
         partial(RedisAsyncioTransport, redis.asyncio.Redis(password=_SECRET, retry=AsyncRetry(NoBackoff(), 2)))
     )
     options = ConnectionOptions(password=_SECRET)
-    told.show(
+    reported.show(
         options,
         ConnectionOptions(credentials=asking),
         SentinelOptions(sentinels=(("h", 1),), service="s", server=options, sentinel_password=_SECRET),
@@ -223,7 +221,9 @@ async def test_no_secret_in_refusals_of_options(told: Told, colour: Colour) -> N
     )
 
 
-async def test_no_secret_where_no_connection_is_made(told: Told, colour: Colour, server: Server, name: str) -> None:
+async def test_no_secret_where_no_connection_is_made(
+    reported: Told, adapter: Adapter, server: Server, name: str
+) -> None:
     def options(**fields: Any) -> ConnectionOptions:
         return ConnectionOptions(**{"host": server.host, "port": server.port, "connect_timeout_ms": 2000} | fields)
 
@@ -244,32 +244,35 @@ async def test_no_secret_where_no_connection_is_made(told: Told, colour: Colour,
         (BullMQError, SentinelOptions(sentinels=nowhere, service="s", server=with_secret, sentinel_password=_SECRET)),
         (BullMQError, ClusterOptions(nodes=nowhere, server=with_secret)),
     ):
-        await told.fails(kind, partial(_added, colour, name, connection))
+        await reported.fails(kind, partial(_added, adapter, name, connection))
 
 
 @pytest.mark.any_python
-@pytest.mark.parametrize("kind", _ENDS)
-async def test_no_secret_where_the_server_does_not_know_auth(told: Told, colour: Colour, name: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", servers.ends())
+async def test_no_secret_where_the_server_does_not_know_auth(
+    reported: Told, adapter: Adapter, name: str, kind: str
+) -> None:
     """Such a server repeats the arguments of the command in its reply."""
     with servers.start(kind, config=("--rename-command", "AUTH", "")) as server:
         for username in (None, "me"):
             options = ConnectionOptions(host=server.host, port=server.port, username=username, password=_SECRET)
-            await told.fails(BullMQError, partial(_added, colour, name, options))
-        if colour.name == "asyncio":
+            await reported.fails(BullMQError, partial(_added, adapter, name, options))
+        if adapter.name == "asyncio":
+            # With RESP3 HELLO logs in.
             client = redis.asyncio.Redis(
-                host=server.host, port=server.port, password=_SECRET, retry=AsyncRetry(NoBackoff(), 0)
+                host=server.host, port=server.port, password=_SECRET, protocol=2, retry=AsyncRetry(NoBackoff(), 0)
             )
-            await told.fails(BullMQError, RedisAsyncioTransport(client).server_info)
+            await reported.fails(BullMQError, RedisAsyncioTransport(client).server_info)
             await client.aclose()
 
 
-async def test_no_secret_in_the_life_of_a_worker(told: Told, colour: Colour, server: Server, name: str) -> None:
+async def test_no_secret_in_the_life_of_a_worker(reported: Told, adapter: Adapter, server: Server, name: str) -> None:
     """Neither passwords nor lock tokens: jobs that end in each way, a lost connection, a changed password."""
     tokens: list[str] = []
 
     async def process(job: Any) -> Any:
         tokens.append(job.token)
-        told.show(job)
+        reported.show(job)
         if job.name == "fails":
             raise ValueError("broken")
         if job.name == "loses":
@@ -279,11 +282,11 @@ async def test_no_secret_in_the_life_of_a_worker(told: Told, colour: Colour, ser
     with redis.Redis.from_url(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", name, "on", f">{_SECRET}", "~*", "&*", "+@all")
         options = ConnectionOptions(host=server.host, port=server.port, username=name, password=_SECRET)
-        worker = colour.Worker(name, process, options, options=WorkerOptions(max_reconnect_delay=50))
+        worker = adapter.Worker(name, process, options, options=WorkerOptions(max_reconnect_delay=50))
         kinds = (JobActive, JobCompleted, LockLost, ReportRefused, JobFailed, ReconnectFailed, Reconnected)
         seen = Seen(worker, *kinds)
-        async with colour.Queue(name, options) as queue, worker:
-            told.show(queue, worker, worker.snapshot())
+        async with adapter.Queue(name, options) as queue, worker:
+            reported.show(queue, worker, worker.snapshot())
             await queue.add("fails", options=JobOptions(attempts=2))
             await queue.add("loses")
             await queue.add("completes")
@@ -294,20 +297,21 @@ async def test_no_secret_in_the_life_of_a_worker(told: Told, colour: Colour, ser
             await seen.wait(ReconnectFailed)
             admin.execute_command("ACL", "SETUSER", name, f">{_SECRET}")
             await seen.wait(Reconnected)
-            told.show(worker, worker.snapshot(), *seen.all)
-        async with colour.Queue(name, server.url) as queue:
+            reported.show(worker, worker.snapshot(), *seen.all)
+        async with adapter.Queue(name, server.url) as queue:
             await queue.obliterate(force=True)
         admin.execute_command("ACL", "DELUSER", name)
     assert len(tokens) >= 4
-    told.check(*{token.rpartition(":")[0] for token in tokens})
+    reported.check(*{token.rpartition(":")[0] for token in tokens})
 
 
-def test_no_secret_in_reprs_of_connections(told: Told) -> None:
+def test_no_secret_in_reprs_of_connections(reported: Told) -> None:
     options = ConnectionOptions(password=_SECRET)
     connection = Connection(options)
-    transport = RedisPyTransport(options)
-    told.show(connection, connection.options, connection.dedicated(), transport, transport.dedicated())
-    told.texts += [""] * 20
+    client = redis.Redis(password=_SECRET, retry=Retry(NoBackoff(), 0))
+    transport = RedisPyTransport(client)
+    reported.show(connection, connection.options, connection.dedicated(), transport, transport.dedicated())
+    reported.texts += [""] * 20
 
 
 # --- users of the server ----------------------------------------------------------------------------------------------
@@ -333,12 +337,12 @@ def test_rules_hold_all_commands_of_the_scripts() -> None:
     for user, scripts in (("producer", adding), ("worker", working)):
         rules = _rules(user)
         for script in scripts.split():
-            used = re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", OWN.scripts[script].source)
+            used = re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", STRICT.scripts[script].source)
             assert used
             assert {f"+{command.lower()}" for command in used} <= set(rules), script
 
 
-async def test_rules_suffice(colour: Colour, server: Server, name: str) -> None:
+async def test_rules_suffice(adapter: Adapter, server: Server, name: str) -> None:
     """Two users work together by the rules of the docs: one adds everything, one runs it."""
     ended: list[str] = []
 
@@ -382,12 +386,12 @@ async def test_rules_suffice(colour: Colour, server: Server, name: str) -> None:
             lock_duration=2000,
             lock_renew_time=20,
         )
-        worker = colour.Worker(name, process, login("worker"), options=limits)
+        worker = adapter.Worker(name, process, login("worker"), options=limits)
         seen = Seen(worker, JobCompleted, JobFailed, ReconnectFailed)
         async with (
-            colour.Queue(name, login("producer")) as queue,
-            colour.FlowProducer(login("producer")) as flows,
-            colour.QueueEvents(name, login("producer")) as events,
+            adapter.Queue(name, login("producer")) as queue,
+            adapter.FlowProducer(login("producer")) as flows,
+            adapter.QueueEvents(name, login("producer")) as events,
         ):
             await queue.add("standard")
             await queue.add("delayed", options=JobOptions(delay=1))
@@ -410,7 +414,7 @@ async def test_rules_suffice(colour: Colour, server: Server, name: str) -> None:
                 await seen.wait(JobFailed)
             assert await waited.get_state() in ("completed", "unknown")
         assert seen.of(ReconnectFailed) == []
-        async with colour.Queue(name, login("administrator")) as queue:
+        async with adapter.Queue(name, login("administrator")) as queue:
             assert await queue.get_metrics("completed") is not None
             assert await queue.get_workers() == []
             await queue.get_jobs(("completed", "failed"))

@@ -1,4 +1,4 @@
-"""What a worker and a queue show of themselves, and what a failure hands on, in three colours."""
+"""What a worker and a queue show of themselves, and what a failure hands on, on every adapter."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ import pytest
 
 from bullmq_protocol import JobOptions, WorkerOptions, WorkerSnapshot
 from bullmq_protocol.worker.notices import JobFailed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> Any:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> Any:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
 
 
-async def test_a_snapshot_of_a_running_job(colour: Colour, server: Server, queue: Any, name: str) -> None:
+async def test_a_snapshot_of_a_running_job(adapter: Adapter, server: Server, queue: Any, name: str) -> None:
     begun, may_end = anyio.Event(), anyio.Event()
 
     async def process(job: Any) -> None:
@@ -28,7 +28,7 @@ async def test_a_snapshot_of_a_running_job(colour: Colour, server: Server, queue
         await may_end.wait()
 
     await queue.add("mail")
-    worker = colour.Worker(name, process, server.url, options=WorkerOptions(lock_duration=30_000))
+    worker = adapter.Worker(name, process, server.url, options=WorkerOptions(lock_duration=30_000))
     with anyio.fail_after(60):
         async with worker:
             await begun.wait()
@@ -48,15 +48,15 @@ async def test_a_snapshot_of_a_running_job(colour: Colour, server: Server, queue
             may_end.set()
 
 
-async def test_reprs_hold_no_password(colour: Colour, name: str) -> None:
+async def test_reprs_hold_no_password(adapter: Adapter, name: str) -> None:
     url = "redis://user:secret@127.0.0.1:1"
-    for shown in (colour.Queue(name, url), colour.Worker(name, None, url)):
+    for shown in (adapter.Queue(name, url), adapter.Worker(name, None, url)):
         assert name in repr(shown)
         assert "bull" in repr(shown)
         assert "secret" not in repr(shown)
 
 
-async def test_a_failure_hands_on_what_was_raised(colour: Colour, server: Server, queue: Any, name: str) -> None:
+async def test_a_failure_hands_on_what_was_raised(adapter: Adapter, server: Server, queue: Any, name: str) -> None:
     error = ValueError("boom")
     caught: list[Any] = []
     over = anyio.Event()
@@ -69,7 +69,7 @@ async def test_a_failure_hands_on_what_was_raised(colour: Colour, server: Server
         over.set()
 
     await queue.add("a")
-    worker = colour.Worker(name, process, server.url)
+    worker = adapter.Worker(name, process, server.url)
     worker.on(JobFailed, note)
     with anyio.fail_after(60):
         async with worker:
@@ -77,7 +77,7 @@ async def test_a_failure_hands_on_what_was_raised(colour: Colour, server: Server
     assert caught == [error]
 
 
-async def test_a_child_is_added_to_a_job_that_is_there(colour: Colour, queue: Any) -> None:
+async def test_a_child_is_added_to_a_job_that_is_there(adapter: Adapter, queue: Any) -> None:
     parent = await queue.add("parent", options=JobOptions(delay=3_600_000))
     await queue.add("child", options=JobOptions(parent=parent.ref))
     assert await parent.get_dependencies_count("unprocessed") == {"unprocessed": 1}

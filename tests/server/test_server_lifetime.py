@@ -74,7 +74,7 @@ def test_unix_socket_of_a_server() -> None:
         assert client.ping()
 
 
-def test_wrong_configuration_is_told_with_the_log() -> None:
+def test_wrong_configuration_is_reported_with_the_log() -> None:
     with pytest.raises(servers.NoServer, match="nonsense"):
         servers.start(config=("--nonsense", "1"))
 

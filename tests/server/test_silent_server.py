@@ -1,6 +1,8 @@
-"""Servers that accept and say nothing: whoever closes then has not to wait, whatever the connection waits for."""
+"""Servers that accept and say nothing: closing does not wait, whatever the connection waits for."""
 
 import contextlib
+import functools
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,15 +17,24 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import ClusterOptions, ConnectionOptions, KeyLayout, SentinelOptions
 from bullmq_protocol.errors import Closed, ConnectionLost
-from tests.support.colours import Colour
+from bullmq_protocol.worker.notices import Closing
+from tests.support.adapters import Adapter
+from tests.support.cut_proxy import CutProxy
 from tests.support.seen import until
+from tests.support.servers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_python]
 
 _SOON_S = 20
 _LONG_MS = 120_000
-"""No attempt to connect ends by itself while a test runs."""
+"""No attempt to connect ends on its own while a test runs."""
 KINDS = ("redis", "rediss", "sentinel", "cluster")
+AT_ANY_ATTEMPT = pytest.mark.parametrize(
+    ("kind", "refuses"),
+    # The third one is a probe.
+    [pytest.param(kind, refuses, id=f"{kind}-{refuses}") for kind in KINDS for refuses in (0, 1)]
+    + [pytest.param("redis", 2, id="redis-2")],
+)
 
 
 class Silent:
@@ -82,43 +93,139 @@ async def never(job: Any) -> None:
     raise AssertionError(job)
 
 
-async def close_while_it_asks(colour: Colour, name: str, connection: Any, found: Silent) -> None:
-    worker = colour.Worker(name, never, connection, layout=KeyLayout.TAGGED_QUEUE)
+async def close_while_it_asks(
+    adapter: Adapter, name: str, connection: Any, found: Silent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Close a worker. That its owner ends what was under way is nothing to warn of."""
+    worker = adapter.Worker(name, never, connection, layout=KeyLayout.TAGGED_QUEUE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run)
         await until(found.is_asked)
+        caplog.clear()
         with anyio.fail_after(_SOON_S):
             await worker.aclose()
     assert not worker.is_running
+    assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("refuses", [0, 1], ids=["first attempt", "second attempt"])
-async def test_a_worker_that_holds_nothing_closes_at_once(colour: Colour, kind: str, refuses: int, name: str) -> None:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@AT_ANY_ATTEMPT
+async def test_a_worker_that_holds_nothing_closes_at_once(
+    adapter: Adapter, kind: str, refuses: int, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with silent(refuses) as found:
-        await close_while_it_asks(colour, name, options_for(kind, found.port), found)
+        await close_while_it_asks(adapter, name, options_for(kind, found.port), found, caplog)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("refuses", [0, 1], ids=["first attempt", "second attempt"])
-async def test_so_does_one_over_a_shared_connection(colour: Colour, kind: str, refuses: int, name: str) -> None:
+@AT_ANY_ATTEMPT
+async def test_so_does_one_over_a_shared_connection(
+    adapter: Adapter, kind: str, refuses: int, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Which stays open: others may use it."""
     with silent(refuses) as found:
         options = options_for(kind, found.port)
-        shared: Any = bullmq_sync.connect(options) if colour.name == "threads" else bullmq_anyio.connect(options)
+        shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
         try:
-            await close_while_it_asks(colour, name, shared, found)
+            await close_while_it_asks(adapter, name, shared, found, caplog)
         finally:
-            if colour.name == "threads":
+            if adapter.name == "threads":
                 await anyio.to_thread.run_sync(shared.close)
             else:
                 await shared.aclose()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_queue_closes_at_once(colour: Colour, kind: str, name: str) -> None:
+async def test_so_does_one_whose_named_connection_gets_no_answer(
+    adapter: Adapter, server: Server, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has said something to the other one by then."""
+    module: Any = bullmq_sync if adapter.name == "threads" else bullmq_anyio
     with silent() as found:
-        queue = colour.Queue(name, options_for(kind, found.port), layout=KeyLayout.TAGGED_QUEUE)
+
+        class Half(module.Connection):  # type: ignore[misc,name-defined]
+            def dedicated(self, *, client_name: str | None = None) -> Any:
+                return module.Connection(options_for("redis", found.port))
+
+        connection = Half(server.url)
+        await close_while_it_asks(adapter, name, connection, found, caplog)
+        if adapter.name == "threads":
+            await anyio.to_thread.run_sync(connection.close)
+        else:
+            await connection.aclose()
+
+
+@pytest.mark.any_server
+async def test_so_does_one_that_opens_its_named_connection_again(adapter: Adapter, server: Server, name: str) -> None:
+    """It was lost while the worker had work, and gets no answer when its job has ended."""
+    module: Any = bullmq_sync if adapter.name == "threads" else bullmq_anyio
+    with silent() as found, CutProxy(server.host, server.port) as proxy:
+
+        class Half(module.Connection):  # type: ignore[misc,name-defined]
+            def dedicated(self, *, client_name: str | None = None) -> Any:
+                return module.Connection(options_for("redis", proxy.port)).dedicated(client_name=client_name)
+
+        begun, gate, closing = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def process(job: Any) -> None:
+            begun.set()
+            await gate.wait()
+
+        connection = Half(server.url)
+        worker = adapter.Worker(name, process, connection)
+        worker.on(Closing, lambda notice: closing.set())
+        async with adapter.Queue(name, server.url) as queue, anyio.create_task_group() as tasks:
+            await queue.add("n")
+            tasks.start_soon(worker.run)
+            with anyio.fail_after(_SOON_S):
+                await begun.wait()
+            await until(functools.partial(_is_listed, queue))
+            proxy.retarget("127.0.0.1", found.port)
+            proxy.drop_all()
+            await until(found.is_asked)
+            with anyio.fail_after(_SOON_S):
+                async with anyio.create_task_group() as closers:
+                    closers.start_soon(worker.aclose)
+                    await closing.wait()
+                    gate.set()
+            assert (await queue.get_job_counts("completed", "active")) == {"completed": 1, "active": 0}
+            await queue.obliterate(force=True)
+        if adapter.name == "threads":
+            await anyio.to_thread.run_sync(connection.close)
+        else:
+            await connection.aclose()
+
+
+async def _is_listed(queue: Any) -> bool:
+    return bool(await queue.get_workers())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own", "shared"])
+async def test_events_close_at_once(
+    adapter: Adapter, kind: str, is_shared: bool, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    module: Any = bullmq_sync if adapter.name == "threads" else bullmq_anyio
+    with silent() as found:
+        options = options_for(kind, found.port)
+        shared = module.connect(options) if is_shared else None
+        events = adapter.QueueEvents(name, shared or options, layout=KeyLayout.TAGGED_QUEUE)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(events.run)
+            await until(found.is_asked)
+            with anyio.fail_after(_SOON_S):
+                await events.aclose()
+        if shared is not None:
+            await (anyio.to_thread.run_sync(shared.close) if adapter.name == "threads" else shared.aclose())
+    assert not events.is_running
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_queue_closes_at_once(adapter: Adapter, kind: str, name: str) -> None:
+    with silent() as found:
+        queue = adapter.Queue(name, options_for(kind, found.port), layout=KeyLayout.TAGGED_QUEUE)
 
         async def add() -> None:
             with pytest.raises(Closed):
@@ -131,7 +238,7 @@ async def test_a_queue_closes_at_once(colour: Colour, kind: str, name: str) -> N
                 await queue.aclose()
 
 
-async def test_a_name_that_is_looked_up_for_ever(colour: Colour, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_is_looked_up_for_ever(adapter: Adapter, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answered = threading.Event(), threading.Event()
     look_up = socket.getaddrinfo
 
@@ -146,7 +253,7 @@ async def test_a_name_that_is_looked_up_for_ever(colour: Colour, name: str, monk
         return asked.is_set()
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    worker = colour.Worker(name, never, options_for("redis", 6379, "slow.example"))
+    worker = adapter.Worker(name, never, options_for("redis", 6379, "slow.example"))
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
@@ -158,12 +265,14 @@ async def test_a_name_that_is_looked_up_for_ever(colour: Colour, name: str, monk
 
 
 @pytest.mark.parametrize("kind", ["redis", "rediss"])
-async def test_an_attempt_that_is_given_up_leaves_a_connection_that_works(colour: Colour, kind: str, name: str) -> None:
-    """Who waits for it is told that nothing was sent; the next call makes an attempt of its own."""
+async def test_an_attempt_that_is_given_up_leaves_a_connection_that_works(
+    adapter: Adapter, kind: str, name: str
+) -> None:
+    """A waiting caller learns that nothing was sent; the next call makes an attempt of its own."""
     with silent() as found:
         options = options_for(kind, found.port)
-        shared: Any = bullmq_sync.connect(options) if colour.name == "threads" else bullmq_anyio.connect(options)
-        queue = colour.Queue(name, shared)
+        shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
+        queue = adapter.Queue(name, shared)
         for count in (1, 2):
 
             async def add() -> None:
@@ -179,4 +288,4 @@ async def test_an_attempt_that_is_given_up_leaves_a_connection_that_works(colour
 
                 await until(is_asked_again)
                 shared.stop_connecting()
-        await (anyio.to_thread.run_sync(shared.close) if colour.name == "threads" else shared.aclose())
+        await (anyio.to_thread.run_sync(shared.close) if adapter.name == "threads" else shared.aclose())

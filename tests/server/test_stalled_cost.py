@@ -13,7 +13,7 @@ from bullmq_protocol.commands.locks import move_stalled_jobs_to_wait
 from bullmq_sync import Connection, Queue, Worker
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.any_python]
 
 JOBS = 10_000
 CHUNK = 500

@@ -1,4 +1,4 @@
-"""What a telemetry provider raises or leaves behind does no harm, in three colours."""
+"""What a telemetry provider raises or leaves behind does no harm, on every adapter."""
 
 import asyncio
 import concurrent.futures
@@ -21,7 +21,7 @@ from bullmq_protocol import FlowNode, JobOptions, WorkerOptions
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_server
@@ -31,8 +31,8 @@ TRAIL: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("TRAIL",
 
 
 @pytest.fixture
-async def queue(colour: Colour, server: Server, name: str) -> AsyncIterator[Any]:
-    queue = colour.Queue(name, server.url)
+async def queue(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:
+    queue = adapter.Queue(name, server.url)
     yield queue
     await queue.obliterate(force=True)
     await queue.aclose()
@@ -94,9 +94,9 @@ ERRORS = (
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_whatever_a_provider_raises_jobs_end_and_the_worker_lives(
-    colour: Colour, server: Server, name: str, caplog: pytest.LogCaptureFixture, place: str
+    adapter: Adapter, server: Server, name: str, caplog: pytest.LogCaptureFixture, place: str
 ) -> None:
-    caplog.set_level(logging.ERROR, colour.logger)
+    caplog.set_level(logging.ERROR, adapter.logger)
     provider = Faulty(place)
 
     async def process(job: Any) -> str:
@@ -104,9 +104,9 @@ async def test_whatever_a_provider_raises_jobs_end_and_the_worker_lives(
             raise LookupError("the handler's")
         return job.name
 
-    queue = colour.Queue(name, server.url, telemetry=provider)
-    flows = colour.FlowProducer(server.url, telemetry=provider)
-    worker = colour.Worker(
+    queue = adapter.Queue(name, server.url, telemetry=provider)
+    flows = adapter.FlowProducer(server.url, telemetry=provider)
+    worker = adapter.Worker(
         name, process, server.url, telemetry=provider, options=WorkerOptions(concurrency=2, stalled_interval=1000)
     )
     completed, failed = [], []
@@ -131,7 +131,7 @@ async def test_whatever_a_provider_raises_jobs_end_and_the_worker_lives(
             await worker.pause()
             worker.resume()
         # By hand, where spans are around the caller's own calls.
-        worker = colour.Worker(name, None, server.url, telemetry=provider)
+        worker = adapter.Worker(name, None, server.url, telemetry=provider)
         await queue.add("good")
         await queue.add("bad", options=JobOptions(attempts=1))
         await worker.complete(await worker.get_next_job(block=False), 1)
@@ -187,7 +187,7 @@ class LeavingSpan:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_what_a_provider_sets_reaches_no_other_job(
-    colour: Colour, server: Server, queue: Any, name: str, concurrency: int
+    adapter: Adapter, server: Server, queue: Any, name: str, concurrency: int
 ) -> None:
     found: dict[str, tuple[str, ...]] = {}
     done = anyio.Event()
@@ -215,10 +215,10 @@ async def test_what_a_provider_sets_reaches_no_other_job(
 
     for number in range(30):
         await queue.add("bad" if number % 3 == 0 else "good")
-    worker = colour.Worker(
+    worker = adapter.Worker(
         name,
         # On its own thread, not in the scenario's event loop.
-        functools.partial(blocking) if colour.name == "threads" else process,
+        functools.partial(blocking) if adapter.name == "threads" else process,
         server.url,
         telemetry=Leaves(),
         options=WorkerOptions(concurrency=concurrency),

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
-from tests.support.colours import NAMES
+from tests.support.adapters import NAMES
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.any_python]
 
 _ROOT = Path(__file__).parents[2]
 
@@ -23,10 +23,10 @@ def home() -> Iterator[Server]:
         yield started
 
 
-@pytest.mark.parametrize("colour_name", NAMES)
-def test_ten_workers_and_10000_jobs(colour_name: str, home: Server, name: str) -> None:
+@pytest.mark.parametrize("adapter_name", NAMES)
+def test_ten_workers_and_10000_jobs(adapter_name: str, home: Server, name: str) -> None:
     # A process of its own: its memory and threads are the workers' alone.
-    command = [sys.executable, "-m", "tests.server.ten_workers", colour_name, home.url, name]
+    command = [sys.executable, "-m", "tests.server.ten_workers", adapter_name, home.url, name]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

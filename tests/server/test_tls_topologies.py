@@ -1,4 +1,4 @@
-"""Sentinels and clusters that speak nothing but TLS, in three colours."""
+"""Sentinels and clusters that speak nothing but TLS, on every adapter."""
 
 import functools
 import ssl
@@ -14,7 +14,7 @@ from bullmq_protocol import ClusterOptions, KeyLayout, SentinelOptions
 from bullmq_protocol.errors import BullMQError, ConnectionLost, TransportError
 from bullmq_protocol.net.address import ConnectionOptions
 from tests.support import topology
-from tests.support.colours import Colour, opened
+from tests.support.adapters import Adapter, opened
 from tests.support.servers import Server
 from tests.support.topology import SERVICE, ClusterSet, SentinelSet, say
 
@@ -38,8 +38,8 @@ def nodes() -> Iterator[ClusterSet]:
 
 
 @pytest.fixture
-async def crew(anyio_backend_name: str) -> AsyncIterator[list[Colour]]:
-    """The colours that can be had in one event loop: a failover serves them all."""
+async def adapters(anyio_backend_name: str) -> AsyncIterator[list[Adapter]]:
+    """The adapters that can be had in one event loop: a failover serves them all."""
     async with AsyncExitStack() as stack:
         names = ("asyncio", "threads") if anyio_backend_name == "asyncio" else ("trio",)
         yield [await stack.enter_async_context(asynccontextmanager(opened)(name)) for name in names]
@@ -60,11 +60,11 @@ async def in_thread(function: Any, *args: Any) -> Any:
 
 
 class _Side:
-    """A queue and its worker in one colour."""
+    """A queue and its worker in one adapter."""
 
-    def __init__(self, colour: Colour, name: str, connection: Any, **layout: Any) -> None:
-        self.queue = colour.Queue(name, connection, **layout)
-        self.worker = colour.Worker(name, self._process, connection, **layout)
+    def __init__(self, adapter: Adapter, name: str, connection: Any, **layout: Any) -> None:
+        self.queue = adapter.Queue(name, connection, **layout)
+        self.worker = adapter.Worker(name, self._process, connection, **layout)
         self._done: set[str] = set()
         self._news = anyio.Event()
 
@@ -86,8 +86,8 @@ class _Side:
                 await self._news.wait()
 
 
-async def started(stack: AsyncExitStack, crew: list[Colour], name: str, *args: Any, **layout: Any) -> list[_Side]:
-    sides = [_Side(colour, f"{name}-{colour.name}", *args, **layout) for colour in crew]
+async def started(stack: AsyncExitStack, adapters: list[Adapter], name: str, *args: Any, **layout: Any) -> list[_Side]:
+    sides = [_Side(adapter, f"{name}-{adapter.name}", *args, **layout) for adapter in adapters]
     for side in sides:
         await stack.enter_async_context(side.queue)
         await stack.enter_async_context(side.worker)
@@ -102,22 +102,22 @@ def completed(server: Server, side: _Side) -> int:
 # --- sentinels --------------------------------------------------------------------------------------------------------
 
 
-async def test_sentinels_and_their_master_are_found(guarded: SentinelSet, colour: Colour, name: str) -> None:
-    async with colour.Queue(name, sentinel_options(guarded)) as queue:
+async def test_sentinels_and_their_master_are_found(guarded: SentinelSet, adapter: Adapter, name: str) -> None:
+    async with adapter.Queue(name, sentinel_options(guarded)) as queue:
         job = await queue.add("x", {"a": 1})
         assert say(guarded.master(), "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
 
 
 @pytest.mark.parametrize("which", ["both", "sentinels", "url"])
 async def test_a_certificate_of_strangers_is_refused(
-    guarded: SentinelSet, colour: Colour, which: str, name: str
+    guarded: SentinelSet, adapter: Adapter, which: str, name: str
 ) -> None:
     options: Any = {
         "both": sentinel_options(guarded, server=ConnectionOptions(tls=True)),
         "sentinels": sentinel_options(guarded, sentinel_tls=True),
         "url": f"rediss+sentinel://{guarded.hosts}/{SERVICE}",
     }[which]
-    async with colour.Queue(name, options) as queue:
+    async with adapter.Queue(name, options) as queue:
         with pytest.raises(ConnectionLost, match=r"(?i)certificate") as caught:
             await queue.add("x")
         assert caught.value.maybe_applied is False
@@ -125,18 +125,18 @@ async def test_a_certificate_of_strangers_is_refused(
 
 @pytest.mark.parametrize("which", ["both", "sentinels"])
 async def test_plain_words_to_those_with_tls_fail_and_end(
-    guarded: SentinelSet, colour: Colour, which: str, name: str
+    guarded: SentinelSet, adapter: Adapter, which: str, name: str
 ) -> None:
     fields: Any = {"server": ConnectionOptions()} if which == "both" else {"sentinel_tls": False}
-    async with colour.Queue(name, sentinel_options(guarded, **fields)) as queue:
+    async with adapter.Queue(name, sentinel_options(guarded, **fields)) as queue:
         with anyio.fail_after(_SOON_S), pytest.raises(ConnectionLost) as caught:
             await queue.add("x")
         assert caught.value.maybe_applied is False
 
 
-async def test_workers_follow_a_failover(guarded: SentinelSet, crew: list[Colour], name: str) -> None:
+async def test_workers_follow_a_failover(guarded: SentinelSet, adapters: list[Adapter], name: str) -> None:
     async with AsyncExitStack() as stack:
-        sides = await started(stack, crew, name, sentinel_options(guarded))
+        sides = await started(stack, adapters, name, sentinel_options(guarded))
         for side in sides:
             await side.work_off_one()
         promoted = await in_thread(guarded.failover)
@@ -148,10 +148,10 @@ async def test_workers_follow_a_failover(guarded: SentinelSet, crew: list[Colour
 # --- clusters ---------------------------------------------------------------------------------------------------------
 
 
-async def test_every_node_of_a_cluster_is_found(nodes: ClusterSet, colour: Colour, name: str) -> None:
+async def test_every_node_of_a_cluster_is_found(nodes: ClusterSet, adapter: Adapter, name: str) -> None:
     used = set()
     for number in range(6):
-        async with colour.Queue(f"{name}-{number}", cluster_options(nodes), **_TAGGED) as queue:
+        async with adapter.Queue(f"{name}-{number}", cluster_options(nodes), **_TAGGED) as queue:
             job = await queue.add("x", {"a": 1})
             owner = nodes.master(queue.keys.slot)
             assert say(owner, "HGET", queue.keys.job(job.id), "data") == '{"a":1}'
@@ -161,18 +161,18 @@ async def test_every_node_of_a_cluster_is_found(nodes: ClusterSet, colour: Colou
 
 @pytest.mark.parametrize("how", ["options", "url"])
 async def test_a_certificate_of_strange_nodes_is_refused(
-    nodes: ClusterSet, colour: Colour, how: str, name: str
+    nodes: ClusterSet, adapter: Adapter, how: str, name: str
 ) -> None:
     target: Any = cluster_options(nodes, tls=True) if how == "options" else f"rediss+cluster://{nodes.hosts}"
-    async with colour.Queue(name, target, **_TAGGED) as queue:
+    async with adapter.Queue(name, target, **_TAGGED) as queue:
         with pytest.raises(BullMQError, match=r"(?i)certificate") as caught:
             await queue.add("x")
         assert isinstance(caught.value, ConnectionLost) and caught.value.maybe_applied is False
 
 
-async def test_workers_follow_a_promotion(nodes: ClusterSet, crew: list[Colour], name: str) -> None:
+async def test_workers_follow_a_promotion(nodes: ClusterSet, adapters: list[Adapter], name: str) -> None:
     async with AsyncExitStack() as stack:
-        sides = await started(stack, crew, name, cluster_options(nodes), **_TAGGED)
+        sides = await started(stack, adapters, name, cluster_options(nodes), **_TAGGED)
         for side in sides:
             await side.work_off_one()
             promoted = await in_thread(nodes.promote, side.queue.keys.slot)

@@ -11,6 +11,8 @@ from lua import build
 from tests.oracle.harness import COVERAGE, DUMP, Wire, error_class
 from tests.support import servers, vectors
 
+pytestmark = pytest.mark.any_python
+
 DATABASE = 15
 
 

@@ -15,7 +15,7 @@ import pytest
 import redis
 from anyio.lowlevel import checkpoint
 
-import bullmq_anyio.worker
+import bullmq_anyio.driving.timer
 import bullmq_sync
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_anyio.net.connection import Connection
@@ -23,6 +23,7 @@ from bullmq_protocol import JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.errors import AuthenticationFailed, UsageError
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
+    Closing,
     Drained,
     HandlerAbandoned,
     JobActive,
@@ -175,25 +176,66 @@ async def test_graceful_close_cancels_handlers_after_the_shutdown_time(queue: Qu
     assert (job.returnvalue, job.attempts_made) == (None, 0)
 
 
-async def test_handler_that_ignores_its_cancellation_is_told_of(
+async def test_a_close_waits_for_a_handler_though_callbacks_end_meanwhile(queue: Queue[Any], server: Server) -> None:
+    started, reported, over, leave = anyio.Event(), anyio.Event(), anyio.Event(), anyio.Event()
+    ended: list[str] = []
+
+    async def stubborn(_: Job[Any]) -> None:
+        started.set()
+        with anyio.CancelScope(shield=True):
+            await leave.wait()
+        ended.append("handler")
+
+    async def tell(_: Closing) -> None:
+        reported.set()
+        await over.wait()
+
+    await queue.add("a")
+    worker = Worker(queue.name, stubborn, server.url)
+    worker.on(Closing, tell)
+
+    async def run() -> None:
+        await worker.run()
+        ended.append("worker")
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await started.wait()
+            tasks.start_soon(worker.aclose, True)
+            await reported.wait()
+            while worker.snapshot().state != "stopped":
+                await checkpoint()
+            for _ in range(100):
+                await checkpoint()
+            over.set()
+            with anyio.move_on_after(0.2):
+                while not ended:
+                    await anyio.sleep(0.01)
+            assert ended == []
+            leave.set()
+    assert ended == ["handler", "worker"]
+
+
+async def test_handler_that_ignores_its_cancellation_is_reported(
     queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bullmq_anyio.worker, "_FORCED_STOP_S", 0.01)
+    monkeypatch.setattr(bullmq_anyio.driving.timer, "FORCED_STOP_S", 0.01)
     started = anyio.Event()
 
-    def told() -> bool:
+    def reported() -> bool:
         return "still waits for 1 handlers" in caplog.text
 
     async def stubborn(_: Job[Any]) -> None:
         started.set()
         with anyio.CancelScope(shield=True):
-            await _until(told)
+            await _until(reported)
 
     await queue.add("stubborn")
     worker = Worker(queue.name, stubborn, server.url, options=WorkerOptions(shutdown_timeout=0))
     async with worker:
         await started.wait()
-    assert told()
+    assert reported()
 
 
 @pytest.mark.parametrize("processor", [lambda _: None, lambda _: 7, repr], ids=["none", "number", "text"])
@@ -810,7 +852,7 @@ async def test_a_cancelled_job_leaves_the_ones_beside_it_alone(queue: Queue[Any]
 async def test_a_machine_that_raises_loses_no_job(
     queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """`run` raises it. What the handlers returned is told again, and stored if the machine can; else given back."""
+    """`run` raises it. The handlers' results are reported again, and stored if the machine can; else given back."""
     begun: list[str] = []
     gate = anyio.Event()
     broken: list[bool] = []
@@ -841,3 +883,41 @@ async def test_a_machine_that_raises_loses_no_job(
     # Handlers that had not returned yet are cancelled.
     assert (counts["completed"] > 0) is (how == "once")
     assert counts["waiting"] + counts["completed"] == 10
+
+
+async def test_a_handler_that_ends_while_the_tasks_end_for_a_fault_holds_up_nothing(
+    queue: Queue[Any], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whichever turn of the event loop: nobody would end a task that begins when the others are over."""
+    broken: list[bool] = []
+    turns = 0
+    struck = anyio.Event()
+    real = WorkerMachine.handle_all
+
+    def handle_all(machine: WorkerMachine, events: Any, at: Any) -> Any:
+        if broken:
+            broken.clear()
+            struck.set()
+            raise RuntimeError("planted")
+        return real(machine, events, at)
+
+    async def process(job: Job[Any]) -> None:
+        if job.name == "strikes":
+            broken.append(True)
+            return
+        await struck.wait()
+        with anyio.CancelScope(shield=True):
+            for _ in range(turns):
+                await checkpoint()
+
+    monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
+    while turns < 12:
+        struck = anyio.Event()
+        await queue.add_bulk([NewJob("waits"), NewJob("waits"), NewJob("strikes")])
+        worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3))
+        with anyio.fail_after(30):
+            with pytest.raises(RuntimeError, match="planted"):
+                await worker.run()
+        assert (await queue.get_job_counts("active"))["active"] == 0
+        await queue.drain()
+        turns += 1

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
-from bullmq_protocol import JobOptions, NewJob, UsageError, WorkerOptions
+from bullmq_protocol import Backoff, JobOptions, NewJob, UsageError, WorkerOptions
 from bullmq_protocol.errors import Closed, ConnectionLost
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
     Closing,
+    Disconnected,
     Drained,
     HandlerAbandoned,
     JobActive,
     JobCompleted,
     JobFailed,
     JobMoved,
+    Paused,
 )
-from bullmq_sync import Job, Queue, RedisPyTransport, Worker, crew
+from bullmq_sync import Job, Queue, Worker, connect, thread_pool
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
@@ -54,7 +57,7 @@ def nothing_left() -> Iterator[None]:
 
 
 class Told(threading.Event):
-    """Set when the worker has told so many notices of a kind."""
+    """Set when the worker has emitted this many notices of a kind."""
 
     def __init__(self, worker: Worker[Any], kind: type[Any], count: int = 1) -> None:
         super().__init__()
@@ -68,7 +71,7 @@ class Told(threading.Event):
             self.set()
 
     def wait(self, timeout: float | None = _LIMIT_S) -> bool:
-        assert super().wait(timeout), "it was not told in time"
+        assert super().wait(timeout), "it was not reported in time"
         return True
 
 
@@ -155,6 +158,56 @@ def test_pause_from_a_processor(queue: Queue[Any], server: Server, name: str) ->
         assert queue.get_job_counts("wait") == {"wait": 1}
 
 
+@pytest.mark.parametrize("runs_in", ["the main thread", "another"])
+@pytest.mark.parametrize("kind", [JobActive, JobCompleted, Drained, Paused, Disconnected, Closing, ClosedNotice])
+@pytest.mark.parametrize("what", ["close", "pause"])
+def test_a_callback_that_asks_its_own_worker_is_not_waited_for_by_itself(
+    queue: Queue[Any], server: Server, name: str, what: str, kind: type[Any], runs_in: str
+) -> None:
+    """On whichever thread it is called: a pool's, the timer's, or that of the user who pauses or closes the worker.
+    The shutdown time is far longer than the test's."""
+    begun, told = threading.Event(), threading.Event()
+
+    def process(job: Job[Any]) -> None:
+        begun.set()
+        if kind is Disconnected:
+            # The timer's thread alone looks at the connection then.
+            assert told.wait(_LIMIT_S)
+
+    def ask(_: object) -> None:
+        if what == "close":
+            worker.close()
+        else:
+            worker.pause()
+        told.set()
+
+    def cause() -> None:
+        assert begun.wait(_LIMIT_S)
+        if kind is Disconnected:
+            with redis.Redis.from_url(server.url) as killer:
+                killer.client_kill_filter(_type="normal", skipme=True)
+        elif kind is Paused:
+            worker.pause()
+        elif kind in (Closing, ClosedNotice):
+            worker.close()
+        assert told.wait(_LIMIT_S)
+        worker.close()
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url, options=WorkerOptions(shutdown_timeout=600_000))
+    worker.on(kind, ask)
+    causing = in_thread(cause)
+    if runs_in == "another":
+        runner = in_thread(worker.run)
+        runner.join(_LIMIT_S)
+        assert not runner.is_alive()
+    else:
+        worker.run()
+    causing.join(_LIMIT_S)
+    assert not causing.is_alive()
+    assert told.is_set()
+
+
 @pytest.mark.parametrize("error", [SystemExit("bye"), KeyboardInterrupt("stop")], ids=["exit", "interrupt"])
 def test_what_ends_programs_fails_only_the_job(
     queue: Queue[Any], server: Server, name: str, error: BaseException
@@ -224,7 +277,7 @@ def test_signals(queue: Queue[Any], server: Server, name: str, how: str) -> None
 
 
 def test_transport_of_somebody_else_is_shared_and_stays_open(server: Server, name: str) -> None:
-    transport = RedisPyTransport(server.url)
+    transport = connect(server.url)
     queue = Queue[Any](name, transport)
     worker = Worker[Any](name, nothing, transport)
     done = Told(worker, JobCompleted)
@@ -238,7 +291,7 @@ def test_transport_of_somebody_else_is_shared_and_stays_open(server: Server, nam
 
 
 def test_transport_that_its_owner_closes_ends_the_worker(server: Server, name: str) -> None:
-    transport = RedisPyTransport(server.url)
+    transport = connect(server.url)
     worker = Worker[Any](name, nothing, transport)
     closed = Told(worker, ClosedNotice)
     raised: list[BaseException] = []
@@ -264,7 +317,7 @@ def test_background_failure_is_raised_at_the_end(name: str) -> None:
 
 
 def test_gives_up_on_a_server_that_it_never_met(name: str) -> None:
-    transport = RedisPyTransport("redis://127.0.0.1:1")
+    transport = connect("redis://127.0.0.1:1")
     worker = Worker[Any](name, nothing, transport, options=WorkerOptions(max_reconnect_attempts=1))
     with pytest.raises(ConnectionLost, match="gave up after 1 attempt"):
         worker.run()
@@ -293,7 +346,7 @@ def test_a_job_given_back_while_its_callback_ran_never_begins(
     queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is another worker's by then."""
-    monkeypatch.setattr(crew, "_JOIN_S", 0.05)
+    monkeypatch.setattr(thread_pool, "_JOIN_S", 0.05)
     inside, gate = threading.Event(), threading.Event()
     begun: list[str] = []
 
@@ -328,7 +381,7 @@ def test_a_callback_that_never_returns_holds_up_no_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is decided behind it is done all the same: no job stays active."""
-    monkeypatch.setattr(crew, "_JOIN_S", 0.1)
+    monkeypatch.setattr(thread_pool, "_JOIN_S", 0.1)
     inside, gate, over = threading.Event(), threading.Event(), threading.Event()
 
     def hang(_: object) -> None:
@@ -352,12 +405,166 @@ def test_a_callback_that_never_returns_holds_up_no_close(
     assert inside.is_set()
     counts = queue.get_job_counts("waiting", "active", "completed", "failed")
     assert (counts["active"], counts["failed"], counts["waiting"] + counts["completed"]) == (0, 0, 6)
-    assert f"waits no longer for callbacks that do not return: for {kind.__name__}" in caplog.text
+    assert f"waits no longer for what does not return: a callback for {kind.__name__}" in caplog.text
     if kind not in (Closing, ClosedNotice):
         assert over.wait(_LIMIT_S)
     gate.set()
     closing.join(_LIMIT_S)
     assert queue.get_job_counts("waiting", "active", "completed", "failed") == counts
+
+
+def test_a_running_job_is_given_back_though_a_callback_that_never_returns_is_before_it(
+    queue: Queue[Any], server: Server, name: str
+) -> None:
+    """The thread that has it would have taken the job back."""
+    inside, begun, gate = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(_: Closing) -> None:
+        inside.set()
+        assert gate.wait(_LIMIT_S)
+
+    def process(job: Job[Any]) -> None:
+        begun.set()
+        assert gate.wait(_LIMIT_S)
+
+    queue.add("a")
+    worker = Worker[Any](name, process, server.url)
+    worker.on(Closing, hang)
+    runner = in_thread(worker.run)
+    assert begun.wait(_LIMIT_S)
+    closing = in_thread(lambda: worker.close(force=True))
+    runner.join(_LIMIT_S)
+    assert not runner.is_alive()
+    assert inside.is_set()
+    assert queue.get_state("1") == "waiting"
+    gate.set()
+    closing.join(_LIMIT_S)
+
+
+@pytest.mark.parametrize("how", ["after the shutdown time", "by force"])
+def test_a_strategy_that_never_returns_holds_up_no_close(
+    queue: Queue[Any],
+    server: Server,
+    name: str,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a callback: its thread is left behind, and its job given back."""
+    monkeypatch.setattr(thread_pool, "_JOIN_S", 4 * _LIMIT_S)
+    inside, gate = threading.Event(), threading.Event()
+
+    def hang(attempt: int, kind: str, error: BaseException, job: Job[Any]) -> int:
+        inside.set()
+        assert gate.wait(_LIMIT_S)
+        return 0
+
+    def process(job: Job[Any]) -> None:
+        raise LookupError
+
+    queue.add("a", {}, JobOptions(attempts=3, backoff=Backoff("mine", 1)))
+    options = WorkerOptions(shutdown_timeout=60_000 if how == "by force" else 20)
+    worker = Worker[Any](name, process, server.url, backoff_strategy=hang, options=options)
+    runner = in_thread(worker.run)
+    assert inside.wait(_LIMIT_S)
+    callers = [thread for thread in threading.enumerate() if thread.name.startswith(f"bullmq {name}")]
+    worker.close(force=how == "by force")
+    runner.join(_LIMIT_S)
+    # Nobody has waited for it until it returned.
+    assert not gate.is_set()
+    assert any(thread.is_alive() for thread in callers)
+    assert "waits no longer for what does not return: the backoff strategy" in caplog.text
+    assert queue.get_state("1") == "waiting"
+    gate.set()
+    for thread in callers:
+        thread.join(_LIMIT_S)
+    job = queue.get_job("1")
+    assert job is not None
+    assert (job.attempts_made, queue.get_state("1")) == (0, "waiting")
+
+
+def test_a_job_does_not_wait_for_callbacks_of_others(queue: Queue[Any], server: Server, name: str) -> None:
+    """Nobody else is on the way while the thread that brought both jobs is held up."""
+    ran = threading.Event()
+    waited: list[bool] = []
+
+    def hold(notice: JobActive) -> None:
+        if notice.job.name == "second":
+            waited.append(ran.wait(_LIMIT_S))
+
+    def process(job: Job[Any]) -> None:
+        if job.name == "first":
+            ran.set()
+
+    options = WorkerOptions(concurrency=2, stalled_interval=600_000)
+    worker = Worker[Any](name, process, server.url, options=options)
+    worker.on(JobActive, hold)
+    completed = Told(worker, JobCompleted, 2)
+    with worker:
+        while not worker.snapshot().listening:
+            time.sleep(0.005)
+        queue.add_bulk([NewJob("first"), NewJob("second")])
+        assert completed.wait(_LIMIT_S)
+    assert waited == [True]
+
+
+def test_a_wait_that_is_called_off_before_it_begins_never_begins(
+    queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread comes late: the connection on which it would wait is closed by then, and it opens no other."""
+    worker = Worker[Any](name, nothing, server.url, options=WorkerOptions(drain_delay=4 * _LIMIT_S))
+    contact = worker._driver._contact
+    wait, cancel_wait = contact.wait, contact.cancel_wait
+    called_off = threading.Event()
+
+    def wait_late(action: Any) -> Any:
+        assert called_off.wait(_LIMIT_S)
+        return wait(action)
+
+    def call_off(ticket: int) -> None:
+        cancel_wait(ticket)
+        called_off.set()
+
+    monkeypatch.setattr(contact, "wait", wait_late)
+    monkeypatch.setattr(contact, "cancel_wait", call_off)
+    with worker:
+        while not worker.snapshot().listening:
+            time.sleep(0.005)
+        pausing = in_thread(worker.pause)
+        pausing.join(_LIMIT_S)
+        assert not pausing.is_alive()
+        assert not worker.snapshot().listening
+
+
+def test_a_wait_that_is_called_off_as_it_begins_ends(
+    queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread has found that it is to wait, and has no connection yet: it does not open one that nobody closes."""
+    worker = Worker[Any](name, nothing, server.url, options=WorkerOptions(drain_delay=4 * _LIMIT_S))
+    driver = worker._driver
+    named, cancel_wait = driver.connections.named, driver._contact.cancel_wait
+    pausing: list[threading.Thread] = []
+    called_off = threading.Event()
+
+    def find(**given: Any) -> Any:
+        if driver._hands.pool.mine() and not pausing:
+            pausing.append(in_thread(worker.pause))
+            # It comes as soon as it can: where it has to wait for this thread, that is later.
+            called_off.wait(0.2)
+        return named(**given)
+
+    def call_off(ticket: int) -> None:
+        cancel_wait(ticket)
+        called_off.set()
+
+    monkeypatch.setattr(driver.connections, "named", find)
+    monkeypatch.setattr(driver._contact, "cancel_wait", call_off)
+    with worker:
+        while not pausing:
+            time.sleep(0.005)
+        pausing[0].join(_LIMIT_S)
+        assert not pausing[0].is_alive()
+        assert not worker.snapshot().listening
 
 
 def test_a_callback_that_returns_in_time_is_not_named(
@@ -374,15 +581,15 @@ def test_a_callback_that_returns_in_time_is_not_named(
         inside.set()
         assert joined.wait(_LIMIT_S)
 
-    def join() -> None:
-        real()
+    def join(*args: Any) -> None:
+        real(*args)
         joined.set()
 
     queue.add("a")
     worker = Worker[Any](name, process, server.url, options=WorkerOptions(shutdown_timeout=_LIMIT_S * 1000))
     worker.on(Closing, tell)
-    real = worker._crew.join
-    monkeypatch.setattr(worker._crew, "join", join)
+    real = worker._driver._hands.pool.join
+    monkeypatch.setattr(worker._driver._hands.pool, "join", join)
     runner = in_thread(worker.run)
     assert begun.wait(_LIMIT_S)
     worker.close()

@@ -9,18 +9,15 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import KeyLayout
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.errors import ConnectionLost, TransportError, TransportTimeout
-from bullmq_sync.net.redis_py import RedisPyTransport
 from tests.support import servers
-from tests.support.colours import Colour
+from tests.support.adapters import Adapter
+from tests.support.clients import OwnClient
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.anyio
@@ -43,13 +40,11 @@ def blocking(make: Callable[[str], Any]) -> Perform:
     return in_thread
 
 
-def client_of_redis_py(url: str) -> RedisPyTransport:
-    return RedisPyTransport(
-        redis.Redis.from_url(url.partition("?")[0], retry=Retry(NoBackoff(), 0), socket_timeout=0.3)
-    )
+def client(url: str) -> OwnClient:
+    return OwnClient(url.partition("?")[0], socket_timeout=0.3)
 
 
-@pytest.fixture(params=["native", "threads", "redis-py", "client"])
+@pytest.fixture(params=["native", "threads", "client"])
 async def perform(request: pytest.FixtureRequest, anyio_backend_name: str) -> Perform:
     """One command over a transport of its own."""
 
@@ -63,8 +58,7 @@ async def perform(request: pytest.FixtureRequest, anyio_backend_name: str) -> Pe
     ways: dict[str, Perform] = {
         "native": native,
         "threads": blocking(bullmq_sync.connect),
-        "redis-py": blocking(RedisPyTransport),
-        "client": blocking(client_of_redis_py),
+        "client": blocking(client),
     }
     return ways[request.param]
 
@@ -124,17 +118,17 @@ async def test_a_certificate_that_is_not_trusted_is_named_as_such(perform: Perfo
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-async def test_sentinels_and_nodes_are_told_apart(
-    kind: str, colour: Colour, server: Server, with_tls: Server, name: str
+async def test_sentinels_and_nodes_are_distinguished(
+    kind: str, adapter: Adapter, server: Server, with_tls: Server, name: str
 ) -> None:
     """Every sentinel and node that was asked is named with what it lacks."""
     path = "/jobs" if kind == "sentinel" else ""
-    for url, told in (
+    for url, reported in (
         (f"rediss+{kind}://{server.host}:{server.port}{path}?{_LIMIT}", "handshake of TLS got no answer"),
         (f"redis+{kind}://{with_tls.host}:{with_tls.port}{path}", "a port with TLS"),
     ):
-        port = server.port if told.startswith("handshake") else with_tls.port
-        async with colour.Queue(name, url, layout=KeyLayout.TAGGED_QUEUE) as queue:
-            with pytest.raises(TransportError, match=f"{port}.*{told}") as caught:
+        port = server.port if reported.startswith("handshake") else with_tls.port
+        async with adapter.Queue(name, url, layout=KeyLayout.TAGGED_QUEUE) as queue:
+            with pytest.raises(TransportError, match=f"{port}.*{reported}") as caught:
                 await queue.add("x")
             assert caught.value.maybe_applied is False

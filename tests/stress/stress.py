@@ -20,7 +20,7 @@ from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker
 
 _HANGS_S = 90
-"""After so long without an end all stacks are printed, and the process ends with an error."""
+"""After this long without an end all stacks are printed, and the process ends with an error."""
 _SWITCH_S = 1e-6
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.stress.stress import Stress
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.any_server]
 
 
 def test_stress(server: Server) -> None:

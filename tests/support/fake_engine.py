@@ -65,8 +65,8 @@ class Container:
     def __init__(self, wanted: dict[str, Any], programs: Mapping[str, str]) -> None:
         self.id = uuid.uuid4().hex * 2
         self.wanted = wanted
-        self.told = b""
-        """What a ryuk was told."""
+        self.reported = b""
+        """The filter that a ryuk received."""
         self.process: subprocess.Popen[bytes] | None = None
         self.listener: socket.socket | None = None
         self._programs = programs
@@ -136,7 +136,7 @@ class Container:
             connection, _ = listener.accept()
             with connection:
                 while data := connection.recv(4096):
-                    self.told += data
+                    self.reported += data
                     connection.sendall(b"ACK\n")
 
 

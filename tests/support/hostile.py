@@ -29,7 +29,7 @@ from bullmq_protocol.net.server_info import read_server_info
 from bullmq_protocol.net.topology import explained, read_master, read_redirect, read_sentinel, read_slots
 from tests.support import vectors
 from tests.support.building import build
-from tests.support.hostile_jobs import Hashes, Life, read_fields, read_hash, work_by_hand
+from tests.support.hostile_jobs import Hashes, Life, read_fields, read_hash, work_manually
 from tests.unit.test_command_table import KEYS, PLAIN, SAMPLES, WITHOUT_KEYS
 
 LIMIT_MS = 100.0
@@ -326,7 +326,7 @@ def families(rolls: random.Random) -> dict[str, Callable[[], tuple[Callable[[Any
             lambda seed: Life(random.Random(seed)).live(),
             rolls.getrandbits(64),
         ),
-        "such jobs by hand": lambda: (work_by_hand, rolls.getrandbits(64)),
+        "such jobs by hand": lambda: (work_manually, rolls.getrandbits(64)),
         "entries of the event stream": entries,
         "JSON payloads": payloads,
         "RESP": wire,

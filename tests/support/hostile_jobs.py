@@ -1,6 +1,6 @@
 """Jobs as another program may have stored them, against the worker.
 
-`python -m tests.support.hostile_jobs --colour asyncio --cases 100000` puts them on a real server, some hundreds
+`python -m tests.support.hostile_jobs --adapter asyncio --cases 100000` puts them on a real server, some hundreds
 in a queue, with a good job behind them that must complete. `Life` is the life of one machine without a server: hostile
 hashes, replies and handlers; `python -m tests.support.hostile` runs many.
 """
@@ -37,7 +37,7 @@ from bullmq_protocol.errors import ConnectionLost, ServerError
 from bullmq_protocol.model.failure import Failure, FailureKind, RetryPolicy, failure_of
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.net.wire import packer
-from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.actions import Call, CancelJob, CancelWait, Notify, RunJob, Stopped, Wait
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
@@ -48,14 +48,15 @@ from bullmq_protocol.worker.events import (
     Replied,
     ResumeRequested,
     Tick,
-    Unlistened,
+    WaitCancelled,
 )
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork, Taken
 from bullmq_protocol.worker.notices import JobCompleted, WorkerProblem
+from bullmq_protocol.worker.typed import CommandCall, CommandWait
 from tests.support import servers
 
-COLOURS: Final = ("asyncio", "trio", "threads")
+ADAPTERS: Final = ("asyncio", "trio", "threads")
 IN_A_QUEUE: Final = 500
 PATIENCE_S: Final = 120.0
 _START = 1_700_000_000_000
@@ -249,7 +250,7 @@ class Life:
         self._mono = 1_000
         self._wall = _START
         self._calls: dict[int, Call] = {}
-        self._listen: Listen | None = None
+        self._wait: CommandWait | None = None
         self._handlers: dict[int, RunJob] = {}
         self._stopped = False
         self._ids = itertools.count(1)
@@ -282,7 +283,7 @@ class Life:
             if steps > 40 * self.STEPS:
                 raise AssertionError(f"does not end: {self._machine.snapshot()} {self._calls}")
             self._end()
-        held = (self._calls, self._listen, self._machine.running_jobs, self._machine.deadline())
+        held = (self._calls, self._wait, self._machine.running_jobs, self._machine.deadline())
         if any(held):
             raise AssertionError(f"a stopped machine holds {held}")
         return steps
@@ -303,10 +304,10 @@ class Life:
                 case Call(ticket, command):
                     _pack(command.wire())
                     self._calls[ticket] = action
-                case Listen():
-                    if self._listen is not None:
+                case Wait():
+                    if self._wait is not None:
                         raise AssertionError("listens twice")
-                    self._listen = action
+                    self._wait = action
                 case RunJob(run):
                     look_at(action.job)
                     self._handlers[run] = action
@@ -314,7 +315,7 @@ class Life:
                     raise error
                 case Stopped():
                     self._stopped = True
-                case CancelJob() | Unlisten() | Notify() | _:
+                case CancelJob() | CancelWait() | Notify() | _:
                     pass
 
     def _happen(self) -> None:
@@ -327,10 +328,10 @@ class Life:
         elif self._calls and roll < 0.85:
             call = self._calls.pop(rolls.choice(list(self._calls)))
             self._tell(self._answer(call))
-        elif self._listen is not None and roll < 0.95:
-            listen, self._listen = self._listen, None
-            ticket = listen.ticket
-            self._tell(Unlistened(ticket) if rolls.random() < 0.2 else Replied(ticket, self._marker()))
+        elif self._wait is not None and roll < 0.95:
+            wait, self._wait = self._wait, None
+            ticket = wait.ticket
+            self._tell(WaitCancelled(ticket) if rolls.random() < 0.2 else Replied(ticket, self._marker()))
         else:
             self._tell(rolls.choice((Tick(rolls.random()), Tick(0.5), PauseRequested(), ResumeRequested())))
 
@@ -356,7 +357,7 @@ class Life:
             telemetry=rolls.choice((None, None, "\ud800", "t")),
         )
 
-    def _answer(self, call: Call) -> Event:
+    def _answer(self, call: CommandCall) -> Event:
         rolls, ticket = self._rolls, call.ticket
         roll = rolls.random()
         if roll < 0.05:
@@ -416,9 +417,9 @@ class Life:
         for ticket, call in list(self._calls.items()):
             del self._calls[ticket]
             self._tell(Replied(ticket, [] if call.command.name in ("moveStalledJobsToWait", "extendLocks") else 0))
-        if self._listen is not None:
-            listen, self._listen = self._listen, None
-            self._tell(Unlistened(listen.ticket))
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            self._tell(WaitCancelled(wait.ticket))
         for run in list(self._handlers):
             del self._handlers[run]
             self._tell(JobReturned(run, "null"))
@@ -436,7 +437,7 @@ def read_hash(fields: dict[str, bytes]) -> JobRecord:
     return record
 
 
-def work_by_hand(seed: int) -> int:
+def work_manually(seed: int) -> int:
     """Fetch and finish hostile jobs by hand; return the number of steps. Raises what is no `BullMQError`."""
     rolls = random.Random(seed)
     life = Life(rolls)
@@ -550,12 +551,12 @@ class Round:
             self.good.set()
 
 
-def run_round(colour: str, made: Round) -> None:
+def run_round(adapter: str, made: Round) -> None:
     """Work a round off. Raises what `run()` raises, and where the good job does not complete."""
-    if colour == "threads":
+    if adapter == "threads":
         _in_threads(made)
     else:
-        anyio.run(_in_tasks, made, backend=colour)
+        anyio.run(_in_tasks, made, backend=adapter)
     if made.faults:
         raise made.faults[0]
 
@@ -606,7 +607,7 @@ def _in_threads(made: Round) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.support.hostile_jobs")
-    parser.add_argument("--colour", choices=COLOURS, default="asyncio")
+    parser.add_argument("--adapter", choices=ADAPTERS, default="asyncio")
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--source", default="redis-6.2")
@@ -620,13 +621,13 @@ def main() -> None:
                 break
             seed = given.seed + number
             try:
-                run_round(given.colour, Round(server, f"hostile{number}", random.Random(seed), cases))
+                run_round(given.adapter, Round(server, f"hostile{number}", random.Random(seed), cases))
             except BaseException as error:
                 error.add_note(f"round with --seed {seed} --cases {cases}")
                 raise
             done += cases
     sys.stdout.write(
-        f"{given.colour}: {done} hostile jobs in {number} queues, the good job behind them completed in each; "
+        f"{given.adapter}: {done} hostile jobs in {number} queues, the good job behind them completed in each; "
         f"{time.monotonic() - begun:.0f} s\n"
     )
 

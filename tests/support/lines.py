@@ -1,14 +1,16 @@
-"""JSON lines on stdin and stdout, and one text for three colours.
+"""JSON lines on stdin and stdout, and one text for asyncio, trio and threads.
 
 Coroutines here await only what a facade returned. The blocking facade returns plain values, so a coroutine over it
 never waits and `finish` runs it to its end at once.
 """
 
+import importlib
 import inspect
 import json
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import ModuleType
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -17,6 +19,11 @@ T = TypeVar("T")
 Calls = Mapping[str, Callable[..., Awaitable[Any]]]
 
 _writing = threading.Lock()
+
+
+def package_of(adapter: str) -> ModuleType:
+    """Return the package of an adapter, without importing the other: that takes half of a program's start."""
+    return importlib.import_module("bullmq_sync" if adapter == "threads" else "bullmq_anyio")
 
 
 def say(**line: Any) -> None:

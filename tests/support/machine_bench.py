@@ -7,7 +7,7 @@ from typing import Any
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.model.failure import failure_of
-from bullmq_protocol.worker.actions import Call, CancelJob, Listen, Notify, RunJob, Stopped, Unlisten
+from bullmq_protocol.worker.actions import Call, CancelJob, CancelWait, Notify, RunJob, Stopped, Wait
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
@@ -18,12 +18,13 @@ from bullmq_protocol.worker.events import (
     Replied,
     ResumeRequested,
     Tick,
-    Unlistened,
+    WaitCancelled,
 )
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import Notice, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.snapshot import WorkerState
+from bullmq_protocol.worker.typed import CommandCall, CommandWait
 
 KEYS = QueueKeys.of("q")
 START = 1_700_000_000_000
@@ -62,8 +63,8 @@ class Bench:
         self.wall = START
         self.mono = 50_000
         self.calls: dict[int, Call] = {}
-        self.listen: Listen | None = None
-        self.unlistened = False
+        self.wait: CommandWait | None = None
+        self.wait_cancelled = False
         self.handlers: dict[int, RunJob] = {}
         self.cancelled: dict[int, str] = {}
         self.notices: list[Notice] = []
@@ -85,13 +86,13 @@ class Bench:
                     assert not action.shielded or action.command.name not in OPEN, "what settles no job is cancelled"
                     self.calls[action.ticket] = action
                     self.sent.append(action.command.name)
-                case Listen():
-                    assert self.listen is None, "at most one listen is in flight"
-                    self.listen = action
-                    self.unlistened = False
-                case Unlisten():
-                    assert self.listen is not None and self.listen.ticket == action.ticket
-                    self.unlistened = True
+                case Wait():
+                    assert self.wait is None, "at most one wait is in flight"
+                    self.wait = action
+                    self.wait_cancelled = False
+                case CancelWait():
+                    assert self.wait is not None and self.wait.ticket == action.ticket
+                    self.wait_cancelled = True
                 case RunJob():
                     self.handlers[action.run] = action
                 case CancelJob():
@@ -111,12 +112,12 @@ class Bench:
             assert self.machine.state is WorkerState.STOPPED
             assert self.machine.running_jobs == 0
             assert self.machine.deadline() is None
-            assert not self.calls and self.listen is None, "a stopped machine holds nothing"
+            assert not self.calls and self.wait is None, "a stopped machine holds nothing"
 
     def tell(self, *events: Event) -> None:
         self.do(self.machine.handle_all(events, self.at()))
 
-    def call(self, name: str) -> Call:
+    def call(self, name: str) -> CommandCall:
         """Return the oldest call of that name under way."""
         for call in self.calls.values():
             if call.command.name == name:
@@ -142,28 +143,28 @@ class Bench:
         self.tell(CallFailed(call.ticket, message, lost=False, code=message.split(" ")[0]))
 
     def marker(self, value: Any) -> None:
-        listen = self.listen
-        assert listen is not None
-        self.listen = None
-        self.tell(Replied(listen.ticket, value))
+        wait = self.wait
+        assert wait is not None
+        self.wait = None
+        self.tell(Replied(wait.ticket, value))
 
-    def lose_listen(self, *, maybe_applied: bool = True) -> None:
-        listen = self.listen
-        assert listen is not None
-        self.listen = None
-        self.tell(CallFailed(listen.ticket, "connection lost", lost=True, maybe_applied=maybe_applied))
+    def lose_wait(self, *, maybe_applied: bool = True) -> None:
+        wait = self.wait
+        assert wait is not None
+        self.wait = None
+        self.tell(CallFailed(wait.ticket, "connection lost", lost=True, maybe_applied=maybe_applied))
 
-    def refuse_listen(self, message: str) -> None:
-        listen = self.listen
-        assert listen is not None
-        self.listen = None
-        self.tell(CallFailed(listen.ticket, message, lost=False, code=message.split(" ")[0]))
+    def refuse_wait(self, message: str) -> None:
+        wait = self.wait
+        assert wait is not None
+        self.wait = None
+        self.tell(CallFailed(wait.ticket, message, lost=False, code=message.split(" ")[0]))
 
-    def end_listen(self) -> None:
-        listen = self.listen
-        assert listen is not None and self.unlistened
-        self.listen = None
-        self.tell(Unlistened(listen.ticket))
+    def end_wait(self) -> None:
+        wait = self.wait
+        assert wait is not None and self.wait_cancelled
+        self.wait = None
+        self.tell(WaitCancelled(wait.ticket))
 
     def run_of(self, job_id: str) -> int:
         for number, action in self.handlers.items():

@@ -34,7 +34,7 @@ from bullmq_protocol.model.options import JobOptions
 
 START = 1_700_000_000_000
 LONG_MS = 600_000
-"""No key expires by itself while a sequence runs on a real server; `DEL` stands for the expiry."""
+"""No key expires on its own while a sequence runs on a real server; `DEL` stands for the expiry."""
 
 _RETENTIONS: tuple[dict[str, int | float], ...] = (
     {"count": -1},
@@ -46,7 +46,7 @@ _RETENTIONS: tuple[dict[str, int | float], ...] = (
 
 
 class Sequence:
-    """Draws one command after the other; must be told each reply, for the ids and tokens in it."""
+    """Draws one command after the other; must get each reply, for the ids and tokens in it."""
 
     def __init__(self, keys: QueueKeys, seed: int) -> None:
         self._keys = keys
@@ -63,13 +63,13 @@ class Sequence:
         self._now += self._dice.choice((0, 0, 1, 50, 300))
         common = (self._add, self._add, self._fetch, self._fetch, self._fetch, self._finish, self._finish)
         rare = (
-            *(self._retry, self._delay, self._give_back, self._renew, self._check, self._listen, self._pause),
+            *(self._retry, self._delay, self._release, self._renew, self._check, self._wait, self._pause),
             *(self._lose_lock, self._forget_check, self._limit, self._cap, self._small, self._advance),
         )
         draw: Callable[[], Command[Any]] = self._dice.choice((*common, *common, *rare))
         return draw()
 
-    def told(self, reply: Reply) -> None:
+    def reported(self, reply: Reply) -> None:
         """Note a reply."""
         if isinstance(reply, list) and len(reply) == 4 and reply[0]:
             self._held[as_text(reply[1])] = self._token
@@ -128,7 +128,7 @@ class Sequence:
         delay, counted = self._dice.choice((0, 150)), self._dice.random() < 0.5
         return move_to_delayed(self._keys, job_id, token=token, now=self._now, delay=delay, count_attempt=counted)
 
-    def _give_back(self) -> Command[Any]:
+    def _release(self) -> Command[Any]:
         job_id, token = self._job()
         return move_job_from_active_to_wait(self._keys, job_id, token=token)
 
@@ -140,7 +140,7 @@ class Sequence:
     def _check(self) -> Command[Any]:
         return move_stalled_jobs_to_wait(self._keys, max_stalled_count=1, now=self._now, interval_ms=LONG_MS)
 
-    def _listen(self) -> Command[Any]:
+    def _wait(self) -> Command[Any]:
         return wait_for_marker(self._keys, block_ms=5)
 
     def _pause(self) -> Command[Any]:

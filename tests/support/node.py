@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 _LOCKED = Path(__file__).parents[1] / "node"
+_NEWER = Path(__file__).parents[2] / "bench" / "node" / "6"
 _CACHE = Path(__file__).parents[2] / ".cache" / "node"
 
 
@@ -27,6 +28,11 @@ def node_version() -> str | None:
 def bullmq_folder() -> Path:
     """Return the `node_modules` folder that holds the pinned BullMQ, after installing it once."""
     return installed(_LOCKED)
+
+
+def newer_folder() -> Path:
+    """Return the `node_modules` folder of the newer BullMQ that profiles are compared with."""
+    return installed(_NEWER)
 
 
 def otel_folder() -> Path:

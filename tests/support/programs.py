@@ -15,7 +15,7 @@ from typing import Any, Self
 from tests.support.node import bullmq_folder, otel_folder
 from tests.support.servers import Server
 
-COLOURS = ("asyncio", "trio", "threads")
+ADAPTERS = ("asyncio", "trio", "threads")
 MAX_LEN_EVENTS = 1_000_000
 """So much that no event of a test is trimmed: streams can be compared whole."""
 
@@ -162,7 +162,7 @@ class AnswerError(Exception):
 
 
 def worker(side: str, server: Server, queue: str, **options: Any) -> Program:
-    """Start a worker and wait until it is ready. `side` is `node` or one of our colours; options in BullMQ's words."""
+    """Start a worker and wait until it is ready. `side` is `node` or one of our adapters; options in BullMQ's words."""
     return _started("worker", side, {"queue": queue, "options": options}, server)
 
 
@@ -216,7 +216,7 @@ def _started(name: str, side: str, config: Line, server: Server, *, modules: Pat
         command = ["node", str(_NODE / f"{name}.js"), argument]
         program = Program(command, environment={"NODE_PATH": str(modules or bullmq_folder())})
     else:
-        argument = json.dumps({**config, "colour": side, "url": server.url})
+        argument = json.dumps({**config, "adapter": side, "url": server.url})
         program = Program([sys.executable, "-m", f"tests.interop.python.{name}", argument])
     try:
         program.wait(lambda events: any(line["event"] == "ready" for line in events), f"{side} {name} gets ready")

@@ -1,4 +1,5 @@
-"""No long silence: a line whenever nothing was told for a while, in a run of tests and in what is fetched before it."""
+"""No long silence: a line whenever nothing was printed for a while, in a run of tests and in what is fetched before
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Ticker:
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
 
     def heard(self) -> None:
-        """Note that something was told."""
+        """Note that something was printed."""
         self._last = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -82,9 +82,15 @@ def chosen() -> tuple[str, ...]:
 
 
 def ends() -> tuple[str, ...]:
-    """Return the oldest and the newest of `kinds()`."""
-    found = kinds()
-    return tuple(dict.fromkeys((found[0], found[-1]))) if found else ()
+    """Return the oldest and the newest of `kinds()`; one of them where `BULLMQ_TEST_END` says `oldest` or `newest`."""
+    return ends_of(kinds())
+
+
+def ends_of(found: Sequence[str]) -> tuple[str, ...]:
+    """Return the first and the last of these, or that one of them which `BULLMQ_TEST_END` asks for."""
+    asked = os.environ.get("BULLMQ_TEST_END", "")
+    wanted = {"": (*found[:1], *found[-1:]), "oldest": found[:1], "newest": found[-1:]}[asked]
+    return tuple(dict.fromkeys(wanted))
 
 
 def start(kind: str | None = None, *, config: Sequence[str] = (), tls: bool = False) -> "Server":

@@ -45,10 +45,10 @@ def sources() -> dict[str, Source]:
 
 
 def kinds() -> tuple[str, ...]:
-    """Return the oldest and the newest kind that can be had, of those that `BULLMQ_TEST_SERVERS` asks for."""
+    """Return the ends of the kinds that can be had, of those that `BULLMQ_TEST_SERVERS` asks for."""
     asked = [kind.strip() for kind in os.environ.get("BULLMQ_TEST_SERVERS", "").split(",") if kind.strip()]
     able = [kind for kind in servers.KINDS if kind in sources() and (not asked or kind in asked)]
-    return tuple(dict.fromkeys((*able[:1], *able[-1:])))
+    return servers.ends_of(able)
 
 
 def tls_kind() -> str:

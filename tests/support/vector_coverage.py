@@ -1,4 +1,5 @@
-"""What the vectors of a command must cover, told by its row in `specs/commands.json`, and what one vector covers."""
+"""What the vectors of a command must cover, according to its row in `specs/commands.json`, and what one vector
+covers."""
 
 from __future__ import annotations
 

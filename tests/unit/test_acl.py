@@ -5,6 +5,8 @@ import pytest
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from tools import acl
 
+pytestmark = pytest.mark.any_python
+
 
 def test_the_page_is_not_stale(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert acl.main(["--check"]) == 0

@@ -7,7 +7,7 @@ import pytest
 from bullmq_protocol import Deduplication, JobOptions, NewJob, ParentRef, QueueKeys
 from bullmq_protocol.command import Batch, Merge, Repeat
 from bullmq_protocol.commands._merging import ADDS
-from bullmq_protocol.commands.adding import AddedJob, add_job, add_or_find
+from bullmq_protocol.commands.adding import AddedJob, add_job, add_or_find, looks_before, were_added
 from bullmq_protocol.commands.batches import add_many as add_many_call
 from bullmq_protocol.errors import ParentNotFound, ParentNotReplaceable, ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.model.job import JobRecord, PreparedJob, prepare
@@ -98,7 +98,7 @@ def test_a_plain_add_beside_it_is_read_the_same() -> None:
             command.decode(wrong)
 
 
-def test_many_jobs_are_told_by_their_call() -> None:
+def test_many_jobs_are_reported_by_their_call() -> None:
     mine, once, plain = prepared(job_id="mine"), prepared(deduplication=Deduplication("d")), prepared()
     parent = prepare(KEYS, NewJob("n", 1, JobOptions(job_id="mum")), now_ms=5, has_children=True)
     jobs = [plain, mine, mine, once, parent, once]
@@ -131,3 +131,17 @@ def test_refused_jobs_of_several() -> None:
     refused, record = stop.value.value
     assert isinstance(refused, ParentNotFound)
     assert record.added is True
+
+
+def test_what_is_looked_at_before() -> None:
+    both = prepared(job_id="mine", deduplication=Deduplication("d"))
+    looks = [(look.name, look.keys, look.args, look.repeat) for look in looks_before(KEYS, both)]
+    assert looks == [("EXISTS", ("bull:q:mine",), (), Repeat.SAFE), ("GET", ("bull:q:de:d",), (), Repeat.SAFE)]
+    assert looks_before(KEYS, prepared()) == ()
+
+
+def test_the_second_of_a_call_gives_way_to_the_first() -> None:
+    once, other = (prepared(deduplication=Deduplication(id)) for id in "de")
+    assert were_added([once, other, once], [[None]] * 3, ["7", "8", "7"]) == [True, True, False]
+    mine = prepared(job_id="mine")
+    assert were_added([mine, prepared(), mine], [[False], (), [False]], ["mine", "1", "mine"]) == [True, True, False]

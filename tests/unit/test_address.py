@@ -154,6 +154,19 @@ def test_no_password_in_errors(url: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("path", ["redis://me:hidden@host", "unix://me:hidden@/run/redis.sock"])
+def test_a_url_is_no_path_and_not_shown(path: str) -> None:
+    with pytest.raises(UsageError, match=r"^unix_path: must be a path; a URL goes through parse_url") as caught:
+        ConnectionOptions(unix_path=path)
+    assert "hidden" not in repr((caught.value, caught.value.value))
+
+
+def test_what_looks_like_a_login_in_a_path_is_not_shown() -> None:
+    options = ConnectionOptions(unix_path="/run/me:hidden@host")
+    assert options.unix_path == "/run/me:hidden@host"
+    assert repr(options) == "ConnectionOptions('unix:///run/[a URL with a login]?db=0')"
+
+
 def test_no_password_in_repr() -> None:
     options = parse_url("rediss://me:hidden@host/1")
     assert repr(options) == "ConnectionOptions('rediss://host:6379/1')"
@@ -257,12 +270,17 @@ def test_login_needs_a_form_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "password", "told"),
+    ("answer", "password", "reported"),
     [
         ("ERR unknown command 'AUTH', with args beginning with: 'hidden' ", None, "ERR unknown command 'AUTH'"),
         ("ERR AUTH hidden is refused", "hidden", "ERR AUTH *** is refused"),
         ("WRONGPASS invalid", "", "WRONGPASS invalid"),
     ],
 )
-def test_refusal_of_a_login_holds_no_password(answer: str, password: str | None, told: str) -> None:
-    assert refusal_of_login(answer, password) == told
+def test_refusal_of_a_login_holds_no_password(answer: str, password: str | None, reported: str) -> None:
+    assert refusal_of_login(answer, password) == reported
+
+
+def test_a_figure_in_the_query_that_is_none() -> None:
+    with pytest.raises(UsageError, match=r"^database: must be|must be a whole number \(got 'x'\)$"):
+        parse_url("redis://h?connect_timeout_ms=x")

@@ -9,6 +9,8 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 
+pytestmark = pytest.mark.any_python
+
 _TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 # Set in the constructors, so the classes do not show them.
 _ATTRIBUTES = {"Job": {"record", "token", "cancelled"}}

@@ -10,8 +10,15 @@ from msgspec import UNSET
 
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.model.backoff import PLUS_MINUS_20, UnknownBackoff, backoff_delay, custom_type, strategy_delay
-from bullmq_protocol.model.options import RETRY_3_EXPONENTIAL, Backoff
+from bullmq_protocol.model.backoff import (
+    PLUS_MINUS_20,
+    Backoff,
+    UnknownBackoff,
+    backoff_delay,
+    custom_type,
+    strategy_delay,
+)
+from bullmq_protocol.model.options import RETRY_3_EXPONENTIAL
 
 HOUR = 3_600_000
 SECOND = Backoff("exponential", 1000)
@@ -101,7 +108,7 @@ def test_an_unknown_type_is_an_error_that_names_it() -> None:
     assert caught.value.type == "mine"
 
 
-def test_custom_types_are_told_from_built_in_ones() -> None:
+def test_custom_types_are_distinguished_from_built_in_ones() -> None:
     assert custom_type(Backoff("mine")) == "mine"
     assert [custom_type(backoff) for backoff in (Backoff("fixed", 1), SECOND, 5, UNSET, None)] == [None] * 5
 

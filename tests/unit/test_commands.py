@@ -9,6 +9,7 @@ import pytest
 
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands import (
+    _shared,
     adding,
     cleaning,
     fetching,
@@ -582,7 +583,7 @@ def test_a_fetch_of_another_shape_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(-5, ParentNotFound), (-7, ParentNotReplaceable)])
-def test_add_errors_are_told_from_ids_by_type(code: int, kind: type[Exception]) -> None:
+def test_add_errors_are_distinguished_from_ids_by_type(code: int, kind: type[Exception]) -> None:
     job = prepare(K, NewJob("n", {}, JobOptions(parent=ParentRef("P", "bull:q"))), now_ms=NOW)
     command = adding.add_job(K, job)
     with pytest.raises(kind, match="bull:q:P"):
@@ -672,3 +673,10 @@ def test_marker_replies() -> None:
 def test_commands_compare() -> None:
     assert finish() == finish()
     assert jobs.get_job(K, "1") != jobs.get_job(K, "2")
+
+
+def test_a_fetched_job_with_a_text_for_an_id() -> None:
+    for reply in ([[b"name", b"n"], "1", 0, 0], [[b"name", b"n"], b"1", 0, 5]):
+        found = _shared.as_fetched(reply)
+        assert found.job is not None
+        assert (found.job.id, found.job.name) == ("1", "n")

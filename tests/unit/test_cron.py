@@ -128,7 +128,7 @@ def test_zones_with_odd_changes(pattern: str, zone: str, start: str, runs: list[
     assert found == runs
 
 
-def test_the_hours_that_are_told_twice_and_left_out() -> None:
+def test_hours_that_come_twice_or_never() -> None:
     """A search may meet the gap and the repeated hour on its way to somewhere else."""
     new_york = ZoneInfo("America/New_York")
     assert text(next_run(parse_cron("0 5 * * *"), ms("2026-03-08T05:30:00Z"), new_york)) == "2026-03-08T09:00:00Z"
@@ -166,3 +166,9 @@ def test_fixed_zones(name: str, minutes: int | None) -> None:
 @pytest.mark.parametrize("name", ["+03:00", "Europe/Berlin", "", "local", "UTC+", "UTC+123"])
 def test_other_names_are_no_fixed_zones(name: str) -> None:
     assert fixed_zone(name) is None
+
+
+@pytest.mark.parametrize(("start", "found"), [("2026-01-02", "2026-01-05"), ("2026-02-03", "2026-02-09")])
+def test_all_days_with_the_last_are_no_choice_of_days(start: str, found: str) -> None:
+    days = "1-30,L" if start < "2026-02" else "1-28,L"
+    assert text(next_run(parse_cron(f"0 0 {days} * 1"), ms(f"{start}T00:00:00Z"), UTC)) == f"{found}T00:00:00Z"

@@ -44,7 +44,7 @@ from bullmq_protocol.events.stream import (
     entry_place,
     read_entry,
 )
-from bullmq_protocol.events.waiters import MISSING, Answer, Finished, Waiters, check_reader, result_of
+from bullmq_protocol.events.waiters import MISSING, Answer, Finished, Waiter, Waiters, check_reader, result_of
 from bullmq_protocol.operations.ask_finished import PAGES_BACK, ask_again, ask_finished
 from bullmq_protocol.operations.read_events import PAGE, EventReader
 
@@ -103,7 +103,7 @@ def test_entries_are_read_in_both_protocols() -> None:
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
-def test_entry_that_bullmq_cannot_decode_is_told() -> None:
+def test_entry_that_bullmq_cannot_decode_is_reported() -> None:
     def read(*fields: str) -> Any:
         return read_entry(RawEntry("1-0", [field.encode() for field in fields]))
 
@@ -178,7 +178,7 @@ def test_reader_asks_again_from_where_it_was_after_a_failure() -> None:
     reader = EventReader(KEYS, last_event_id="5-0", max_delay_ms=1000)
     lost = ConnectionLost("gone", maybe_applied=True)
     reader.step()
-    reader.answered([[], None])
+    reader.answered([[[b"5-0", []]], None])
     assert isinstance(reader.step(), Command)
     assert [reader.failed(lost, 0.5) for _ in range(6)] == [100, 200, 400, 800, 1000, 1000]
     assert [reader.failed(lost, roll) for roll in (0.0, 1.0)] == [800, 1200]
@@ -513,3 +513,22 @@ def test_for_whom_to_ask_again() -> None:
 def test_an_entry_needs_an_id() -> None:
     with pytest.raises(UnexpectedReply, match="an entry's id"):
         as_entries([[b"bull:q:events", [[b"not an id", [b"event", b"drained"]]]]])
+
+
+def test_a_caller_that_has_not_asked_expects_nothing() -> None:
+    waiter = Waiter("1", lambda: None)
+    assert not waiter.expects((9, 9))
+    waiter.answered(Answer("5-0", Finished(MISSING)))
+    assert waiter.expects((4, 9))
+    assert not waiter.expects((5, 0))
+    assert waiter.finished == Finished(MISSING)
+
+
+def test_a_wake_up_of_another_shape_is_an_error() -> None:
+    reader = EventReader(KEYS, last_event_id="5-0")
+    step = reader.step()
+    while isinstance(step, Batch):
+        reader.answered([[], None])
+        step = reader.step()
+    with pytest.raises(UnexpectedReply):
+        reader.answered(5)

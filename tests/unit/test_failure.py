@@ -60,18 +60,10 @@ from bullmq_protocol.model.categories import (
     repr_of,
     rule_key,
 )
-from bullmq_protocol.model.failure import (
-    Fail,
-    Failure,
-    FailureKind,
-    Retry,
-    RetryPolicy,
-    decide,
-    failure_of,
-    stacktrace_json,
-)
+from bullmq_protocol.model.failure import Fail, Failure, FailureKind, Retry, RetryPolicy, failure_of, stacktrace_json
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.observability.stack import StackTexts
+from tests.support.decisions import decided
 from tests.support.raising import raised
 from tests.support.silent import NoAttributes, NoClass, OfSilent
 
@@ -988,7 +980,7 @@ BACKOFF = {"type": "fixed", "delay": 50}
     ],
 )
 def test_the_policy_of_bullmq(record: JobRecord, failure: Failure, decision: Retry | Fail) -> None:
-    assert decide(record, failure, roll=0.5) == decision
+    assert decided(record, failure, roll=0.5) == decision
 
 
 @pytest.mark.parametrize(
@@ -1003,7 +995,7 @@ def test_the_policy_of_bullmq(record: JobRecord, failure: Failure, decision: Ret
     ],
 )
 def test_the_categorising_policy(record: JobRecord, failure: Failure, decision: Retry | Fail) -> None:
-    assert decide(record, failure, policy=RetryPolicy.CATEGORISING, roll=0.5) == decision
+    assert decided(record, failure, policy=RetryPolicy.CATEGORISING, roll=0.5) == decision
 
 
 @pytest.mark.parametrize(
@@ -1018,25 +1010,25 @@ def test_the_categorising_policy(record: JobRecord, failure: Failure, decision: 
     ],
 )
 def test_the_answer_of_a_strategy(answer: float, decision: Retry | Fail) -> None:
-    assert decide(job(attempts=2, backoff={"type": "own"}), PLAIN, roll=0.5, strategy_delay_ms=answer) == decision
+    assert decided(job(attempts=2, backoff={"type": "own"}), PLAIN, roll=0.5, strategy_delay_ms=answer) == decision
 
 
 def test_a_custom_type_without_a_strategy_fails_the_job_with_a_clear_reason() -> None:
-    decision = decide(job(attempts=2, backoff={"type": "own"}), PLAIN, roll=0.5)
+    decision = decided(job(attempts=2, backoff={"type": "own"}), PLAIN, roll=0.5)
     assert isinstance(decision, Fail)
     assert decision.reason.startswith("Unknown backoff strategy own.")
     assert (decision.permanent, decision.exhausted) == (True, False)
 
 
 def test_a_discarded_job_is_not_retried() -> None:
-    assert decide(job(attempts=2), PLAIN, roll=0.5, discarded=True) == Fail("no", permanent=True, exhausted=False)
+    assert decided(job(attempts=2), PLAIN, roll=0.5, discarded=True) == Fail("no", permanent=True, exhausted=False)
 
 
 def test_jitter_and_cap_of_the_worker() -> None:
     record = job(attempts=2, backoff={"type": "fixed", "delay": 1000})
-    assert decide(record, PLAIN, roll=0.0, extra_jitter=0.2) == Retry(800)
-    assert decide(record, PLAIN, roll=0.5, max_backoff_delay_ms=300) == Retry(300)
-    assert decide(job(attempts=2, backoff=10**9), PLAIN, roll=0.5, max_backoff_delay_ms=None) == Retry(10**9)
+    assert decided(record, PLAIN, roll=0.0, extra_jitter=0.2) == Retry(800)
+    assert decided(record, PLAIN, roll=0.5, max_backoff_delay_ms=300) == Retry(300)
+    assert decided(job(attempts=2, backoff=10**9), PLAIN, roll=0.5, max_backoff_delay_ms=None) == Retry(10**9)
 
 
 # --- stack traces ---
@@ -1061,3 +1053,13 @@ def test_jitter_and_cap_of_the_worker() -> None:
 )
 def test_stack_traces(old: str | None, stack: str, limit: float | None, rows: list[str]) -> None:
     assert json.loads(stacktrace_json(old, stack, limit)) == rows
+
+
+@pytest.mark.parametrize(("status", "transient"), [(599, True), (600, False), (400, False), (399, False)])
+def test_bounds_of_http_statuses(status: int, transient: bool) -> None:
+    class Answered(Exception):
+        pass
+
+    error = Answered("x")
+    error.status = status  # type: ignore[attr-defined]
+    assert (categorise(error) is Category.TRANSIENT) == transient

@@ -231,7 +231,7 @@ def test_deduplicated_nodes_are_refused_but_a_single_job_is_not() -> None:
         added(prepared(node("p", node("a", **once))), [b"other", b"id-1", b"other"])
 
 
-def test_nodes_of_one_flow_that_are_the_same_job_are_told() -> None:
+def test_nodes_of_one_flow_that_are_the_same_job_are_reported() -> None:
     def mine(queue: str) -> FlowNode:
         return FlowNode("a", queue, options=JobOptions(job_id="mine"))
 
@@ -358,3 +358,19 @@ def test_a_flow_of_any_depth_can_be_shown() -> None:
     assert repr(FlowNode("a", "q", children=7)) == "FlowNode('a', 'q', children 7)"  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"got FlowNode\('a', 'q'\)"):
         raise UsageError("flow", FlowNode("a", "q"), "rule")
+
+
+def test_children_of_the_second_of_a_level_are_read_once() -> None:
+    store = Store(
+        [f"bull:q:{name}" for name in ("r", "a", "b", "c")],
+        {
+            "bull:q:r:processed": [b"bull:q:a", b"bull:q:b"],
+            "bull:q:b:processed": [b"bull:q:c"],
+        },
+    )
+    assert found_names(read(store, depth=3, max_children=10)) == [
+        (-1, "bull:q r"),
+        (0, "bull:q a"),
+        (0, "bull:q b"),
+        (2, "bull:q c"),
+    ]

@@ -141,6 +141,8 @@ class Tree(msgspec.Struct):
         (Attrs, "Plain"),
         (HasName, "HasName"),
         (type, "type"),
+        (msgspec.msgpack.Ext, "Ext"),
+        (list[msgspec.msgpack.Ext | None], "Ext"),
         (Callable[[int], int], "Callable"),
     ],
 )
@@ -195,7 +197,7 @@ def client_of(module: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 @pytest.mark.parametrize("name", ["Queue", "Worker", "QueueEvents", "QueueEventsProducer", "FlowProducer"])
-def test_a_bare_client_is_told_what_wraps_it(package: Any, name: str) -> None:
+def test_the_refusal_of_a_bare_client_names_its_wrapper(package: Any, name: str) -> None:
     class Own(redis.asyncio.Redis):
         pass
 

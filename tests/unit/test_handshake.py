@@ -13,13 +13,21 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.net.handshake import ASKING, WITH_TLS, Greeting, opening, unanswered, why_no_greeting, without_tls
+from bullmq_protocol.net.handshake import (
+    INFO_COMMANDS,
+    WITH_TLS,
+    Handshake,
+    login_commands,
+    unanswered,
+    why_no_handshake,
+    without_tls,
+)
 
 INFO = (b"redis_version:7.2.4", b"maxmemory_policy:noeviction", b"cluster_enabled:0", b"role:master")
 
 
-def greeting(login: Any, **options: Any) -> Greeting:
-    return Greeting("redis://h", login[0], (*opening(login, **options), *ASKING))
+def handshake(login: Any, **options: Any) -> Handshake:
+    return Handshake("redis://h", login[0], (*login_commands(login, **options), *INFO_COMMANDS))
 
 
 @pytest.mark.parametrize(
@@ -36,27 +44,34 @@ def greeting(login: Any, **options: Any) -> Greeting:
     ],
 )
 def test_what_is_said(login: Any, options: Any, first: Any) -> None:
-    assert opening(login, **options) == first
-    assert ASKING == (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "replication"))
+    assert login_commands(login, **options) == first
+    assert INFO_COMMANDS == (("INFO", "server"), ("INFO", "memory"), ("INFO", "cluster"), ("INFO", "replication"))
 
 
 def test_what_the_server_says() -> None:
-    said = greeting((None, None), client_name="me")
-    greeted = said.read(["OK", *INFO])
-    assert (greeted.info.version, greeted.info.role) == ((7, 2, 4), "master")
-    assert (greeted.unnamed, greeted.uninformed) == (None, None)
+    said = handshake((None, None), client_name="me")
+    result = said.read(["OK", *INFO])
+    assert (result.info.version, result.info.role) == ((7, 2, 4), "master")
+    assert (result.unnamed, result.uninformed) == (None, None)
 
 
 def test_what_may_be_refused() -> None:
-    said = greeting((None, None), client_name="a b")
-    greeted = said.read([ServerError("ERR no spaces"), *[ServerError("NOPERM no INFO")] * 4])
-    assert [str(greeted.unnamed), str(greeted.uninformed)] == ["ERR no spaces", "NOPERM no INFO"]
-    assert greeted.info.version_text == ""
-    assert greeted.warnings == ("cannot check version and eviction policy: NOPERM no INFO",)
+    said = handshake((None, None), client_name="a b")
+    result = said.read([ServerError("ERR no spaces"), *[ServerError("NOPERM no INFO")] * 4])
+    assert [str(result.unnamed), str(result.uninformed)] == ["ERR no spaces", "NOPERM no INFO"]
+    assert result.info.version_text == ""
+    assert result.warnings == ("cannot check version and eviction policy: NOPERM no INFO",)
+
+
+def test_a_server_that_does_not_know_info_is_not_refused() -> None:
+    refusal = ServerError("ERR unknown command 'INFO', with args beginning with: 'server' ")
+    result = handshake((None, None)).read([refusal] * 4)
+    assert result.uninformed is refusal
+    assert result.info.version_text == ""
 
 
 def test_what_is_warned_about() -> None:
-    said = greeting((None, None))
+    said = handshake((None, None))
     assert said.read(INFO).warnings == ()
     (warning,) = said.read([INFO[0], b"maxmemory_policy:allkeys-lru", *INFO[2:]]).warnings
     assert "allkeys-lru" in warning
@@ -69,8 +84,8 @@ def test_what_is_warned_about() -> None:
 def test_first_commands_without_an_answer(kind: type[TransportError]) -> None:
     error = unanswered("redis://h", kind("reading failed", maybe_applied=True), tls=True)
     assert (type(error), str(error), error.maybe_applied) == (kind, "redis://h: reading failed", False)
-    told = unanswered("redis://h", kind("reading failed", maybe_applied=True), tls=False)
-    assert WITH_TLS in str(told)
+    reported = unanswered("redis://h", kind("reading failed", maybe_applied=True), tls=False)
+    assert WITH_TLS in str(reported)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +106,12 @@ def test_first_commands_without_an_answer(kind: type[TransportError]) -> None:
 )
 def test_what_ends_it(replies: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
-        greeting(("ada", "secret"), db=1).read(replies)
+        handshake(("ada", "secret"), db=1).read(replies)
 
 
 def test_the_default_user_is_named() -> None:
     with pytest.raises(AuthenticationFailed, match="user 'default'"):
-        greeting((None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])
+        handshake((None, "secret")).read([ServerError("WRONGPASS invalid"), *INFO])
 
 
 def test_a_server_that_answers_tls_in_plain_words_has_none() -> None:
@@ -110,6 +125,6 @@ def test_a_server_that_answers_tls_in_plain_words_has_none() -> None:
     "reason", ["reading failed: x", "the server closed the connection", "the server sent no RESP: x"]
 )
 def test_a_server_that_ends_plain_words_at_once_may_have_tls(reason: str) -> None:
-    assert why_no_greeting(reason, tls=False) == f"{reason} {WITH_TLS}"
-    assert why_no_greeting(reason, tls=True) == reason
-    assert why_no_greeting("no reply within the time limit", tls=False) == "no reply within the time limit"
+    assert why_no_handshake(reason, tls=False) == f"{reason} {WITH_TLS}"
+    assert why_no_handshake(reason, tls=True) == reason
+    assert why_no_handshake("no reply within the time limit", tls=False) == "no reply within the time limit"

@@ -12,17 +12,22 @@ from bullmq_protocol.commands.fetching import due_of
 from bullmq_protocol.commands.locks import extend_locks
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text, double, doubles, pack_known
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.model.backoff import backoff_delay, limit_delay
+from bullmq_protocol.model.backoff import Backoff, backoff_delay, limit_delay
 from bullmq_protocol.model.cron import CronError, parse_cron
-from bullmq_protocol.model.failure import Fail, Failure, Retry, decide, failure_of, stacktrace_json
+from bullmq_protocol.model.failure import Fail, Failure, Retry, failure_of, stacktrace_json
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.model.options import Backoff, JobOptions, KeepJobs, stored, validate
+from bullmq_protocol.model.options import JobOptions, KeepJobs, stored, validate
 from bullmq_protocol.model.schedule import next_iteration, number_of
-from bullmq_protocol.worker import machine as machine_module
+from bullmq_protocol.worker import _fetching, _running, _upkeep
+from bullmq_protocol.worker._contact import Contact
+from bullmq_protocol.worker._fetching import Fetching
+from bullmq_protocol.worker._running import Running
+from bullmq_protocol.worker._shared import Shared
+from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.events import CloseRequested, JobRaised, JobReturned, Tick
-from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import HandlerAbandoned, JobCompleted, JobFailed, StalledCheckSkipped, WorkerProblem
 from bullmq_protocol.worker.outcome import Finishing, keep_jobs
+from tests.support.decisions import decided
 from tests.support.machine_bench import KEYS, NO_JOB, START, Bench, job_reply
 
 MAX = "1.7976931348623157e+308"
@@ -138,7 +143,7 @@ def test_attempts_begin_with_one(attempt: Any) -> None:
 def test_any_count_of_attempts_made(atm: str) -> None:
     options = f'{{"attempts":{MAX},"backoff":{{"type":"exponential","delay":100}}}}'
     job = JobRecord("1", {"opts": options.encode(), "atm": atm.encode()})
-    assert isinstance(decide(job, Failure(message="m"), roll=0.0), Fail if atm[0] == "9" else Retry)
+    assert isinstance(decided(job, Failure(message="m"), roll=0.0), Fail if atm[0] == "9" else Retry)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_the_jobs_cap_holds_for_a_strategy_too() -> None:
     job = JobRecord("1", {"opts": b'{"attempts":3,"backoff":{"type":"mine","maxDelay":70}}'})
     assert job.opts.backoff == Backoff("mine", max_delay=70)
     for answer in (900, HUGE, math.inf):
-        assert decide(job, Failure(message="m"), roll=0.0, strategy_delay_ms=answer) == Retry(70)
+        assert decided(job, Failure(message="m"), roll=0.0, strategy_delay_ms=answer) == Retry(70)
 
 
 def test_the_jobs_cap_is_stored_and_checked() -> None:
@@ -249,7 +254,7 @@ def test_a_second_command_that_cannot_be_made_puts_the_job_back() -> None:
     bench = busy({"opts": '{"x":"\\ud800","repeat":{"every":1000,"key":"k"}}'})
     bench.reply("updateRepeatableJobMillis", b"k")
     assert bench.has("moveToDelayed")
-    assert "put back" in bench.said(WorkerProblem)[0].message
+    assert "the job was delayed" in bench.said(WorkerProblem)[0].message
 
 
 def test_a_name_that_is_no_utf8_goes_on_in_the_next_job() -> None:
@@ -288,7 +293,7 @@ def test_a_marker_for_ever_is_nothing_to_wait_for() -> None:
     bench.reply("moveToActive", NO_JOB)
     bench.marker([b"k", b"1", b"inf"])
     assert bench.machine.snapshot().next_due_at is None
-    assert bench.listen is not None
+    assert bench.wait is not None
 
 
 def test_a_snapshot_of_hostile_jobs_can_be_encoded() -> None:
@@ -304,9 +309,10 @@ def test_a_snapshot_of_hostile_jobs_can_be_encoded() -> None:
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, name: str, times: int = 100) -> list[int]:
-    """Let a method of the machine, or a function that it calls, raise so many times."""
+    """Let a method of a part of the machine, or a function that it calls, raise this many times."""
     left = [times]
-    holder: Any = WorkerMachine if hasattr(WorkerMachine, name) else machine_module
+    holders: tuple[Any, ...] = (Fetching, Running, Upkeep, Contact, _fetching, _running, _upkeep)
+    holder = next(each for each in holders if hasattr(each, name))
     real = getattr(holder, name)
 
     def broken(*args: Any, **options: Any) -> Any:
@@ -395,7 +401,7 @@ def test_a_running_job_is_let_go_where_it_cannot_be_given_back(monkeypatch: pyte
 @pytest.mark.contained
 def test_a_job_whose_call_is_under_way_is_settled_by_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = busy({"rjk": "s", "opts": '{"repeat":{"every":1000}}'})
-    real = WorkerMachine._call
+    real = Shared.call
 
     def broken(*args: Any, **options: Any) -> None:
         real(*args, **options)
@@ -404,7 +410,7 @@ def test_a_job_whose_call_is_under_way_is_settled_by_its_answer(monkeypatch: pyt
     bench.reply("updateJobScheduler", 5)
     assert bench.has("moveToDelayed") or len(bench.handlers) == 1
     bench = Bench(skip_stalled_check=True)
-    monkeypatch.setattr(WorkerMachine, "_call", broken)
+    monkeypatch.setattr(Shared, "call", broken)
     bench.reply("moveToActive", job_reply("1", rjk="s", opts='{"repeat":{"every":1000}}'))
     monkeypatch.undo()
     assert faults(bench)
@@ -416,26 +422,26 @@ def test_a_job_whose_call_is_under_way_is_settled_by_its_answer(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("method", "call", "answer"),
     [
-        ("_on_marker", None, [b"k", b"0", b"0"]),
-        ("_on_renewed", "extendLocks", []),
-        ("_on_probe_answered", "PING", b"PONG"),
+        ("marked", None, [b"k", b"0", b"0"]),
+        ("renewed", "extendLocks", []),
+        ("restored", "PING", b"PONG"),
         ("stalled_check_ttl", "moveStalledJobsToWait", []),
-        ("_take", "moveToActive", NO_JOB),
-        ("_on_given_back", "moveJobFromActiveToWait", 0),
+        ("begin", "moveToActive", NO_JOB),
+        ("moved", "moveJobFromActiveToWait", 0),
     ],
 )
 def test_an_answer_that_cannot_be_handled_leaves_nothing_under_way(
     monkeypatch: pytest.MonkeyPatch, method: str, call: str | None, answer: Any
 ) -> None:
     bench = Bench(skip_stalled_check=method != "stalled_check_ttl")
-    if method != "_take":
+    if method != "begin":
         bench.reply("moveToActive", NO_JOB if call is None else job_reply("1"))
-    if method in ("_on_renewed", "_on_probe_answered"):
+    if method in ("renewed", "restored"):
         bench.tick()
-    if method == "_on_probe_answered":
+    if method == "restored":
         bench.lose("extendLocks")
         bench.tick()
-    if method == "_on_given_back":
+    if method == "moved":
         bench.close(force=True)
     plant(monkeypatch, method, 1)
     if call is None:
@@ -456,8 +462,8 @@ def test_an_answer_that_cannot_be_handled_leaves_nothing_under_way(
             del bench.handlers[run]
             bench.tell(JobReturned(run, "null"))
         while bench.stopped is None:
-            if bench.listen is not None:
-                bench.end_listen()
+            if bench.wait is not None:
+                bench.end_wait()
             for pending in list(bench.calls.values()):
                 name = pending.command.name
                 bench.reply(name, [] if name in ("moveStalledJobsToWait", "extendLocks") else 0)
@@ -472,10 +478,10 @@ def unreadable(bench: Bench, name: str) -> None:
     def broken(_: object) -> Any:
         raise LookupError("planted")
 
-    listen = bench.listen if name == "BZPOPMIN" else None
-    ticket = bench.call(name).ticket if listen is None else listen.ticket
-    msgspec.structs.force_setattr(bench.machine._pending[ticket].command, "decode", broken)
-    if listen is not None:
+    wait = bench.wait if name == "BZPOPMIN" else None
+    ticket = bench.call(name).ticket if wait is None else wait.ticket
+    msgspec.structs.force_setattr(bench.machine._shared.pending[ticket].command, "decode", broken)
+    if wait is not None:
         bench.marker(None)
     else:
         bench.reply(name, None)
@@ -490,7 +496,7 @@ def test_a_fetch_whose_answer_is_unreadable_is_made_again_ever_later() -> None:
         assert bench.machine.deadline() == bench.mono + wait
         bench.tick()
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is not None
+    assert bench.wait is not None
     assert len(faults(bench)) == 4
 
 
@@ -501,7 +507,7 @@ def test_a_wait_whose_answer_is_unreadable_is_over() -> None:
     bench.reply("moveToActive", NO_JOB)
     unreadable(bench, "BZPOPMIN")
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is not None
+    assert bench.wait is not None
 
 
 @pytest.mark.contained
@@ -544,7 +550,7 @@ def test_a_probe_whose_answer_is_unreadable_is_made_again() -> None:
 @pytest.mark.contained
 def test_a_tick_that_cannot_be_handled_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = busy()
-    plant(monkeypatch, "_renew", 1)
+    plant(monkeypatch, "renew", 1)
     bench.mono += 10_000
     bench.tell(Tick(0.5))
     deadline = bench.machine.deadline()
@@ -558,7 +564,7 @@ def test_a_tick_that_cannot_be_handled_does_not_spin(monkeypatch: pytest.MonkeyP
 def test_a_stalled_check_that_cannot_be_made_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     bench.settle_stalled()
-    plant(monkeypatch, "_check_stalled", 1)
+    plant(monkeypatch, "check_stalled", 1)
     bench.mono += 40_000
     bench.tell(Tick(0.5))
     deadline = bench.machine.deadline()
@@ -570,7 +576,7 @@ def test_a_report_that_goes_out_again_after_a_fault(monkeypatch: pytest.MonkeyPa
     bench = busy()
     bench.returned("1")
     bench.lose("moveToFinished")
-    plant(monkeypatch, "_resume_run", 1)
+    plant(monkeypatch, "_resume", 1)
     bench.tick()
     bench.reply("PING", b"PONG")
     # What was to go out again counts as failed.

@@ -13,8 +13,9 @@ from msgspec import UNSET
 
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.model.job import JobRecord, NewJob, ParentInfo, PreparedJob, check_options, mould_of, prepare
-from bullmq_protocol.model.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
+from bullmq_protocol.model.backoff import Backoff
+from bullmq_protocol.model.job import JobRecord, NewJob, ParentInfo, PreparedJob, check_options, prepare, template_of
+from bullmq_protocol.model.options import Deduplication, JobOptions, Limits, ParentRef, Telemetry
 
 KEYS = QueueKeys.of("q")
 T = 1_700_000_000_000
@@ -297,9 +298,9 @@ def test_a_job_that_was_sent_shows_what_it_belongs_to() -> None:
     assert json.loads(prepared(attempts=3).shown["opts"])["attempts"] == 3
 
 
-def test_a_mould_is_for_jobs_without_children() -> None:
-    mould = mould_of(KEYS, "n", check_options(JobOptions(), JobOptions()))
-    assert mould.prepare({}, T).command == "addStandardJob"
+def test_a_template_is_for_jobs_without_children() -> None:
+    template = template_of(KEYS, "n", check_options(JobOptions(), JobOptions()))
+    assert template.prepare({}, T).command == "addStandardJob"
 
 
 def test_defaults_come_first_in_the_stored_options() -> None:
@@ -392,3 +393,25 @@ def test_options_in_the_place_of_the_data_are_refused() -> None:
 def test_options_must_be_job_options() -> None:
     with pytest.raises(UsageError, match="JobOptions"):
         prepare(QueueKeys.of("q"), NewJob("n", {}, {"delay": 1}), now_ms=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limits", [{"max_payload_bytes": 20}, {}])
+def test_data_that_is_too_large_is_named_by_its_job(limits: dict[str, int]) -> None:
+    with pytest.raises(UsageError) as caught:
+        prepared("mail", "x" * 50, limits=Limits(**limits), **({} if limits else {"size_limit": 30}))
+    assert (caught.value.field, caught.value.value) == ("data", "mail")
+
+
+def test_a_template_lasts_while_nothing_in_it_can_be_changed() -> None:
+    def lasting(**options: Any) -> bool:
+        return template_of(KEYS, "n", check_options(JobOptions(), JobOptions(**options))).lasting
+
+    assert lasting()
+    assert lasting(delay=5, attempts=3)
+    assert not lasting(extra={"mine": 1})
+    assert not lasting(delay=5, extra={"mine": 1})
+
+
+def test_a_record_without_its_parent_is_the_same_job() -> None:
+    cut = record(parentKey="bull:p:1", opts='{"attempts":2,"parent":{"id":"1","queue":"bull:p"}}').without_parent()
+    assert (cut.id, cut.parent_key, cut.parent, cut.opts.attempts) == (record().id, None, None, 2)

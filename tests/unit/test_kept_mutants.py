@@ -10,6 +10,8 @@ import pytest
 from tools.mutants import lua
 from tools.mutants.kept import Kept, digest
 
+pytestmark = pytest.mark.any_python
+
 FAULT = next(lua.of_file("a.lua", "if a then\n  call('DEL', 'b')\nend\n"))
 
 
@@ -59,6 +61,9 @@ def test_a_changed_file_repeats_its_own_faults() -> None:
 
 @pytest.mark.slow
 def test_tests_are_known_by_what_they_do_and_how_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A few of each kind.
+    monkeypatch.setattr(lua, "STATES", 60)
+    monkeypatch.setattr(lua, "BATCHES", 30)
     found = lua.tests()
     digests = {test.digest for test in found}
     assert len(digests) == len(found)

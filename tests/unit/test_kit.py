@@ -15,7 +15,7 @@ INCR = Command("INCR", ("n",), (), as_int)
 BOTH = Batch((PING, INCR))
 
 
-def test_time_passes_only_by_hand() -> None:
+def test_time_passes_only_when_advanced() -> None:
     clock = SimulatedClock(wall=1000, mono=5)
     assert clock() == clock() == Instant(wall=1000, mono=5)
     assert clock.advance(10) == Instant(wall=1010, mono=15)

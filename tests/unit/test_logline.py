@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import anyio
 import pytest
 
 import bullmq_anyio
@@ -152,7 +153,7 @@ def test_what_is_no_kind_of_notice(kind: Any) -> None:
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 @pytest.mark.parametrize(("notice", "level", "part", "fields"), LINES)
-def test_workers_of_every_colour_write_it(
+def test_workers_of_every_adapter_write_it(
     package: Any,
     notice: notices.Notice,
     level: int,
@@ -160,9 +161,17 @@ def test_workers_of_every_colour_write_it(
     fields: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    worker = package.Worker("q", None, worker_id="me")
+    async def tell() -> None:
+        worker = package.Worker("q", None, worker_id="me")
+        worker._driver.notifier.tell(notice)
+        # The task in which the log was called ends with it.
+        if package is bullmq_anyio:
+            await worker.aclose()
+
     with caplog.at_level(DEBUG, package.__name__):
-        worker._tell(notice)
+        anyio.run(tell)
+    # asyncio says which selector it uses.
+    caplog.records[:] = [record for record in caplog.records if record.name == package.__name__]
     [line] = caplog.records
     assert (line.levelno, line.name) == (level, package.__name__)
     assert part in line.getMessage()
@@ -185,3 +194,11 @@ def test_long_texts_are_cut_in_the_log_and_nowhere_else() -> None:
     at_most = "x" * LONGEST_TEXT
     assert logline(notices.WorkerProblem(at_most)).message == at_most
     assert logline(notices.WorkerProblem("m", "y" * 5000)).fields["job_id"].endswith("(5000 characters)")
+
+
+def test_what_cannot_be_called_is_no_callback() -> None:
+    notices.check_callback(notices.JobCompleted, print)
+    with pytest.raises(UsageError, match="callback: must be a function of the notice"):
+        notices.check_callback(notices.JobCompleted, None)
+    with pytest.raises(UsageError, match="kind: must be a class"):
+        notices.check_callback(None, print)

@@ -3,21 +3,29 @@
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from lua import build
 
+pytestmark = pytest.mark.any_python
+
 HEAD = "--- keys: wait, meta\n--- args: id\n"
+DEEP = "local count = 0\n"
+USER = "--- include deep\nlocal function use()\n  count = count + 1\nend\n"
+PROSE = re.compile(r"^ *--(?!- paste |-   ).*", re.MULTILINE)
+"""Comments and directives, but those that paste: what they hand over is code."""
 
 
 def write(root: Path, **files: str) -> Path:
-    """Write files into a folder; an upper-case first letter makes an include."""
-    (root / "includes").mkdir(exist_ok=True)
+    """Write files into a folder; an upper-case first letter makes an include, upper case throughout a step."""
+    for folder in ("includes", "steps"):
+        (root / folder).mkdir(exist_ok=True)
     for name, text in files.items():
-        path = root / "includes" / f"{name.lower()}.lua" if name[0].isupper() else root / f"{name}.lua"
-        path.write_text(text, encoding="utf-8")
+        folder = root / "steps" if name.isupper() else root / "includes" if name[0].isupper() else root
+        (folder / f"{name.lower() if folder != root else name}.lua").write_text(text, encoding="utf-8")
     return root
 
 
@@ -34,6 +42,11 @@ def test_a_stale_packaged_form_is_found_and_written_anew(tmp_path: Path, capsys:
     write(tmp_path, command=HEAD + "return 2\n")
     assert build.main(["--check"], root, target) == 1
     assert capsys.readouterr().err.count("_lua.py is stale") == 2
+    (tmp_path / "_lua_switched.py").write_text("")
+    assert build.main([], root, target) == 0
+    (tmp_path / "_lua_switched.py").write_text("")
+    assert build.main(["--check"], root, target) == 1
+    assert "_lua_switched.py is stale" in capsys.readouterr().err
 
 
 def test_a_changed_comment_does_not_make_it_stale(tmp_path: Path) -> None:
@@ -87,11 +100,127 @@ def test_includes_come_once_and_before_their_users(tmp_path: Path) -> None:
         ({"command": HEAD + "return '--'\n"}, r"command\.lua:3: -- is not supported in a code line"),
         ({"command": HEAD + "return [[one]]\n"}, r"command\.lua:3: \[\[ is not supported in a code line"),
         ({"command": HEAD + "return KEYS[3]\n"}, r"command: KEYS\[3\] is used, 2 are declared"),
+        (
+            {"command": HEAD + "--- when one two\n--- when one two\n--- end\n"},
+            r"command\.lua:4: --- when one two where no block is open, or in one",
+        ),
+        ({"command": HEAD + "--- else\n"}, r"command\.lua:3: --- else where no block is open, or in one"),
+        ({"command": HEAD + "--- end\n"}, r"command\.lua:3: --- end where no block is open, or in one"),
+        ({"command": HEAD + "--- when one two\nreturn 1\n"}, r"command\.lua:3: the block has no end"),
+        ({"command": HEAD + "--- when Two\n"}, r"command\.lua:3: no directive: --- when Two"),
         ({"command": HEAD + "return ARGV[2]\n"}, r"command: ARGV\[2\] is used, 1 are declared"),
         ({"command": "--- keys: one\nreturn 1\n"}, "command: the head must declare keys and args"),
         (
             {"command": HEAD + "--- include deep\nreturn 1\n", "Deep": "local deep = KEYS[12]\n"},
             r"command: KEYS\[12\] is used, 2 are declared",
+        ),
+        ({"command": HEAD + "return KEYS.pc\n"}, r"command\.lua:3: KEYS\.pc is not declared"),
+        ({"command": HEAD + "return ARGV.wait\n"}, r"command\.lua:3: ARGV\.wait is not declared"),
+        ({"command": "--- keys: two words\n--- args:\n"}, r"command\.lua:1: 'two words' can be no name of KEYS here"),
+        ({"command": "--- keys: repeat\n--- args:\n"}, r"command\.lua:1: 'repeat' can be no name of KEYS here"),
+        ({"command": "--- keys: a\n--- args: b, b\n"}, r"command\.lua:2: 'b' can be no name of ARGV here"),
+        ({"command": "--- keys: a\n--- args: b ..., c\n"}, r"command\.lua:2: 'c' can be no name of ARGV here"),
+        (
+            {"command": HEAD + "--- include deep\nreturn 1\n", "Deep": "local deep = KEYS.wait\n"},
+            r"deep\.lua:1: KEYS\.wait is not among what the include needs",
+        ),
+        (
+            {"command": HEAD + "--- include deep\nreturn 1\n", "Deep": "--- needs: KEYS.wait, ARGV.now\n"},
+            r"command: deep needs ARGV\.now, which the head does not declare",
+        ),
+        (
+            {"command": HEAD + "--- lazy deep: deep\nreturn 1\n", "Deep": "--- needs: KEYS.pc\nlocal deep = 1\n"},
+            r"command: deep needs KEYS\.pc, which the head does not declare",
+        ),
+        (
+            {"command": HEAD + "--- record row: id id\n"},
+            r"command\.lua:3: the record row is there already, or a field twice",
+        ),
+        (
+            {"command": HEAD + "--- record row: id size\n"},
+            r"command\.lua:3: the record row is there already, or a field twice",
+        ),
+        (
+            {"command": HEAD + "--- include deep\n--- record row: id\n", "Deep": "--- record row: id\n"},
+            r"command\.lua:4: the record row is there already, or a field twice",
+        ),
+        ({"command": HEAD + "--- record row: id\nreturn row.of\n"}, r"command\.lua:4: the record row has no field of"),
+        ({"command": HEAD + "--- paste gone()\n"}, r"there is no steps/gone\.lua"),
+        ({"command": HEAD + "--- paste ADD\n"}, r"command\.lua:3: no directive: --- paste ADD"),
+        (
+            {"command": HEAD + "--- paste add(\n", "ADD": "--- step:\n"},
+            r"command\.lua:3: no directive: --- paste add\(",
+        ),
+        (
+            {"command": HEAD + "--- paste add()\n", "ADD": "return 1\n"},
+            r"add\.lua: a step says once what its parameters are",
+        ),
+        (
+            {"command": HEAD + "--- paste add(b)\n", "ADD": "--- step: a\nreturn 1\n"},
+            r"command\.lua:3: the parameters of add are a",
+        ),
+        (
+            {"command": HEAD + "--- paste add()\n", "ADD": "--- step: a\nreturn a\n"},
+            r"command\.lua:3: the parameters of add are a",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a = b + 1)\n", "ADD": "--- step: a\nreturn a * 2\n"},
+            r"command\.lua:3: a is there already, or needs brackets: b \+ 1",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a, a = b)\n", "ADD": "--- step: a\nreturn a * 2\n"},
+            r"command\.lua:3: a is there already, or needs brackets: b",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a)\n", "ADD": "--- step: a\n--- include deep\n", "Deep": ""},
+            r"add\.lua:2: no directive: --- include deep",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a)\n", "ADD": "--- step: a\nreturn a .. KEYS.wait\n"},
+            r"add\.lua:2: KEYS\.wait is not among what the include needs",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a)\n", "ADD": "--- step: a\n--- needs: KEYS.pc\nreturn a\n"},
+            r"command: add needs KEYS\.pc, which the head does not declare",
+        ),
+        (
+            {"command": HEAD + "--- paste add(a)\n", "ADD": "--- step: a\n--- paste add(a)\n"},
+            r"add\.lua:2: add is pasted into itself",
+        ),
+        (
+            {"command": HEAD + "--- include deep\n", "Deep": "--- step: a\nreturn a\n"},
+            r"deep\.lua:1: a step is no include",
+        ),
+        (
+            {"command": HEAD + "--- include deep\n", "Deep": "--- flags: batch\n"},
+            r"deep\.lua:1: a command declares keys and args, an include needs them",
+        ),
+        ({"command": HEAD + "  --- unless batch\nreturn 1\n"}, r"command\.lua:3: the block has no end"),
+        (
+            {
+                "command": HEAD + "--- lazy user: use\n--- lazy other: use\nload_user()\n",
+                "User": USER,
+                "Other": USER,
+                "Deep": DEEP,
+            },
+            "command: deep keeps count, and is made twice",
+        ),
+        (
+            {"command": HEAD + "--- lazy user: use\nfor _ = 1, 2 do\n  load_user()\nend\n", "User": USER, "Deep": DEEP},
+            "command: deep keeps count, and user may be loaded again",
+        ),
+        (
+            {
+                "command": HEAD + "--- include other\n",
+                "Other": "--- lazy user: use\nload_user()\n",
+                "User": USER,
+                "Deep": DEEP,
+            },
+            "command: deep keeps count, and user may be loaded again",
+        ),
+        (
+            {"command": HEAD + "--- include deep\nreturn 1\n", "Deep": "--- keys: wait\n"},
+            r"deep\.lua:1: a command declares keys and args, an include needs them",
         ),
     ],
 )
@@ -162,6 +291,204 @@ def test_a_lazy_include_is_made_where_it_is_called(tmp_path: Path) -> None:
     assert build.marks("command", root) == ("rest:rest",)
 
 
+BLOCKS = """--- keys: wait
+--- when side left
+--- keys: meta
+--- end
+--- args: id
+--- include leaf
+--- when side left
+--@left
+return left(KEYS[2])
+--- else
+return KEYS[1]
+--- end
+"""
+
+
+def test_a_block_is_there_for_its_value_alone(tmp_path: Path) -> None:
+    leaf = "--- when side left\nlocal left = tostring\n--- end\n"
+    root = write(tmp_path, command=BLOCKS, plain=HEAD + "return 1\n", Leaf=leaf)
+    left = frozenset({"side left"})
+    assert build.packaged("command", root) == "return KEYS[1]\n"
+    assert build.packaged("command", root, left) == "local left = tostring\nreturn left(KEYS[2])\n"
+    assert build.packaged("command", root, frozenset({"side right"})) == build.packaged("command", root)
+    assert [build.key_count("command", root, chosen) for chosen in (build.STRICT, left)] == [1, 2]
+    assert [build.marks("command", root, chosen) for chosen in (build.STRICT, left)] == [(), ("command:left",)]
+    assert "HINCRBY" in build.instrumented("command", "~cov", root, left)
+    assert (build.switches("command", root), build.switches("plain", root)) == (left, frozenset())
+    assert "KEYS[2]" not in build.generate(root)
+    text = build.generate_switched(root)
+    assert "plain" not in text
+    found: dict[str, Any] = {}
+    exec(text, found)
+    assert found["SWITCHED"]["command"].splitlines() == [
+        *("--- when side left", "local left = tostring", "--- end", "--- keys: wait"),
+        *("--- when side left", "--- keys: meta", "--- end"),
+        *("--- when side left", "return left(KEYS[2])", "--- else", "return KEYS[1]", "--- end"),
+    ]
+
+
+def test_a_step_is_pasted_with_values_for_its_parameters(tmp_path: Path) -> None:
+    step = (
+        "--- step: job, id, events, count\n--- needs: KEYS.meta\n-- why\n--@always\n"
+        "call('XADD', events, 'id', id, job .. ':lock', row.job, KEYS.meta)\n"
+        "--- when counted\ncount = count + 1\n--- else\n--@uncounted\nnone()\n--- end\n"
+    )
+    command = (
+        "--- record heads: id token\nlocal function begin(row, id)\n  --- paste start(job = (base .. id), id,\n"
+        "  ---   events = KEYS.wait, count = counts['a, b'][1]) with counted\nend\n"
+        "if one(\n  --- paste both(heads[at].id)\n) then\n"
+        "  --- paste start(job, id = heads[at].id, events)\nend\n"
+    )
+    both = "--- step: id\nid == 'id' and\n  --- paste last(other = id)\n"
+    command = command.replace("both(heads[at].id)", "both(id = heads[at].id)")
+    root = write(tmp_path, START=step, BOTH=both, LAST="--- step: other\n--@last\nother\n", command=HEAD + command)
+    assert build.packaged("command", root).splitlines() == [
+        "local function begin(row, id)",
+        "  call('XADD', KEYS[1], 'id', id, (base .. id) .. ':lock', row.job, KEYS[2])",
+        "  counts['a, b'][1] = counts['a, b'][1] + 1",
+        "end",
+        "if one(",
+        "  heads[at - 1] == 'id' and",
+        "    heads[at - 1]",
+        ") then",
+        "  call('XADD', events, 'id', heads[at - 1], job .. ':lock', row.job, KEYS[2])",
+        "  none()",
+        "end",
+    ]
+    assert build.marks("command", root) == (
+        *("command:start-always", "command:both-last-last", "command:start-always", "command:start-uncounted"),
+    )
+    assert {path.stem for path in build.files_of("command", root)} == {"command", "start", "both", "last"}
+
+
+def test_a_flag_of_the_command_takes_blocks_in_all_that_is_packed(tmp_path: Path) -> None:
+    text = "--- include deep\nlocal function go()\n  --- when batch\n  one()\n  --- else\n  two()\n  --- end\nend\n"
+    root = write(
+        tmp_path,
+        Deep="--- when batch\n--- include more\n--- end\n--- unless batch\nlocal one\n--- else\nlocal both\n--- end\n",
+        More="local more\n",
+        alone=HEAD + text,
+        several=HEAD + "--- flags: batch, other\n" + text,
+    )
+    assert build.packaged("alone", root).splitlines() == ["local one", "local function go()", "  two()", "end"]
+    several = ["local more", "local both", "local function go()", "  one()", "end"]
+    assert build.packaged("several", root).splitlines() == several
+    assert build.switches("several", root) == frozenset()
+    assert build.generate_switched(root).count('"""\\\n') == 0
+
+
+def test_an_include_with_a_state_is_made_once(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        Deep=DEEP,
+        User=USER,
+        early=HEAD + "--- include deep\n--- lazy user: use\nfor _ = 1, 2 do\n  load_user()\nend\n",
+        once=HEAD + "--- lazy user: use\nif one then\n  load_user()\nend\n",
+    )
+    assert build.packaged("early", root).count("local count") == 1
+    assert build.packaged("once", root).count("local count") == 1
+
+
+def test_each_flag_that_is_asked_for_is_set_somewhere() -> None:
+    texts = [path.read_text() for path in build.ROOT.rglob("*.lua")]
+    asked = {flag for text in texts for flag in re.findall(r"^ *--- (?:when|unless) (\w+)$", text, re.MULTILINE)}
+    listed = [found for text in texts for found in re.findall(r"(?:--- flags:|\) with) (.*)", text)]
+    assert asked == {flag for found in listed for flag in found.split(", ")}
+
+
+def test_lines_are_short() -> None:
+    long = [path.name for path in build.ROOT.rglob("*.lua") if max(map(len, path.read_text().splitlines())) > 120]
+    assert long == []
+
+
+def test_a_block_may_not_use_what_its_head_does_not_declare(tmp_path: Path) -> None:
+    root = write(tmp_path, command=HEAD + "--- when side left\nreturn KEYS[3]\n--- end\n")
+    with pytest.raises(build.BuildError, match=r"command: KEYS\[3\] is used, 2 are declared"):
+        build.generate_switched(root)
+
+
+def test_keys_of_a_block_stand_last(tmp_path: Path) -> None:
+    root = write(tmp_path, command="--- when side left\n--- keys: a\n--- end\n--- keys: b\n--- args:\nreturn KEYS.b\n")
+    with pytest.raises(build.BuildError, match="command: what a block declares stands after the rest of KEYS"):
+        build.generate_switched(root)
+
+
+def test_names_of_the_head_become_positions(tmp_path: Path) -> None:
+    head = "--- keys: wait (list, or set), meta\n--- keys: pc\n--- args: id, now\n--- args: states (any, all) ...\n"
+    root = write(
+        tmp_path,
+        Deep="--- needs: KEYS.pc, ARGV.now\nlocal deep = { KEYS.pc, ARGV.now }\n",
+        command=head + "--- include deep\nreturn { KEYS.wait, ARGV.id, MYKEYS.id, ARGV.states, ARGV[9] }\n",
+        other="--- keys: pc\n--- args: now\n--- include deep\nreturn KEYS.pc\n",
+    )
+    assert build.packaged("command", root).splitlines() == [
+        "local deep = { KEYS[3], ARGV[2] }",
+        "return { KEYS[1], ARGV[1], MYKEYS.id, ARGV[3], ARGV[9] }",
+    ]
+    assert build.packaged("other", root).splitlines() == ["local deep = { KEYS[1], ARGV[1] }", "return KEYS[1]"]
+    assert build.key_count("command", root) == 3
+
+
+def test_fields_of_records_become_numbers(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        Rows="--- record rows: id token now\n--- record sent of ARGV: kind data\n",
+        Deep="--- include rows\nlocal function second(rows)\n  return rows.token\nend\n",
+        command=HEAD
+        + "--- include deep\nfor at = 3, #rows, rows.size do\n"
+        + "  call(rows[at].id, rows[at].token, rows[at].now, rows.now, rows.err, other.rows.id)\n"
+        + "  call(sent[at].kind, sent[at].data, sent.data, other.id, rows[at + 1].id)\nend\n",
+    )
+    assert build.packaged("command", root).splitlines() == [
+        "local function second(rows)",
+        "  return rows[2]",
+        "end",
+        "for at = 3, #rows, 3 do",
+        "  call(rows[at - 2], rows[at - 1], rows[at], rows[3], rows.err, other.rows.id)",
+        "  call(ARGV[at - 1], ARGV[at], ARGV[2], other.id, rows[at + 1].id)",
+        "end",
+    ]
+
+
+def test_records_are_known_where_their_fields_are_used() -> None:
+    records = re.compile(r"^--- record (\w+)(?: of ARGV)?: (.*)$", re.MULTILINE)
+    texts = {path.stem: path.read_text() for path in build.ROOT.rglob("*.lua")}
+    declared = [found for text in texts.values() for found in records.findall(text)]
+    fields = {
+        table: {name for other, names in declared if other == table for name in names.split()} for table, _ in declared
+    }
+
+    def known(stem: str) -> set[str]:
+        own = {table for table, _ in records.findall(texts[stem])}
+        return own.union(*map(known, re.findall(r"^--- include (\w+)", texts[stem], re.MULTILINE)))
+
+    def used(stem: str) -> set[str]:
+        """Return what a file, or a step that it pastes, uses; a parameter is what is handed over."""
+        code = PROSE.sub("", texts[stem])
+        found = {table for table, _, field in build.FIELD.findall(code) if field in fields.get(table, ())}
+        found = found.union(*map(used, re.findall(r"^ *--- paste (\w+)", texts[stem], re.MULTILINE)))
+        step = build.STEP.match(texts[stem])
+        return found - set(step[1].replace(",", "").split()) if step else found
+
+    for path in build.ROOT.rglob("*.lua"):
+        assert path.parent.name == "steps" or used(path.stem) <= known(path.stem), path.name
+
+
+def test_no_position_is_written_manually() -> None:
+    texts = {path.name: path.read_text() for path in build.ROOT.rglob("*.lua")}
+    assert [name for name, text in texts.items() if re.search(r"\b(KEYS|ARGV)\[\d", text)] == []
+
+
+def test_what_is_needed_is_used() -> None:
+    for path in build.ROOT.rglob("*.lua"):
+        directives = re.findall(r"^--- needs: (.*)", text := path.read_text(), re.MULTILINE)
+        needed = [name for line in directives for name in line.split(", ")]
+        used = re.findall(r"\b(?:KEYS|ARGV)\.\w+", PROSE.sub("", text))
+        assert not needed or sorted(needed) == sorted(set(used)), path.name
+
+
 def test_names_of_files_are_unique() -> None:
     includes = [path.stem for path in (build.ROOT / "includes").glob("*.lua")]
     assert not set(includes) & set(build.commands())
@@ -170,9 +497,11 @@ def test_names_of_files_are_unique() -> None:
 def test_every_include_is_used() -> None:
     files = list(build.ROOT.rglob("*.lua"))
     used = {
-        name for path in files for name in re.findall(r"^--- (?:include|lazy) (\w+)", path.read_text(), re.MULTILINE)
+        name
+        for path in files
+        for name in re.findall(r"^ *--- (?:include|lazy|paste) (\w+)", path.read_text(), re.MULTILINE)
     }
-    assert {path.stem for path in files if path.parent.name == "includes"} == used
+    assert {path.stem for path in files if path.parent.name in ("includes", "steps")} == used
 
 
 @pytest.mark.parametrize("name", [*build.commands(), *build.own()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -40,7 +41,7 @@ from bullmq_protocol.worker.events import (
     Replied,
     ResumeRequested,
     Tick,
-    Unlistened,
+    WaitCancelled,
 )
 from bullmq_protocol.worker.logline import logline
 from bullmq_protocol.worker.machine import WorkerMachine
@@ -79,7 +80,7 @@ def idle(**options: Any) -> Bench:
     if not bench.settings.skip_stalled_check:
         bench.settle_stalled()
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is not None
+    assert bench.wait is not None
     return bench
 
 
@@ -140,7 +141,7 @@ def test_several_jobs_are_fetched_in_one_call() -> None:
     bench.reply("fetchMany", [job_reply("1"), job_reply("2"), NO_JOB])
     assert [(run.job.id, run.token) for run in bench.handlers.values()] == [("1", "w:0"), ("2", "w:1")]
     assert not bench.has("fetchMany")
-    assert bench.listen is not None
+    assert bench.wait is not None
     bench.marker([b"q:marker", b"0", b"0"])
     fetch = bench.call("fetchMany").command
     assert msgspec.msgpack.decode(fetch.args[3]) == ["w:4", "w:5"]  # type: ignore[arg-type]
@@ -206,11 +207,11 @@ def test_a_close_among_other_events_gives_back_what_still_runs() -> None:
     assert bench.sent == ["moveToFinished", "moveJobFromActiveToWait"]
 
 
-def test_an_empty_answer_leads_to_a_listen() -> None:
+def test_an_empty_answer_leads_to_a_wait() -> None:
     bench = idle()
-    assert bench.listen is not None
-    assert bench.listen.command.block_ms == 5000
-    assert bench.listen.command.wire() == ("BZPOPMIN", "bull:q:marker", "5")
+    assert bench.wait is not None
+    assert bench.wait.command.block_ms == 5000
+    assert bench.wait.command.wire() == ("BZPOPMIN", "bull:q:marker", "5")
     assert bench.said(Drained)
 
 
@@ -225,7 +226,7 @@ def test_a_delay_marker_sets_a_timer_and_listens_again() -> None:
     bench = idle()
     bench.marker([b"bull:q:marker", b"1", f"{START + 700}.5".encode()])
     assert not bench.has("moveToActive")
-    assert bench.listen is not None
+    assert bench.wait is not None
     assert bench.machine.deadline() == bench.mono + 700
     bench.tick()
     assert bench.has("moveToActive")
@@ -252,7 +253,7 @@ def test_the_earlier_of_two_due_times_counts() -> None:
 def test_a_rate_limit_suspends_fetching() -> None:
     bench = Bench(skip_stalled_check=True)
     bench.reply("moveToActive", [0, 0, 250, 0])
-    assert bench.listen is None
+    assert bench.wait is None
     assert bench.machine.snapshot().limited_for_ms == 250
     bench.tell(Tick())
     assert not bench.has("moveToActive")
@@ -272,7 +273,7 @@ def test_a_job_that_ends_brings_the_next_with_the_same_token() -> None:
     assert bench.handlers[bench.run_of("2")].token == "w:0"
     bench.returned("2")
     bench.reply("moveToFinished", 0)
-    assert bench.listen is not None
+    assert bench.wait is not None
 
 
 def test_drained_is_said_once_per_change() -> None:
@@ -309,7 +310,7 @@ def test_a_refused_fetch_backs_off_and_tells() -> None:
     assert bench.machine.deadline() == bench.mono + 200
     bench.tick()
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is not None
+    assert bench.wait is not None
 
 
 def test_an_undecodable_answer_backs_off() -> None:
@@ -322,11 +323,11 @@ def test_an_undecodable_answer_backs_off() -> None:
 
 def test_a_refused_listen_backs_off() -> None:
     bench = idle(skip_stalled_check=True)
-    listen = bench.listen
-    assert listen is not None
-    bench.listen = None
-    bench.tell(CallFailed(listen.ticket, "WRONGTYPE x", lost=False, code="WRONGTYPE"))
-    assert bench.listen is None
+    wait = bench.wait
+    assert wait is not None
+    bench.wait = None
+    bench.tell(CallFailed(wait.ticket, "WRONGTYPE x", lost=False, code="WRONGTYPE"))
+    assert bench.wait is None
     bench.tick()
     assert bench.has("moveToActive")
 
@@ -564,6 +565,18 @@ def test_a_job_that_waits_for_its_schedule_is_given_back() -> None:
     assert bench.stopped is not None
 
 
+# --- switches
+
+
+def test_the_stalled_check_is_made_by_the_switch() -> None:
+    settings = WorkerOptions().checked()[0]
+    for value, keys in (("opts-repeat", 8), ("live-scheduler", 9)):
+        switches = Switches(stalled_exemption=cast("Any", value))
+        actions = WorkerMachine(KEYS, settings, "w", switches=switches).start(Instant(0, 0))
+        check = next(each.command for each in actions if isinstance(each, Call))
+        assert (check.name, len(check.keys)) == ("moveStalledJobsToWait", keys)
+
+
 # --- locks
 
 
@@ -611,6 +624,18 @@ def test_a_lost_lock_cancels_when_asked_to() -> None:
     bench.tick()
     bench.reply("extendLocks", [b"1"])
     assert list(bench.cancelled.values()) == ["lock lost"]
+
+
+def test_a_stopped_machine_wants_no_tick_though_its_last_call_was_a_renewal_that_failed() -> None:
+    bench = Bench(lock_duration=1000, skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.tick()
+    bench.returned("1")
+    bench.close()
+    bench.reply("moveToFinished", 0)
+    bench.refuse("extendLocks", "OOM command not allowed")
+    assert bench.stopped is not None
+    assert bench.machine.deadline() is None
 
 
 def test_no_renewal_once_the_report_is_under_way() -> None:
@@ -1000,17 +1025,17 @@ def test_a_lost_renewal_is_repeated_after_the_reconnect() -> None:
     assert bench.has("extendLocks")
 
 
-def test_a_lost_check_and_a_lost_listen() -> None:
+def test_a_lost_check_and_a_lost_wait() -> None:
     bench = Bench()
     bench.lose("moveStalledJobsToWait")
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is None
+    assert bench.wait is None
     bench.tick()
     bench.reply("PING", b"PONG")
     bench.tell(Tick())
     assert bench.has("moveStalledJobsToWait")
     bench.reply("moveToActive", NO_JOB)
-    bench.lose_listen()
+    bench.lose_wait()
     assert len(bench.said(Disconnected)) == 2
     bench.lose("moveStalledJobsToWait")
     assert len(bench.said(Disconnected)) == 2
@@ -1104,9 +1129,9 @@ def test_a_lock_is_as_old_as_the_call_that_renewed_it() -> None:
 def test_pause_and_resume() -> None:
     bench = idle()
     bench.pause()
-    assert bench.unlistened
+    assert bench.wait_cancelled
     bench.pause()
-    bench.end_listen()
+    bench.end_wait()
     assert bench.machine.snapshot().state == "paused"
     bench.resume()
     bench.resume()
@@ -1130,7 +1155,7 @@ def test_a_job_that_ends_while_paused_asks_for_no_next() -> None:
     bench.returned("1")
     assert bench.call("moveToFinished").command.args[5] == "0"
     bench.reply("moveToFinished", 0)
-    assert not bench.has("moveToActive") and bench.listen is None
+    assert not bench.has("moveToActive") and bench.wait is None
     bench.resume()
     assert bench.has("moveToActive")
 
@@ -1146,7 +1171,7 @@ def test_a_marker_taken_while_an_own_fetch_fills_the_worker_is_put_back() -> Non
     bench.reply("moveToActive", job_reply("1"))
     assert bench.call("ZADD").command.args == (0, "0")
     bench.reply("ZADD", 1)
-    assert bench.listen is None
+    assert bench.wait is None
     assert bench.sent.count("ZADD") == 1
 
 
@@ -1169,8 +1194,8 @@ def test_a_marker_taken_while_pausing_is_put_back() -> None:
 def test_close_while_idle_stops_at_once() -> None:
     bench = idle()
     bench.close()
-    assert bench.unlistened and bench.stopped is None
-    bench.end_listen()
+    assert bench.wait_cancelled and bench.stopped is None
+    bench.end_wait()
     assert bench.stopped is not None and bench.stopped.error is None
     assert bench.said(ClosedNotice)
     bench.tell(Tick())
@@ -1188,7 +1213,7 @@ def test_a_late_reply_to_an_ended_listen_is_taken() -> None:
 def test_a_lost_connection_while_closing_idle_stops() -> None:
     bench = idle()
     bench.close()
-    bench.lose_listen()
+    bench.lose_wait()
     assert bench.stopped is not None
 
 
@@ -1210,6 +1235,34 @@ def test_a_fetch_under_way_is_still_run_while_draining() -> None:
     bench.returned("1")
     bench.reply("moveToFinished", 0)
     assert bench.stopped is not None
+
+
+def test_a_close_that_ends_its_own_calls_tells_of_no_loss() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.close()
+    bench.lose("moveToActive", maybe_applied=False)
+    assert bench.stopped is not None and not bench.said(Disconnected)
+    bench = Bench(skip_stalled_check=True)
+    bench.lose("moveToActive")
+    bench.tick()
+    bench.close()
+    bench.lose("PING", maybe_applied=False)
+    assert bench.stopped is not None and not bench.said(ReconnectFailed)
+
+
+def test_a_loss_while_closing_is_told_where_it_may_have_cost_something() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.close()
+    bench.lose("moveToActive")
+    assert bench.stopped is not None and bench.said(Disconnected)
+    bench = busy()
+    bench.close()
+    bench.returned("1")
+    bench.lose("moveToFinished", maybe_applied=False)
+    assert bench.stopped is None and bench.said(Disconnected)
+    bench.tick()
+    bench.lose("PING", maybe_applied=False)
+    assert bench.said(ReconnectFailed)
 
 
 def test_jobs_are_given_back_after_the_shutdown_timeout() -> None:
@@ -1296,13 +1349,13 @@ def test_a_late_result_of_an_abandoned_handler_is_ignored() -> None:
     assert not bench.has("moveToFinished")
 
 
-def test_a_refused_give_back_is_told() -> None:
+def test_a_refused_give_back_is_reported() -> None:
     bench = busy()
     bench.close(force=True)
     bench.reply("moveJobFromActiveToWait", -2)
-    (told,) = bench.said(WorkerProblem)[:1]
-    assert "could not give job 1 back" in told.message
-    assert told.job_id == "1"
+    (reported,) = bench.said(WorkerProblem)[:1]
+    assert "could not give job 1 back" in reported.message
+    assert reported.job_id == "1"
     assert bench.stopped is not None
 
 
@@ -1363,7 +1416,7 @@ def test_a_lost_job_is_not_given_back() -> None:
 @pytest.mark.parametrize("connected", [True, False])
 def test_a_call_under_way_at_a_forced_close_is_waited_for(connected: bool) -> None:
     bench = busy("repeat:s:5", {"rjk": "s", "opts": "{}"}, lock_duration=1000, skip_stalled_check=True, concurrency=2)
-    put_back = bench.call("moveToDelayed")
+    delayed = bench.call("moveToDelayed")
     bench.tick()
     if connected:
         # its lock is lost while it is put back
@@ -1371,13 +1424,13 @@ def test_a_call_under_way_at_a_forced_close_is_waited_for(connected: bool) -> No
     else:
         bench.lose("extendLocks")
     bench.close(force=True)
-    if bench.listen is not None:
-        bench.end_listen()
+    if bench.wait is not None:
+        bench.end_wait()
     if bench.has("moveToActive"):
         bench.reply("moveToActive", NO_JOB)
     assert bench.stopped is None
-    del bench.calls[put_back.ticket]
-    bench.tell(Replied(put_back.ticket, 0))
+    del bench.calls[delayed.ticket]
+    bench.tell(Replied(delayed.ticket, 0))
     assert bench.stopped is not None
     assert bench.machine.running_jobs == 0
 
@@ -1395,7 +1448,7 @@ def test_a_close_before_the_start_of_work_and_unknown_tickets() -> None:
     bench = Bench()
     bench.tell(Replied(777, None))
     bench.tell(CallFailed(778, "x", lost=True))
-    bench.tell(Unlistened(779))
+    bench.tell(WaitCancelled(779))
     bench.tell(JobReturned(780, "1"))
     bench.close()
     bench.reply("moveToActive", NO_JOB)
@@ -1533,13 +1586,13 @@ def test_a_wait_that_cannot_connect_turns_into_asking_now_and_then() -> None:
     """The time between two questions doubles, up to the drain delay; the calls go on."""
     bench = Bench(skip_stalled_check=True, drain_delay=1)
     bench.reply("moveToActive", NO_JOB)
-    bench.lose_listen(maybe_applied=False)
+    bench.lose_wait(maybe_applied=False)
     bench.tick()
     bench.reply("PING", b"PONG")
     waits: list[int] = []
     for _ in range(6):
         bench.reply("moveToActive", NO_JOB)
-        bench.lose_listen(maybe_applied=False)
+        bench.lose_wait(maybe_applied=False)
         lost = bench.mono
         bench.tick()
         waits.append(bench.mono - lost)
@@ -1548,7 +1601,7 @@ def test_a_wait_that_cannot_connect_turns_into_asking_now_and_then() -> None:
     bench.reply("moveToActive", NO_JOB)
     bench.marker(None)
     bench.reply("moveToActive", NO_JOB)
-    bench.lose_listen(maybe_applied=False)
+    bench.lose_wait(maybe_applied=False)
     assert len(bench.said(Disconnected)) == 2
 
 
@@ -1557,7 +1610,7 @@ def test_a_refused_wait_turns_into_asking_now_and_then() -> None:
     waits: list[int] = []
     for _ in range(5):
         bench.reply("moveToActive", NO_JOB)
-        bench.refuse_listen("NOPERM no")
+        bench.refuse_wait("NOPERM no")
         refused = bench.mono
         bench.tick()
         waits.append(bench.mono - refused)
@@ -1570,14 +1623,14 @@ def test_a_lost_call_ends_the_wait_too() -> None:
     bench.reply("moveToActive", NO_JOB)
     bench.returned("1")
     bench.lose("moveToFinished")
-    assert bench.unlistened
+    assert bench.wait_cancelled
     bench.tick()
     bench.reply("PING", b"PONG")
-    bench.end_listen()
-    assert bench.listen is None
+    bench.end_wait()
+    assert bench.wait is None
     bench.reply("moveToFinished", 0)
     bench.reply("moveToActive", NO_JOB)
-    assert bench.listen is not None
+    assert bench.wait is not None
 
 
 def test_adrift_is_who_holds_nothing_and_has_no_connection() -> None:
@@ -1597,7 +1650,7 @@ def test_who_cannot_wait_asks_for_a_delayed_job_in_time() -> None:
     bench = Bench(skip_stalled_check=True, drain_delay=5)
     for wait, due in ((100, 5_000), (200, 5_000), (300, 300), (100, 20)):
         bench.reply("moveToActive", [0, 0, 0, bench.wall + due])
-        bench.refuse_listen("NOPERM no")
+        bench.refuse_wait("NOPERM no")
         assert bench.machine.deadline() == bench.mono + wait
         bench.tell(Tick(0.5))
         assert bench.machine.deadline() == bench.mono + wait, "it does not spin"
@@ -1664,7 +1717,7 @@ def test_a_snapshot_tells_how_long_it_has_listened_and_been_cut_off() -> None:
     assert begun is not None
     bench.advance(300)
     assert bench.machine.snapshot(bench.at()).listening_for_ms == begun + 300
-    bench.lose_listen()
+    bench.lose_wait()
     bench.advance(10)
     seen = bench.machine.snapshot(bench.at())
     assert seen.state == "disconnected"

@@ -17,13 +17,15 @@ import yaml
 from tests.support.progress import QUIET_S, Ticker
 from tools import env, took
 
+pytestmark = pytest.mark.any_python
+
 _ROOT = Path(__file__).parents[2]
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST"))}
 
 
-def recipe(target: str) -> str:
+def recipe(target: str, *variables: str) -> str:
     """Return what make would run."""
-    command = ["make", "-n", target]
+    command = ["make", "-n", target, *variables]
     done = subprocess.run(command, cwd=_ROOT, env=_ENVIRONMENT, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -39,8 +41,10 @@ def steps(found: Any) -> Iterator[str]:
 
 
 def test_unit_runs_neither_servers_nor_long_searches() -> None:
-    (line,) = [line for line in recipe("unit").splitlines() if "pytest" in line]
-    assert line.endswith("-m 'not search and not slow' --ignore=tests/unit/test_failure.py tests/unit")
+    halves = re.findall("-m pytest -q -m 'not search and not slow' (.+)", recipe("unit"))
+    files = sorted(name for half in halves for name in half.split())
+    there = sorted(str(path.relative_to(_ROOT)) for path in (_ROOT / "tests/unit").glob("test_*.py"))
+    assert len(halves) == 2 and files == [name for name in there if not name.endswith("/test_failure.py")]
     # The others run all of it.
     for target in ("run-tests", "check"):
         assert not re.search("slow|search|test_failure", recipe(target))
@@ -97,12 +101,46 @@ def test_ci_names_no_host() -> None:
 def test_ci_ends_within_an_hour_and_a_half_whatever_hangs() -> None:
     script = (_ROOT / ".ci/run").read_text()
     stages = re.findall(r"^ *stage (\"[^\"]+\"|\w+) (\S+) ", script, re.MULTILINE)
-    names = ["install", "provenance", "environment", "check", "tests on 3.11", "switching threads", "tests on $version"]
+    names = [
+        "install",
+        "provenance",
+        "environments",
+        "check",
+        "tests on 3.11",
+        "switching threads",
+        "planted faults",
+        "tests on $version",
+    ]
     assert [name.strip('"') for name, _ in stages] == names
     minutes = [int(limit) for _, limit in stages]
     # The last is that of two versions.
     assert sum(minutes) + minutes[-1] < 90
     assert 'timeout --kill-after=60 "${minutes}m"' in script
+
+
+def test_ci_plants_a_sample_of_faults_that_is_bounded_in_time() -> None:
+    assert " make mutants-sample\n" in (_ROOT / ".ci/run").read_text()
+    lua, core = [line for line in recipe("mutants-sample").splitlines() if "tools.mutants" in line]
+    assert sum(int(found) for line in (lua, core) for found in re.findall(r"--seconds (\d+)", line)) <= 60
+    # Nothing takes what they say for good: a line that fails ends make.
+    assert not re.search(r"\|\||;|^-", f"{lua}\n{core}", re.MULTILINE)
+
+
+def test_ci_runs_the_unit_tests_once_on_each_python() -> None:
+    """Those of 3.11 in `check`, whose environment is that of 3.11 where this is the usual Python."""
+    script = (_ROOT / ".ci/run").read_text()
+    assert " make check\n" in script and " make test-3.11 CHECKED=yes\n" in script
+    assert " tests/unit tests/property" in recipe("check")
+    assert "test -z 'yes' || test ! -L .venv-3.11 || echo --ignore=tests/unit" in recipe("test-3.11", "CHECKED=yes")
+    assert "--ignore" not in recipe("run-covered")
+    first, *others = re.findall("-m pytest .*", recipe("run-covered", "LEFT_OUT=--ignore=tests/unit"))
+    assert "--ignore=tests/unit" in first and not any("--ignore" in each for each in others)
+
+
+def test_newer_pythons_share_the_ends_of_the_servers() -> None:
+    ends = re.findall(r"^test-(\S+): export BULLMQ_TEST_END = (\w+)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert ends == [("3.12", "oldest"), ("3.13", "newest"), ("switching", "newest")]
+    assert "--brief" in recipe("test-3.12") and "BULLMQ_TEST_END" not in recipe("test-3.11")
 
 
 def test_every_target_that_a_page_names_exists() -> None:
@@ -117,7 +155,7 @@ def test_every_target_that_a_page_names_exists() -> None:
 # --- how long it takes, and that nothing is silent ---
 
 
-def test_what_it_took_is_told_the_next_time(
+def test_what_it_took_is_reported_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(took, "FOLDER", tmp_path)
@@ -183,17 +221,17 @@ def test_a_long_test_is_named_while_it_runs(processes: str, tmp_path: Path) -> N
     command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "-p", "no:cacheprovider", "-c", os.devnull]
     command += ["--rootdir", str(tmp_path), str(tmp_path)]
     environment = {**_ENVIRONMENT, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"}
-    told = ""
+    reported = ""
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
-            told += line
+            reported += line
             if "longest running: test_long.py::test_waits" in line:
                 gate.write_text("go on")
                 break
-        told += run.stdout.read()
-    assert run.returncode == 0, told
-    assert re.search(r"\[\d+ s: 0 tests done, 0 failed; longest running: test_long\.py::test_waits\]", told)
+        reported += run.stdout.read()
+    assert run.returncode == 0, reported
+    assert re.search(r"\[\d+ s: 0 tests done, 0 failed; longest running: test_long\.py::test_waits\]", reported)
 
 
 # --- environments ---
@@ -224,7 +262,10 @@ def test_a_version_that_the_shared_environment_has_is_a_link_to_it(
     assert env.main([".venv-x", version]) == 0
     assert (root / ".venv-x").readlink() == Path(".venv")
     assert capsys.readouterr().out.splitlines()[-1] == str(root / ".venv-x" / "bin" / "python")
-    # Another group of packages is not in it.
+    # Those of the tests are in it, another group of packages is not.
+    for group in ("test", "newer"):
+        assert env.main([f".venv-{group}", version, "--group", group]) == 0
+        assert (root / f".venv-{group}").is_symlink()
     assert env.main([".venv-y", version, "--group", "mutants"]) == 0
     assert not (root / ".venv-y").is_symlink()
     # The shared one is stale: its own is made, and the shared one is left as it is.

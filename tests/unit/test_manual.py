@@ -203,7 +203,7 @@ def test_a_marker_for_ever_is_nothing_to_wait_for() -> None:
     assert taken.job is not None
 
 
-def test_hostile_options_are_reported_by_hand_too() -> None:
+def test_hostile_options_are_reported_manually_too() -> None:
     hand = Hand()
     taken = hand.next(("moveToActive", job_reply("1", opts='{"attempts":1e16,"removeOnComplete":1.7e308}')))
     assert taken.job is not None

@@ -23,7 +23,7 @@ METHODS = [name for name in vars(MetricsCollector) if not name.startswith("_")]
 
 
 class Recorder:
-    """Write down what it is told."""
+    """Record the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -98,7 +98,7 @@ def test_a_worker_tells_beginning_and_end() -> None:
     ]
 
 
-def test_lengths_are_told_by_state() -> None:
+def test_lengths_are_reported_by_state() -> None:
     recorder = Recorder()
     steps = QueueLengths(recorder, QueueKeys.of("q")).sample()
     command: Any = next(steps)
@@ -116,7 +116,7 @@ def test_the_default_takes_everything_and_does_nothing(name: str) -> None:
     assert getattr(NO_METRICS, name)(*range(len(parameters))) is None
 
 
-def test_how_long_a_job_taken_by_hand_has_lasted() -> None:
+def test_how_long_a_job_taken_manually_has_lasted() -> None:
     assert lasted(JobRecord("1", {"processedOn": b"100"}), 130) == 30
     assert lasted(JobRecord("1", {"processedOn": b"100"}), 90) == 0
     assert lasted(JobRecord("1", {}), 130) == 0

@@ -1,4 +1,4 @@
-"""The server model, by itself; tests/server/test_model.py compares it with real servers."""
+"""The server model, on its own; tests/server/test_model.py compares it with real servers."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_every_job_is_in_one_place_after_any_sequence() -> None:
     for seed in range(60):
         model, sequence = ServerModel(KEYS), Sequence(KEYS, seed)
         for step in range(60):
-            sequence.told(model.answer(sequence.next(), START + step))
+            sequence.reported(model.answer(sequence.next(), START + step))
             places = [*model.wait, *model.paused, *model.active]
             for scored in (model.prioritized, model.delayed, *model.finished.values()):
                 places += [job_id for _, job_id in scored]

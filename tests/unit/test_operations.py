@@ -444,3 +444,27 @@ def test_many_added_jobs_share_a_script_call() -> None:
 def test_children_without_their_hashes_are_refused() -> None:
     with pytest.raises(UnexpectedReply, match="a hash beside each element"):
         answered(get_dependency_range(K, "7", "pending"), [(None, [b"0", 1, [b"bull:q:a"], 1, []])])
+
+
+def test_bounds_of_pages() -> None:
+    assert next(LogPages(job_id="1", page_size=1).page(K))
+    assert next(Obliterate(count=1).page(K))
+    for pages in (LogPages(job_id="1", page_size=0), Obliterate(count=0)):
+        with pytest.raises(UsageError):
+            next(pages.page(K))
+
+
+def test_a_range_that_ends_with_the_first_id_of_a_part() -> None:
+    asked: list[tuple[Any, ...]] = []
+    operation = get_jobs(K, ["completed"], start=0, end=IDS_AT_ONCE)
+    step: Any = next(operation)
+    ids = [b"%d" % number for number in range(IDS_AT_ONCE + 1)]
+    while isinstance(step, Command):
+        asked.append(step.args)
+        first, last = (int(str(arg)) for arg in step.args[:2])
+        step = operation.send([ids[first : last + 1]])
+    assert [tuple(map(int, args[:2])) for args in asked] == [
+        (0, IDS_AT_ONCE - 1),
+        (0, IDS_AT_ONCE - 1),
+        (IDS_AT_ONCE, IDS_AT_ONCE),
+    ]

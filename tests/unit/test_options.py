@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.backoff import Backoff
+from bullmq_protocol.model.job import check_options
 from bullmq_protocol.model.options import (
     MAX_PRIORITY,
     RETRY_3_EXPONENTIAL,
-    Backoff,
     Deduplication,
     JobOptions,
     KeepJobs,
@@ -20,6 +21,7 @@ from bullmq_protocol.model.options import (
     check_job_id,
     given,
     merge,
+    result_text,
     stored,
     stored_options_from,
     validate,
@@ -376,3 +378,24 @@ def test_the_length_of_ids_can_be_lifted() -> None:
     check_job_id("job_id", "x" * 256, Limits(max_name_length=None))
     with pytest.raises(UsageError, match="at most 3 characters, has 4"):
         check_job_id("job_id", "abcd", Limits(max_name_length=3))
+
+
+def test_options_named_like_numbers_come_first() -> None:
+    assert list(stored(JobOptions(extra={"10": "b", "x": "c", "9": "a"})).items())[:3] == [
+        ("9", "a"),
+        ("10", "b"),
+        ("attempts", 0),
+    ]
+
+
+def test_a_return_value_that_is_no_json_is_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        result_text(object())
+    assert caught.value.field == "returnvalue"
+
+
+def test_options_that_contain_themselves_are_refused() -> None:
+    extra: dict[str, Any] = {}
+    extra["of"] = [extra]
+    with pytest.raises(UsageError, match="must not be cyclic or nested too deeply"):
+        check_options(JobOptions(), JobOptions(extra=extra))

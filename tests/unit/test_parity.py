@@ -1,4 +1,4 @@
-"""Both packages offer the same names and signatures, but for `await`, `aclose` and what only one colour can have."""
+"""Both packages offer the same names and signatures, but for `await`, `aclose` and what only one adapter can have."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ PAIRS = {name: both for name, both in BOTH.items() if isinstance(both[0], type)}
 FUNCTIONS = sorted(BOTH.keys() - PAIRS.keys())
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
 ONLY_SYNC_MEMBERS = {("Job", "cancelled"), ("Connection", "interrupt")}
-# Where the colours differ by nature.
+# Where the adapters differ by nature.
 _NAMES = {
     "aclose": "close",
     "__aenter__": "__enter__",
@@ -63,6 +63,7 @@ def plain(annotation: Any) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.any_python
 def test_the_blocking_twins_are_not_stale() -> None:
     assert twin.main(["--check"]) == 0
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_python
+
 _ROOT = Path(__file__).parents[2]
 _PIN = json.loads((_ROOT / "tests/oracle/pin.json").read_text())
 _PAGE = (_ROOT / "docs/departures.md").read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ noise
 """
 
 
-def test_workers_and_listeners_are_told_by_their_names() -> None:
+def test_workers_and_listeners_are_known_by_their_names() -> None:
     found = queues.get_workers(K).decode(CLIENTS)
     assert found == [
         {"id": "1", "addr": "a:1", "name": "q", "age": "3", "flags": "", "rawname": "bull:cQ=="},
@@ -153,3 +153,19 @@ def test_entries_are_those_of_one_stream() -> None:
     assert as_entries({}) == ()
     with pytest.raises(UnexpectedReply, match="one stream's entries"):
         as_entries({b"a": [], b"b": []})
+
+
+def test_listeners_are_named_by_their_queue() -> None:
+    own = queues.get_queue_events(K)
+    name = f"{K.client_name()}:qe"
+    found = own.decode(f"id=1 name={name} age=5\nid=2 name={K.client_name()} age=6\n")
+    assert found == [{"id": "1", "name": "q", "rawname": name, "age": "5"}]
+
+
+def test_a_page_of_failed_children_ends_before_the_next() -> None:
+    assert getters.range_failed(K, "1", cursor=40, count=20).args == (40, 59)
+
+
+def test_the_newest_rows_of_a_log_are_kept() -> None:
+    command = cleaning.clear_logs(K, "1", keep=5)
+    assert (command.name, command.args, command.decode(b"OK")) == ("LTRIM", (-5, -1), None)

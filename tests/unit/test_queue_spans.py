@@ -14,6 +14,9 @@ import pytest
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import JobOptions, NewJob, RepeatOptions, UsageError
+from bullmq_protocol.errors import ServerError
+from bullmq_protocol.model.flow import FlowNode
+from bullmq_protocol.observability.job_context import flow_span
 from bullmq_protocol.observability.telemetry import Attributes, SpanKind
 from bullmq_protocol.testing.scripted import AsyncScriptedTransport, ScriptedTransport
 
@@ -223,3 +226,80 @@ def test_the_id_of_a_scheduler_is_named(package: str) -> None:
     queue = make("q", transport([]), skip_meta_update=True)
     error = attempted(lambda q: q.upsert_job_scheduler("", RepeatOptions(every=5)), queue)
     assert isinstance(error, UsageError) and (error.field, error.value) == ("scheduler_id", "")
+
+
+def test_the_span_of_a_flow() -> None:
+    provider = Provider()
+    root = FlowNode("root", "q", children=(FlowNode("leaf", "q"),))
+    with flow_span(provider, root):
+        pass
+    (span,) = provider.spans
+    assert (span.name, span.kind) == ("addFlow q", "producer")
+    assert span.attributes["bullmq.flow.name"] == "root"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_span_of_the_caller_goes_into_the_template_of_a_scheduler(package: str) -> None:
+    make, _, transport = PACKAGES[package]
+    for provider, stored in ((Provider(), True), (None, False)):
+        script = transport([])
+        queue = make("q", script, skip_meta_update=True, telemetry=provider)
+        attempted(lambda q: q.upsert_job_scheduler("s", RepeatOptions(every=5000)), queue)
+        (sent,) = [step for step in script.sent if getattr(step, "name", "") == "addJobScheduler"]
+        assert any(isinstance(arg, bytes) and b"\xa2tm\xa1C" in arg for arg in sent.args) is stored
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_warnings_name_queue_and_scheduler(package: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, _, transport = PACKAGES[package]
+    queue = make("q", transport([]), skip_meta_update=True)
+    with caplog.at_level(logging.WARNING):
+        attempted(lambda q: q.upsert_job_scheduler("s", RepeatOptions(every=5000, immediately=True)), queue)
+    assert "queue q, job scheduler s: " in caplog.text
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_queue_says_that_it_could_not_describe_itself(package: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, _, transport = PACKAGES[package]
+    queue = make("q", transport([(None, ServerError("NOPERM no meta"))]))
+    with caplog.at_level(logging.WARNING):
+        attempted(lambda q: q.get_job("1"), queue)
+    assert "queue q: its meta hash could not be written: NOPERM no meta" in caplog.text
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_bad_job_among_several_is_shown(package: str) -> None:
+    make, _, transport = PACKAGES[package]
+    queue = make("q", transport([]), skip_meta_update=True)
+    jobs = [NewJob("n"), NewJob("n", options=JobOptions(priority=-1))]
+    error = attempted(lambda q: q.add_bulk(jobs), queue)
+    assert isinstance(error, UsageError)
+    assert (error.field, error.value) == ("jobs[1]: priority", -1)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_duration_of_a_lock_is_named(package: str) -> None:
+    make, _, transport = PACKAGES[package]
+    script = transport([(None, [b"name", b"n", b"data", b"{}"])])
+    found: list[Any] = []
+
+    async def read(queue: Any) -> None:
+        job = queue.get_job("1")
+        found.append(await job if inspect.isawaitable(job) else job)
+
+    assert attempted(read, make("q", script, skip_meta_update=True)) is None
+    error = attempted(lambda job: job.extend_lock("x"), found[0])
+    assert isinstance(error, UsageError) and (error.field, error.value) == ("duration", "x")
+
+
+@pytest.mark.parametrize("module", [bullmq_anyio, bullmq_sync])
+def test_an_address_says_what_connects(module: Any) -> None:
+    assert "Cluster" in type(module.connect("redis+cluster://h:1")).__name__
+    assert "Sentinel" in type(module.connect("redis+sentinel://h:1/m")).__name__
+
+
+@pytest.mark.parametrize("module", [bullmq_anyio, bullmq_sync])
+def test_a_folder_without_scripts_is_shown(module: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        module.bullmq_scripts("/nowhere")
+    assert (caught.value.field, caught.value.value) == ("folder", "/nowhere")

@@ -1,4 +1,4 @@
-"""The reference pages are those that the table and the schemas give, and a stale one is told."""
+"""The reference pages are those that the table and the schemas give, and a stale one is reported."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 from tests.support import vectors
 from tools import reference
 
+pytestmark = pytest.mark.any_python
+
 
 def test_the_pages_are_not_stale() -> None:
     assert reference.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_told_and_written_anew(
+def test_a_stale_page_is_reported_and_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reference, "TARGET", tmp_path / "reference")

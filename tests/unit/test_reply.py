@@ -36,6 +36,7 @@ from bullmq_protocol.errors import UnexpectedReply
         (reply.as_ints, [1, b"2"], [1, 2]),
         (reply.as_fields, [b"a", b"1"], {"a": b"1"}),
         (reply.as_fields, {b"a": b"1", "b": "é"}, {"a": b"1", "b": "é".encode()}),
+        (reply.as_fields, [b"a", "é"], {"a": "é".encode()}),
         (reply.as_fields, [], {}),
         (reply.as_text_fields, [b"a", b"1"], {"a": "1"}),
     ],
@@ -59,6 +60,7 @@ def test_readers(read: Callable[[Any], Any], raw: Any, value: Any) -> None:
         (reply.as_texts, [1]),
         (reply.as_fields, [b"a"]),
         (reply.as_fields, 5),
+        (reply.as_fields, {"a": "\ud800"}),
     ],
 )
 def test_other_shapes_are_refused(read: Callable[[Any], Any], raw: Any) -> None:

@@ -12,8 +12,9 @@ import pytest
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
+from bullmq_protocol.model.backoff import Backoff
 from bullmq_protocol.model.job import JobRecord, NewJob
-from bullmq_protocol.model.options import Backoff, Deduplication, JobOptions, Limits, ParentRef, Telemetry
+from bullmq_protocol.model.options import Deduplication, JobOptions, Limits, ParentRef, Telemetry
 from bullmq_protocol.model.schedule import (
     Due,
     PreparedScheduler,
@@ -348,3 +349,14 @@ def test_a_record_that_cannot_be_read_is_an_error() -> None:
         with pytest.raises(UsageError) as caught:
             answer(get_job_schedulers(K, **{field: True}))  # type: ignore[arg-type]
         assert (caught.value.field, caught.value.value) == (field, True)
+
+
+def test_a_rule_may_end_now() -> None:
+    rule = rule_of(RepeatOptions(every=1000, end_date=NOW), now=NOW, zones=zones)
+    assert rule["endDate"] == NOW
+
+
+def test_an_offset_of_another_type_is_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        rule_of(RepeatOptions(every=1000, offset="x"), now=NOW, zones=zones)  # type: ignore[arg-type]
+    assert caught.value.field == "offset"

@@ -12,7 +12,7 @@ import pytest
 from tests.support import vectors
 from tests.support.json_schema import problems
 
-pytestmark = pytest.mark.search
+pytestmark = [pytest.mark.search, pytest.mark.any_python]
 
 SCHEMAS = vectors.SPECS / "schemas"
 JOB = json.loads((SCHEMAS / "job.json").read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def test_the_events_of_the_table_are_those_of_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"timestamp": "now"}, "$.timestamp"),
         ({"priority": 3}, "$.priority"),
@@ -103,10 +103,10 @@ def test_the_events_of_the_table_are_those_of_the_schema() -> None:
         ({"parent": '{"id":"1"}'}, "queueKey is missing"),
     ],
 )
-def test_a_wrong_job_is_seen(changed: dict[str, Any], told: str) -> None:
+def test_a_wrong_job_is_seen(changed: dict[str, Any], reported: str) -> None:
     right = {"name": "n", "data": "{}", "opts": "{}", "timestamp": "1", "delay": "0", "priority": "0"}
     assert wrong_in_job(right) == []
-    assert told in wrong_in_job({**right, **changed})[0]
+    assert reported in wrong_in_job({**right, **changed})[0]
 
 
 def test_words_of_a_schema_that_nobody_checks_are_refused() -> None:

@@ -1,24 +1,33 @@
-"""Sources of scripts: ours, and texts that were found; reading built files without showing them."""
+"""Profiles: of our scripts, and of texts that were found; reading built files without showing them."""
 
 import hashlib
+import itertools
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.jobs import get_job, update_data
+from bullmq_protocol.commands.locks import move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import is_maxed
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
-from bullmq_protocol.scripts.source import (
-    OWN,
-    ScriptSource,
+from bullmq_protocol.scripts._lua_switched import SWITCHED
+from bullmq_protocol.scripts.profile import (
+    STRICT,
+    Profile,
     ScriptText,
+    composed,
+    profile_of,
     read_package_version,
     read_script_module,
-    script_source,
+    switched,
 )
+from lua import build
 
 K = QueueKeys.of("q")
 SECRET = "return redis.call('PING')"
@@ -31,26 +40,26 @@ def found(**changes: ScriptText | None) -> dict[str, ScriptText]:
 
 
 def test_source_of_texts() -> None:
-    source = script_source("theirs", found(another=ScriptText(1, "x")))
+    source = profile_of("theirs", found(another=ScriptText(1, "x")))
     text = f"{SECRET} -- isMaxed"
     assert source.scripts.keys() == SCRIPTS.keys()
-    assert OWN.scripts.keys() == {*SCRIPTS, *OUR_SCRIPTS}
-    assert (source.batches, OWN.batches) == (False, True)
+    assert STRICT.scripts.keys() == {*SCRIPTS, *OUR_SCRIPTS}
+    assert (source.batches, STRICT.batches) == (False, True)
     assert source.scripts["isMaxed"].source == text
     assert source.scripts["isMaxed"].sha1 == hashlib.sha1(text.encode()).hexdigest()
     assert source.label == "theirs"
     assert len(source.digest) == 64
-    assert source.digest != OWN.digest
-    assert source.digest == script_source("other label", found()).digest
-    assert source.digest != script_source("theirs", found(isMaxed=ScriptText(2, "x"))).digest
+    assert source.digest != STRICT.digest
+    assert source.digest == profile_of("other label", found()).digest
+    assert source.digest != profile_of("theirs", found(isMaxed=ScriptText(2, "x"))).digest
 
 
 def test_no_text_is_shown() -> None:
-    source = script_source("theirs", found())
+    source = profile_of("theirs", found())
     command = source.applied(is_maxed(K))
     for value in (source, source.scripts["isMaxed"], command, Batch((command,))):
         assert "redis" not in repr(value)
-    assert repr(source) == f"ScriptSource('theirs', digest='{source.digest}', scripts={len(SCRIPTS)})"
+    assert repr(source) == f"Profile('theirs', digest='{source.digest}', scripts={len(SCRIPTS)})"
 
 
 @pytest.mark.parametrize(
@@ -63,19 +72,19 @@ def test_no_text_is_shown() -> None:
 )
 def test_scripts_that_do_not_fit_are_refused(texts: dict[str, ScriptText], rule: str) -> None:
     with pytest.raises(UsageError, match=rule) as caught:
-        script_source("theirs", texts)
+        profile_of("theirs", texts)
     assert SECRET not in str(caught.value)
 
 
 def test_steps_get_the_scripts_of_their_source() -> None:
-    source = script_source("theirs", found())
+    source = profile_of("theirs", found())
     theirs = source.applied(is_maxed(K))
     assert theirs.script is source.scripts["isMaxed"]
     assert theirs.wire()[:2] == ("EVALSHA", source.scripts["isMaxed"].sha1)
     assert (theirs.keys, theirs.args) == (is_maxed(K).keys, is_maxed(K).args)
     plain = get_job(K, "7")
     assert source.applied(plain) is plain
-    assert OWN.applied(is_maxed(K)) == is_maxed(K)
+    assert STRICT.applied(is_maxed(K)) == is_maxed(K)
     batch = source.applied(Batch((plain, update_data(K, "7", "{}")), atomic=True))
     assert batch.atomic
     assert [each.script for each in batch.commands] == [None, source.scripts["updateData"]]
@@ -83,7 +92,76 @@ def test_steps_get_the_scripts_of_their_source() -> None:
 
 def test_scripts_of_others_stay() -> None:
     own: Command[Any] = is_maxed(K)
-    assert ScriptSource("empty", "", {}).applied(own) is own
+    assert Profile("empty", "", {}).applied(own) is own
+
+
+LIVE = Switches(stalled_exemption="live-scheduler")
+
+
+def test_a_switch_changes_the_scripts_that_it_is_about() -> None:
+    profile = switched("live", LIVE)
+    changed = {name for name, script in profile.scripts.items() if script is not STRICT.scripts[name]}
+    assert changed == {"moveStalledJobsToWait"}
+    assert (profile.label, profile.batches, profile.switches) == ("live", True, LIVE)
+    assert profile.digest != STRICT.digest
+    check = move_stalled_jobs_to_wait(K, max_stalled_count=1, now=0, interval_ms=1, live_schedulers=True)
+    assert check.keys[-2:] == (K.events, K.repeat)
+    applied = profile.applied(check)
+    assert applied.script is not None and applied.script.keys == len(applied.keys) == 9
+    assert applied.wire()[1] == hashlib.sha1(applied.script.source.encode()).hexdigest()
+    # All else goes together as before.
+    plain = update_data(K, "7", "{}")
+    assert profile.applied(plain) is plain
+
+
+@pytest.mark.parametrize("name", list(SWITCHED))
+def test_a_profile_takes_the_blocks_that_the_build_takes(name: str) -> None:
+    blocks = sorted(build.switches(name))
+    assert blocks
+    for count in range(len(blocks) + 1):
+        for chosen in map(frozenset, itertools.combinations(blocks, count)):
+            keys, source = composed(SWITCHED[name], chosen)
+            assert source == build.packaged(name, chosen=chosen)
+            assert keys == build.key_count(name, chosen=chosen)
+    assert composed(SWITCHED[name], frozenset()) == (STRICT.scripts[name].keys, STRICT.scripts[name].source)
+
+
+def test_no_switch_is_strict() -> None:
+    profile = switched("none", Switches())
+    assert profile.digest == STRICT.digest
+    assert Switches() == STRICT.switches
+    assert STRICT.switches.chosen == frozenset()
+    assert LIVE.chosen == {"stalled_exemption live-scheduler"}
+
+
+def test_every_block_is_of_a_switch_that_can_be_had() -> None:
+    for name in (*build.commands(), *build.own()):
+        for block in build.switches(name):
+            field, value = block.split(" ")
+            changed: dict[str, Any] = {field: value}
+            assert Switches(**changed).chosen == {block}
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"stalled_exemption": "none"}, "stalled_exemption: must be 'opts-repeat' or 'live-scheduler' (got 'none')"),
+        ({"waiting_layout": "v6"}, "waiting_layout: must be 'v5' (got 'v6')"),
+        ({"max_priority": 7}, "max_priority: must be 2097152 (got 7)"),
+        ({"write_nrjid": 1}, "write_nrjid: must be True (got 1)"),
+    ],
+)
+def test_what_nothing_does_is_refused(changed: dict[str, Any], rule: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Switches(**changed)
+    assert str(caught.value) == rule
+
+
+def test_the_switches_are_those_of_the_specification() -> None:
+    text = (Path(__file__).parents[2] / "specs" / "06-later-versions.md").read_text(encoding="utf-8")
+    table = text.partition('<a id="sec-8-3"></a>')[2].partition('<a id="sec-8-4"></a>')[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(msgspec.structs.fields(Switches))
 
 
 @pytest.mark.parametrize(

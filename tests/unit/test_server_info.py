@@ -48,3 +48,8 @@ def test_eviction_warning() -> None:
     assert ServerInfo(maxmemory_policy="noeviction").eviction_warning is None
     assert ServerInfo().eviction_warning is None
     assert "'volatile-lru'" in str(ServerInfo(maxmemory_policy="volatile-lru").eviction_warning)
+
+
+def test_the_least_version_is_named_as_it_is_spoken_of() -> None:
+    with pytest.raises(ServerTooOld, match=r"6\.2 or later"):
+        ServerInfo(version_text="6.0.20").require_supported()

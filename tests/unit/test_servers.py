@@ -47,3 +47,15 @@ def test_asked_kinds_come_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BULLMQ_TEST_REDIS_URL", raising=False)
     monkeypatch.setenv("BULLMQ_TEST_SERVERS", "valkey-9, redis-7.0,redis-6.2")
     assert servers.kinds() == ("redis-6.2", "redis-7.0", "valkey-9")
+
+
+@pytest.mark.parametrize(
+    ("asked", "ends"), [("", ("a", "c")), ("oldest", ("a",)), ("newest", ("c",))], ids=["both", "oldest", "newest"]
+)
+def test_a_run_may_have_one_end_of_the_servers(
+    monkeypatch: pytest.MonkeyPatch, asked: str, ends: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("BULLMQ_TEST_END", asked)
+    assert servers.ends_of(("a", "b", "c")) == ends
+    assert servers.ends_of(["a"]) == ("a",)
+    assert servers.ends_of([]) == ()

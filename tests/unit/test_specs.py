@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_python
+
 _ROOT = Path(__file__).parents[2]
 _SPECS = sorted((_ROOT / "specs").glob("0*.md"))
 _CITING = ("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "lua")

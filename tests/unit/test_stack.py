@@ -75,6 +75,23 @@ def alternating(depth: int = 300) -> None:
         alternating(depth - 1)
 
 
+def recurring_deeply() -> None:
+    recurring(600)
+
+
+def recurring_twice() -> None:
+    recurring(2)
+
+
+def recurring_thrice() -> None:
+    # Python leaves nothing out yet.
+    recurring(3)
+
+
+def recurring_four_times() -> None:
+    recurring(4)
+
+
 def no_such_name() -> None:
     return falis()  # type: ignore[name-defined]  # noqa: F821
 
@@ -104,6 +121,10 @@ CASES: list[Callable[[], object]] = [
     with_notes,
     in_a_group,
     recurring,
+    recurring_deeply,
+    recurring_twice,
+    recurring_thrice,
+    recurring_four_times,
     alternating,
     no_such_name,
     no_such_attribute,
@@ -233,6 +254,15 @@ def test_places_are_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         assert texts.of(raised(fails_deeper)).endswith("ValueError: boom\n")
     assert len(calls) in (4, 5)  # Python 3.12 has no frame for the comprehension
+
+
+@pytest.mark.parametrize("call", [recurring_deeply, alternating])
+def test_deep_stacks_are_not_left_to_python(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+    # It formats each frame anew, and takes up to a second.
+    error = raised(call)
+    text = pythons(error)
+    monkeypatch.delattr(traceback, "format_exception")
+    assert StackTexts().of(error) == text
 
 
 def test_number_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

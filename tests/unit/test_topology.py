@@ -75,7 +75,7 @@ def test_urls_of_sentinels() -> None:
     assert (asked.host, asked.username, asked.password, asked.db, asked.tls) == ("s1", "u", "x&y", 0, False)
 
 
-def test_tls_of_sentinels_is_that_of_the_servers_unless_told() -> None:
+def test_tls_of_sentinels_is_that_of_the_servers_unless_given() -> None:
     found = parse_address("rediss+sentinel://s1/jobs")
     assert isinstance(found, SentinelOptions)
     assert found.server.tls is True and found.sentinel(("s1", 1)).tls is True
@@ -402,10 +402,10 @@ def test_nodes_that_disagree_are_given_time() -> None:
 
 
 def test_a_redirection_that_was_followed_in_vain_does_not_advise_what_is_done_already() -> None:
-    told = explained(MOVED)
-    rounds = (*(told, None) * 4, told, None, A)
+    reported = explained(MOVED)
+    rounds = (*(reported, None) * 4, reported, None, A)
     _, error = walk(GET, A, *rounds, *rounds, *rounds, *rounds, limit_ms=100)
-    assert str(error) == f"{MOVED} (followed for 100 ms: the nodes do not agree who serves the slot)"
+    assert str(error) == f"{MOVED} (followed for 100 ms: the nodes do not agree which of them serves the slot)"
     assert read_redirect(error, A) == read_redirect(MOVED, A)
     batch = Batch((GET, RUN))
     _, (moved, other) = walk(batch, A, [MOVED, TRYAGAIN], *([None, [MOVED, TRYAGAIN]] * 4), limit_ms=0)
@@ -430,3 +430,23 @@ def test_errors_of_the_login_and_others_are_raised() -> None:
     assert str(walk(GET, A, ServerError("WRONGTYPE x"))[1]) == "WRONGTYPE x"
     assert str(walk(POP, A, ServerError("ERR x"))[1]) == "ERR x"
     assert ASKING.wire() == ("ASKING",)
+
+
+@pytest.mark.parametrize(("text", "helped"), [("MOVED 1 h:1", True), ("ASK 1 h:1", True), ("ERR x", False)])
+def test_a_redirection_says_how_to_follow_it(text: str, helped: bool) -> None:
+    assert ("redis+cluster://" in str(explained(ServerError(text)))) == helped
+
+
+@pytest.mark.parametrize(
+    ("rest", "shown"),
+    [
+        ("h:99999/s", "h:99999/s"),
+        ("u:p@h:99999/s", "***@h:99999/s"),
+        ("h:99999/s?a=b@c", "***"),
+        ("u:p@h:99999/s?a=b@c", "***@h:99999/s"),
+    ],
+)
+def test_a_refused_address_shows_that_it_has_a_login(rest: str, shown: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_address(f"redis+sentinel://{rest}")
+    assert caught.value.value == f"redis+sentinel://{shown}"

@@ -20,21 +20,16 @@ from bullmq_protocol.model.flow import FlowNode, prepare_flow
 from bullmq_protocol.model.job import JobRecord, NewJob
 from bullmq_protocol.model.options import JobOptions, Telemetry
 from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
-from bullmq_protocol.observability.telemetry import (
-    NO_SPAN,
-    Attributes,
+from bullmq_protocol.observability.job_context import (
     FlowTracing,
-    SpanKind,
-    TelemetrySpan,
-    Tracing,
     bulk_span,
     context_of,
     flow_span,
-    guarded,
     new_with_context,
     omits_context,
     with_context,
 )
+from bullmq_protocol.observability.telemetry import NO_SPAN, Attributes, SpanKind, TelemetrySpan, Tracing, guarded
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.manual import ManualWork
@@ -194,7 +189,7 @@ def test_a_job_that_had_failed_before(tracing: WorkerTracing, provider: Provider
     assert [(span.name, span.ended) for span in provider.spans] == [("process q", 1), ("fail q", 1)]
 
 
-def test_a_refused_report_is_told_as_text(tracing: WorkerTracing, provider: Provider) -> None:
+def test_a_refused_report_is_reported_as_text(tracing: WorkerTracing, provider: Provider) -> None:
     job = record()
     tracing(JobActive(job))
     tracing.returned(job)
@@ -284,7 +279,7 @@ def test_a_call_that_fails_is_recorded(tracing: WorkerTracing, provider: Provide
     assert (provider.spans[0].errors, provider.spans[0].ended) == (["lost"], 1)
 
 
-def test_by_hand(make: Callable[..., WorkerTracing], provider: Provider) -> None:
+def test_manual_work(make: Callable[..., WorkerTracing], provider: Provider) -> None:
     tracing = make()
     settings, _ = WorkerOptions().checked()
     job = record('{"tm":"C"}')
@@ -493,15 +488,15 @@ def around(provider: Any, outcome: BaseException | None) -> str:
 @pytest.mark.parametrize("error", [ValueError("v"), SystemExit(1), GeneratorExit(), BaseException("b")], ids=repr)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_provider_raises_is_reported_and_does_no_harm(place: str, error: BaseException) -> None:
-    told: list[BaseException] = []
-    provider = guarded(Faulty(error, place), told.append)
+    reported: list[BaseException] = []
+    provider = guarded(Faulty(error, place), reported.append)
     assert around(provider, None) == ("" if place in ("start_span", "metadata") else "of op q")
     # What the body raises goes on, whatever the provider makes of it.
     failure = LookupError("the body's")
     with pytest.raises(LookupError) as found:
         around(provider, failure)
     assert found.value is failure
-    assert told == [error] * (1 if place == "record_exception" else 2)
+    assert reported == [error] * (1 if place == "record_exception" else 2)
 
 
 def test_what_is_to_go_on_is_raised_by_the_report() -> None:
@@ -532,15 +527,15 @@ class Odd(Provider):
 
 @pytest.mark.parametrize("metadata", [None, 7, b"{}", "\ud800"], ids=repr)
 def test_a_context_that_is_no_text_is_reported_and_not_stored(metadata: Any) -> None:
-    told: list[BaseException] = []
-    provider = guarded(Odd(metadata), told.append)
+    reported: list[BaseException] = []
+    provider = guarded(Odd(metadata), reported.append)
     assert around(provider, None) == ""
-    assert [isinstance(error, (TypeError, UnicodeError)) for error in told] == [True]
+    assert [isinstance(error, (TypeError, UnicodeError)) for error in reported] == [True]
 
 
 def test_a_guarded_provider_without_faults_does_the_same(provider: Provider) -> None:
-    told: list[BaseException] = []
-    safe: Any = guarded(provider, told.append)
+    reported: list[BaseException] = []
+    safe: Any = guarded(provider, reported.append)
     assert around(safe, None) == "of op q"
     with pytest.raises(LookupError):
         around(safe, LookupError("body"))
@@ -551,8 +546,8 @@ def test_a_guarded_provider_without_faults_does_the_same(provider: Provider) -> 
     with Tracing(safe, "q").span("outer"), Tracing(safe, "q").span("inner"):
         pass
     assert provider.named("inner q").parent == "outer q"
-    assert told == []
-    assert guarded(None, told.append) is None
+    assert reported == []
+    assert guarded(None, reported.append) is None
 
 
 def test_without_a_context_options_stay_as_they_are() -> None:
@@ -564,8 +559,8 @@ def test_without_a_context_options_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("place", [*PLACES, "everywhere"])
 def test_a_worker_goes_on_without_the_spans_of_a_faulty_provider(place: str) -> None:
-    told: list[BaseException] = []
-    provider: Any = guarded(Faulty(SystemExit(1), place), told.append)
+    reported: list[BaseException] = []
+    provider: Any = guarded(Faulty(SystemExit(1), place), reported.append)
     settings, _ = WorkerOptions().checked()
     machine = WorkerMachine(KEYS, settings, "w")
     tracing = WorkerTracing(provider, machine, settings, queue="q", worker_id="me", now=lambda: Instant(7, 1))
@@ -584,7 +579,7 @@ def test_a_worker_goes_on_without_the_spans_of_a_faulty_provider(place: str) -> 
     tracing(ClosedNotice())
     with tracing.own("pause"):
         pass
-    assert bool(told) == (place != "record_exception")
+    assert bool(reported) == (place != "record_exception")
 
 
 class HandsOn(Provider):
@@ -602,9 +597,9 @@ class HandsOn(Provider):
 
 
 def test_a_block_that_hands_on_what_the_body_raised_has_no_fault_of_its_own() -> None:
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
     failure = LookupError("the body's")
     with pytest.raises(LookupError) as found:
-        around(guarded(HandsOn(), told.append), failure)
+        around(guarded(HandsOn(), reported.append), failure)
     assert found.value is failure
-    assert told == []
+    assert reported == []

@@ -13,7 +13,7 @@ from tests.support.building import build
 from tests.support.json_schema import problems
 from tests.support.vector_coverage import covered, fingerprint, required
 
-pytestmark = pytest.mark.search
+pytestmark = [pytest.mark.search, pytest.mark.any_python]
 
 SCRIPTS = vectors.scripts()
 LEAST = 500

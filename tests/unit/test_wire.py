@@ -15,7 +15,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError, UsageError
 from bullmq_protocol.model.job import NewJob, prepare
 from bullmq_protocol.model.options import JobOptions
-from bullmq_protocol.net.wire import Wire, packer
+from bullmq_protocol.net.wire import Wire, packer, unasked
 from bullmq_protocol.scripts._lua import ADD_MANY
 
 ONE, OTHER = QueueKeys.of("one"), QueueKeys.of("other")
@@ -160,3 +160,23 @@ def test_a_script_that_the_server_lost_is_sent_again() -> None:
     assert merged.command is not None
     wire.shares(merged.command, ServerError("NOSCRIPT No matching script"), 2)
     assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
+
+
+def test_what_has_no_form_is_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        packer(pack_words)(("GET", "a\ud800"))
+    assert caught.value.value == "a\ud800"
+
+
+def test_replies_are_owed_for_what_was_sent_and_for_what_gathers() -> None:
+    wire = Bytes(pack)
+    assert not wire.owing
+    wire._out.append(Waiting(None, b"1"))
+    assert wire.owing
+    wire._pending.append(wire._out.pop())
+    assert wire.owing
+
+
+def test_a_reply_that_nobody_asked_for_is_shown_where_it_is_a_refusal() -> None:
+    assert unasked(ServerError("ERR max number of clients reached")) == "ERR max number of clients reached"
+    assert unasked(b"+OK") == "the server sent a reply that nobody asked for"

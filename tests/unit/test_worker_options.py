@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 import signal
+import threading
 from collections.abc import Awaitable
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+import redis
 
+import bullmq_anyio.guard
+import bullmq_anyio.net.redis_client
+import bullmq_anyio.worker_ids
+import bullmq_sync.guard
+import bullmq_sync.net.redis_client
+import bullmq_sync.primitives
+import bullmq_sync.worker_ids
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.options import KeepJobs
@@ -262,3 +273,52 @@ def test_a_signal_is_handed_on_to_the_programs_own_handler_alone() -> None:
     for other in (signal.SIG_DFL, signal.SIG_IGN, None, signal.default_int_handler):
         hand_on(15, other)
     assert heard == [(15, None), ("more", 15, None)]
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_workers_that_are_given_no_id_have_each_their_own(package: Any) -> None:
+    made = package.worker_ids.made_worker_id
+    ids = [made() for _ in range(3)]
+    assert len(set(ids)) == 3
+    assert all(re.fullmatch(rf".+-{os.getpid()}-[0-9a-f]{{6}}", each) for each in ids)
+
+
+def test_what_runs_beside_a_block_does_not_keep_the_process() -> None:
+    ended = threading.Event()
+    beside = bullmq_sync.primitives.Background(lambda: ended.wait() and None, "beside")
+    beside.start()
+    (thread,) = [each for each in threading.enumerate() if each.name == "beside"]
+    assert (thread.daemon, beside.is_alive) == (True, True)
+    ended.set()
+    thread.join()
+    assert (beside.is_alive, beside.error) == (False, None)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_what_a_provider_raised_is_logged_with_its_traceback(package: Any, caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("of the provider")
+    except ValueError as error:
+        package.guard.provider_raised(error)
+        wanted = error
+    (record,) = caplog.records
+    assert record.getMessage() == "the telemetry provider raised"
+    assert record.exc_info is not None and record.exc_info[1] is wanted
+    with pytest.raises(KeyboardInterrupt):
+        package.guard.provider_raised(KeyboardInterrupt())
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "helped"),
+    [
+        (redis.Connection, "Connection closed by server.", True),
+        (redis.Connection, "the password is wrong", False),
+        (redis.SSLConnection, "Connection closed by server.", False),
+        (redis.UnixDomainSocketConnection, "Connection closed by server.", False),
+    ],
+)
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_tls_is_thought_of_where_plain_words_end_a_connection(package: Any, kind: Any, text: str, helped: bool) -> None:
+    reported = package.net.redis_client.explained_end(kind, redis.ConnectionError(text))
+    assert reported.startswith(text)
+    assert (reported != text) is helped

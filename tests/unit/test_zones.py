@@ -1,4 +1,4 @@
-"""Zones by name, in both colours."""
+"""Zones by name, in both adapters."""
 
 import os
 import time

@@ -45,6 +45,9 @@ from tools.mutants.kept import Kept, Known, digest
 LEAST = 0.95
 LEAST_OF_SAMPLE = 0.9
 """Of a few hundred faults, so that chance alone does not fail a run."""
+OF_A_FILE = 25
+FEWEST = 30
+"""A sample with fewer faults fails."""
 STATES = 1500
 BATCHES = 600
 HANGS_S = 5.0
@@ -292,6 +295,8 @@ class Test:
     """Whether the number of commands counts, too: `tests/oracle/test_cost.py` looks at it."""
     digest: str
     right: Seen = ()
+    steady: bool | None = None
+    """Whether the right scripts give the same twice; None before they have run."""
 
 
 class Runner:
@@ -449,17 +454,14 @@ class Field:
         """How many faults were tested."""
         self._heat: dict[str, Counter[int]] = {}
         self._names: Names = {}
-        # A copy: whoever works on the scripts meanwhile changes nothing here.
+        # A copy: editing the scripts meanwhile changes nothing here.
         self._root = Path(tempfile.mkdtemp(prefix="mutants-"))
         shutil.copytree(build.ROOT, self._root / "lua")
         self._load_all()
-        for test in self.tests:
-            test.right = test.run(runner, self._names)
-        self.tests = [test for test in self.tests if same(test.right, test.run(runner, self._names), counted=False)]
         self._numbers = {test.digest: number for number, test in enumerate(self.tests)}
         root = self._root / "lua"
         self._holders = {
-            name: {str(path.relative_to(root)) for path in files_of(name, root)}
+            name: {str(path.relative_to(root)) for path in build.files_of(name, root)}
             for name in (*build.commands(root), *build.own(root))
         }
 
@@ -514,9 +516,18 @@ class Field:
             self.runner.again()
             self._load_all()
             assert test is not None
-            return Known("killed", by=test.digest)
+            # The right scripts end, after the same restart: it is the fault that does not.
+            test.steady = None
+            return Known("killed", by=test.digest) if self._is_steady(test) else Known("survived")
         finally:
             (root / mutant.file).write_text(mutant.right, encoding="utf-8")
+
+    def _is_steady(self, test: Test) -> bool:
+        """Run the right scripts when a test is first asked: most are never needed for a few faults."""
+        if test.steady is None:
+            test.right = test.run(self.runner, self._names)
+            test.steady = same(test.right, test.run(self.runner, self._names), counted=False)
+        return test.steady
 
     def _notices(self, test: Test, names: Names) -> bool:
         """Tell whether a test sees another thing than with the right scripts.
@@ -524,7 +535,7 @@ class Field:
         What is right is looked at again before a fault counts as noticed: a server that was started anew gives the
         fields of large hashes, and the members of sets, in another order.
         """
-        if same(test.right, test.run(self.runner, names), counted=test.counted):
+        if not self._is_steady(test) or same(test.right, test.run(self.runner, names), counted=test.counted):
             return False
         right = test.run(self.runner, self._names)
         if same(test.right, right, counted=test.counted):
@@ -537,21 +548,6 @@ class Field:
         if all(each.hexdigest() == self._names[name] for name, each in found.items()):
             return Known("same")
         return Known("survived")
-
-
-def files_of(name: str, root: Path = build.ROOT) -> set[Path]:
-    """Return the files that are packed into a command, lazy ones too."""
-    found: set[Path] = set()
-    todo = [root / "ours" / f"{name}.lua" if name in build.own(root) else root / f"{name}.lua"]
-    while todo:
-        path = todo.pop()
-        if path in found:
-            continue
-        found.add(path)
-        text = path.read_text(encoding="utf-8")
-        included = re.findall(r"^--- (?:include|lazy) ([a-z0-9_]+)", text, re.MULTILINE)
-        todo += [root / "includes" / f"{include}.lua" for include in included]
-    return found
 
 
 # The list of equivalent faults
@@ -569,12 +565,22 @@ def listed(mutant: Mutant, entries: Sequence[dict[str, str]]) -> list[int]:
     ]
 
 
+def sample(faults: Sequence[Mutant], count: int, random: Random) -> list[Mutant]:
+    """Draw faults, some of a file after one another: what noticed one of them is likely to notice the next."""
+    files: dict[str, list[Mutant]] = {}
+    for each in faults:
+        files.setdefault(each.file, []).append(each)
+    # The largest of u ** (1 / size) are a weighted sample without repetition.
+    drawn = sorted(files.values(), key=lambda own: random.random() ** (1 / len(own)), reverse=True)
+    return [each for own in drawn for each in random.sample(own, min(OF_A_FILE, len(own)))][:count]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run and print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants.lua", description=__doc__)
-    parser.add_argument("--sample", type=int, default=0, help="plant so many, drawn by the seed")
+    parser.add_argument("--sample", type=int, default=0, help="plant this many, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="plant no more after so long")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="plant no more after this long")
     parser.add_argument("--only", default="", help="faults of files that hold this text in their name")
     parser.add_argument("--part", default="1/1", help="for instance 2/3: the second of three parts")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found out")
@@ -585,40 +591,45 @@ def main(arguments: Sequence[str]) -> int:
     stale = [entry for number, entry in enumerate(entries) if number not in used]
     chosen = [mutant for mutant in everything if asked.only in mutant.file]
     if asked.sample:
-        chosen = Random(asked.seed).sample(chosen, min(asked.sample, len(chosen)))
+        chosen = sample(chosen, asked.sample, Random(asked.seed))
     part, parts = map(int, asked.part.split("/"))
     chosen = chosen[part - 1 :: parts]
     began = time.monotonic()
     outcomes: Counter[str] = Counter()
     noticed: list[Mutant] = []
+    right_ones: set[int] = set()
     runner = Runner(None)
     try:
         ground = Field(runner, Kept(KEPT, fresh=asked.fresh))
         spent = time.monotonic() - began
         print(f"mutants: {len(chosen)} of {len(everything)} faults, {len(ground.tests)} tests, {spent:.0f} s to begin")
-        told = time.monotonic()
+        reported = time.monotonic()
         for number, mutant in enumerate(chosen, 1):
             if time.monotonic() - began > asked.seconds:
                 break
-            outcome = ground.plant(mutant)
             known = listed(mutant, entries)
+            # No test notices these, which takes all of them to see.
+            outcome = "equivalent" if known and asked.sample else ground.plant(mutant)
             if outcome == "survived":
                 outcome = "equivalent" if known else outcome
+                right_ones.update(known)
                 if not known:
                     print(f"survived: {mutant}", flush=True)
             elif known and outcome == "killed":
                 noticed.append(mutant)
             outcomes[outcome] += 1
-            if time.monotonic() - told > 30:
-                told = time.monotonic()
+            if time.monotonic() - reported > 30:
+                reported = time.monotonic()
                 print(
                     f"mutants: {number} of {len(chosen)}, {outcomes['survived']} survive, {ground.again} tested now, "
-                    f"{told - began:.0f} s",
+                    f"{reported - began:.0f} s",
                     flush=True,
                 )
         ground.close()
     finally:
         runner.stop()
+    # The same line may stand at another place of the file, too.
+    noticed = [mutant for mutant in noticed if right_ones.isdisjoint(listed(mutant, entries))]
     for mutant in noticed:
         print(f"noticed, though listed as equivalent: {mutant}")
     for entry in stale:
@@ -631,6 +642,9 @@ def main(arguments: Sequence[str]) -> int:
         f"{runner.hangs} hang, {ground.again} tested now, {time.monotonic() - began:.0f} s"
     )
     least = LEAST_OF_SAMPLE if asked.sample else LEAST
+    if asked.sample and counted < FEWEST:
+        print(f"mutants: {counted} faults in the time that was given say nothing")
+        return 1
     return 1 if rate < least or stale or noticed else 0
 
 

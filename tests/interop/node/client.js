@@ -16,7 +16,7 @@ function queue(name) {
   return queues.get(name);
 }
 
-// Jobs are told by their ids.
+// Jobs are reported by their ids.
 function plain(result) {
   return Array.isArray(result) && result.every((each) => each && each.queueQualifiedName) ? result.map((job) => job.id) : result;
 }
@@ -38,13 +38,13 @@ const calls = {
     return ids;
   },
   add_bulk: async ({ queue: name, jobs }) => (await queue(name).addBulk(jobs)).map((job) => job.id),
-  // Lets a worker in this process finish so many jobs; those whose data says `fatal` fail for good.
-  work_off: async ({ queue: name, count }) => {
+  // Lets a worker in this process finish this many jobs; those whose data says `fatal` fail for good.
+  work_off: async ({ queue: name, count, ...options }) => {
     const work = async ({ data }) => {
       if (data.fatal) throw new UnrecoverableError(data.fatal);
-      return null;
+      return data.value === undefined ? null : data.value;
     };
-    const worker = new Worker(name, work, { connection });
+    const worker = new Worker(name, work, { connection, ...options });
     await new Promise((resolve) => {
       let left = count;
       const over = () => --left || resolve();

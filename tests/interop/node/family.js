@@ -36,7 +36,7 @@ serve(
       return ids(await flows.add(flow, { queuesOptions }));
     },
     flows: async (args) => (await flows.addBulk(args.flows)).map(ids),
-    // A root with so many children; answers with the milliseconds that adding takes.
+    // A root with this many children; answers with the milliseconds that adding takes.
     wide: async ({ parents, queue, count }) => {
       const children = Array.from({ length: count }, (_, n) => ({ name: "c", queueName: queue, data: { n } }));
       const begin = performance.now();

@@ -49,7 +49,7 @@ const calls = {
     await (bulk ? flows.addBulk(bulk) : flows.add(flow));
     await flows.close();
   },
-  // Works off so many attempts. A job whose data says `fail` raises; one that says `next` adds a job there.
+  // Works off this many attempts. A job whose data says `fail` raises; one that says `next` adds a job there.
   work: async ({ queue: name, attempts, options }) => {
     const process = async ({ data }) => {
       if (data.fail) throw new Error(data.fail);
@@ -67,7 +67,7 @@ const calls = {
     await worker.close();
   },
   // Takes one job by hand, and ends it.
-  by_hand: async ({ queue: name, error }) => {
+  manual: async ({ queue: name, error }) => {
     const worker = new Worker(name, null, { connection, telemetry, name: "w" });
     const job = await worker.getNextJob("token", { block: false });
     if (error) await job.moveToFailed(new Error(error), "token", false);

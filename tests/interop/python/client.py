@@ -1,21 +1,24 @@
-"""Adds jobs and asks about queues, in the colour that argv names; the lines are those of node/client.js."""
+"""Adds jobs and asks about queues, in the adapter that argv names; the lines are those of node/client.js."""
 
 import json
 import re
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import msgspec
 from msgspec import UNSET
 
-import bullmq_anyio
-import bullmq_sync
 from bullmq_protocol.commands.schedulers import JobScheduler
+from bullmq_protocol.errors import UnrecoverableError
 from bullmq_protocol.model.job import NewJob
 from bullmq_protocol.model.options import JobOptions, given, stored_of, stored_options_from
 from bullmq_protocol.model.schedule import RepeatOptions
-from tests.support.lines import Calls, got, say, serve, serve_blocking
+from bullmq_protocol.worker.notices import JobCompleted, JobFailed
+from bullmq_protocol.worker.options import WorkerOptions
+from tests.support.lines import Calls, got, package_of, say, serve, serve_blocking
 
 _STORED = {
     "keepLogs": "kl",
@@ -38,10 +41,10 @@ def _repeat(rule: dict[str, Any]) -> RepeatOptions:
 
 def _scheduler(found: JobScheduler) -> dict[str, Any]:
     """A scheduler in BullMQ's words."""
-    told: dict[str, Any] = {"key": found.key, "name": found.name, "next": found.next_at}
-    told["iterationCount"] = found.iteration_count
+    reported: dict[str, Any] = {"key": found.key, "name": found.name, "next": found.next_at}
+    reported["iterationCount"] = found.iteration_count
     for name in ("limit", "startDate", "endDate", "tz", "pattern", "every", "offset"):
-        told[name] = getattr(found, _snake(name))
+        reported[name] = getattr(found, _snake(name))
     template: dict[str, Any] = {"data": found.data}
     if found.template_opts is not None:
         options = stored_of(given(found.template_opts))
@@ -50,16 +53,16 @@ def _scheduler(found: JobScheduler) -> dict[str, Any]:
         if found.template_opts.attempts is UNSET:
             del template["opts"]["attempts"]
     template = {name: value for name, value in template.items() if value is not None}
-    return {name: value for name, value in {**told, "template": template or None}.items() if value is not None}
+    return {name: value for name, value in {**reported, "template": template or None}.items() if value is not None}
 
 
 def _snake(name: str) -> str:
     return re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 
-def _plain(result: Any) -> Any:
-    """Jobs are told by their ids, structs by their fields."""
-    if isinstance(result, list) and all(isinstance(each, (bullmq_anyio.Job, bullmq_sync.Job)) for each in result):
+def _plain(result: Any, job: type) -> Any:
+    """Jobs are reported by their ids, structs by their fields."""
+    if isinstance(result, list) and all(isinstance(each, job) for each in result):
         return [job.id for job in result]
     return msgspec.to_builtins(result)
 
@@ -67,8 +70,9 @@ def _plain(result: Any) -> Any:
 class Client:
     """One queue object per name."""
 
-    def __init__(self, kind: Any, url: str, max_len_events: int) -> None:
-        self._kind = kind
+    def __init__(self, package: Any, url: str, max_len_events: int) -> None:
+        self._kind = package.Queue
+        self._job = package.Job
         self._url = url
         self._max_len_events = max_len_events
         self.queues: dict[str, Any] = {}
@@ -161,7 +165,7 @@ class Client:
         """Call any method of Queue, or of the Job with this id; `options` are keyword arguments here."""
         target = self.queue(queue) if id is None else await got(self.queue(queue).get_job(id))
         named = {_snake(name): value for name, value in (options or {}).items()}
-        return _plain(await got(getattr(target, _snake(method))(*args, **named)))
+        return _plain(await got(getattr(target, _snake(method))(*args, **named)), self._job)
 
     def calls(self) -> Calls:
         names = ("open", "add", "add_bulk", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
@@ -169,25 +173,66 @@ class Client:
         return {name: getattr(self, name) for name in (*names, "state", "job", "method")}
 
 
+def _process(job: Any) -> Any:
+    if "fatal" in job.data:
+        raise UnrecoverableError(job.data["fatal"])
+    return job.data.get("value")
+
+
+def _count(worker: Any, count: int, reached: Callable[[], None]) -> None:
+    """Tell when this many jobs are finished. None of them is tried again."""
+    left = count
+
+    def over(notice: JobCompleted | JobFailed) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            reached()
+
+    worker.on(JobCompleted, over)
+    worker.on(JobFailed, over)
+
+
 async def _main(url: str, max_len_events: int) -> None:
-    client = Client(bullmq_anyio.Queue, url, max_len_events)
+    package = package_of("asyncio")
+    client = Client(package, url, max_len_events)
+
+    async def process(job: Any) -> Any:
+        return _process(job)
+
+    async def work_off(queue: str, count: int, **options: Any) -> None:
+        worker: Any = package.Worker(queue, process, url, options=WorkerOptions(**options))
+        all_over = anyio.Event()
+        _count(worker, count, all_over.set)
+        async with worker:
+            await all_over.wait()
+
     say(event="ready")
-    await serve(client.calls())
+    await serve({**client.calls(), "work_off": work_off})
     for queue in client.queues.values():
         await queue.aclose()
 
 
 def _main_blocking(url: str, max_len_events: int) -> None:
-    client = Client(bullmq_sync.Queue, url, max_len_events)
+    package = package_of("threads")
+    client = Client(package, url, max_len_events)
+
+    async def work_off(queue: str, count: int, **options: Any) -> None:
+        worker: Any = package.Worker(queue, _process, url, options=WorkerOptions(**options))
+        all_over = threading.Event()
+        _count(worker, count, all_over.set)
+        with worker:
+            all_over.wait()
+
     say(event="ready")
-    serve_blocking(client.calls())
+    serve_blocking({**client.calls(), "work_off": work_off})
     for queue in client.queues.values():
         queue.close()
 
 
 if __name__ == "__main__":
     config = json.loads(sys.argv[1])
-    if config["colour"] == "threads":
+    if config["adapter"] == "threads":
         _main_blocking(config["url"], config["max_len_events"])
     else:
-        anyio.run(_main, config["url"], config["max_len_events"], backend=config["colour"])
+        anyio.run(_main, config["url"], config["max_len_events"], backend=config["adapter"])

@@ -8,13 +8,11 @@ from typing import Any
 import anyio
 import msgspec
 
-import bullmq_anyio
-import bullmq_sync
 from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.events.stream import CompletedEvent, ProgressEvent
 from bullmq_protocol.model.flow import FlowJob, FlowNode
 from tests.interop.python.client import _options
-from tests.support.lines import Calls, finish, got, say, serve, serve_blocking
+from tests.support.lines import Calls, finish, got, package_of, say, serve, serve_blocking
 
 _NAMES = {
     "job_id": "jobId",
@@ -45,7 +43,7 @@ def _named(flow: FlowJob[Any] | None) -> dict[str, Any] | None:
     return {"name": flow.job.name, "id": flow.job.id, "queue": queue, "children": children}
 
 
-def told(event: Any) -> dict[str, Any]:
+def reported(event: Any) -> dict[str, Any]:
     """Say an event as BullMQ's reader gives it."""
     built = msgspec.to_builtins(event)
     name = built.pop("type")
@@ -115,12 +113,12 @@ class Family:
             raise RuntimeError(f"Missing key for job {id}") from error
 
     async def read(self, queue: str, count: int) -> Any:
-        """Read so many events from the beginning of the stream."""
+        """Read this many events from the beginning of the stream."""
         stream = self.of("QueueEvents", queue).stream("0-0")
         found: list[Any] = []
         while len(found) < count:
             found += await got(stream.read())
-        return [told(event) for event in found]
+        return [reported(event) for event in found]
 
     async def close(self) -> None:
         for (kind, _), each in self._made.items():
@@ -137,14 +135,14 @@ class Family:
 
 
 async def _main(url: str) -> None:
-    family = Family(bullmq_anyio, url)
+    family = Family(package_of("asyncio"), url)
     say(event="ready")
     await serve(family.calls())
     await family.close()
 
 
 def _main_blocking(url: str) -> None:
-    family = Family(bullmq_sync, url)
+    family = Family(package_of("threads"), url)
     say(event="ready")
     serve_blocking(family.calls())
     finish(family.close())
@@ -152,7 +150,7 @@ def _main_blocking(url: str) -> None:
 
 if __name__ == "__main__":
     config = json.loads(sys.argv[1])
-    if config["colour"] == "threads":
+    if config["adapter"] == "threads":
         _main_blocking(config["url"])
     else:
-        anyio.run(_main, config["url"], backend=config["colour"])
+        anyio.run(_main, config["url"], backend=config["adapter"])

@@ -1,4 +1,4 @@
-"""A worker in the colour that argv names; the lines, and what a job's data means, are those of node/worker.js."""
+"""A worker in the adapter that argv names; the lines, and what a job's data means, are those of node/worker.js."""
 
 import json
 import re
@@ -8,13 +8,11 @@ from typing import Any
 
 import anyio
 
-import bullmq_anyio
-import bullmq_sync
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import DelayedError, UnrecoverableError
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobStalled, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.support.lines import finish, got, say, serve, serve_blocking
+from tests.support.lines import finish, got, package_of, say, serve, serve_blocking
 
 
 class _Processor:
@@ -76,7 +74,7 @@ def _calls(worker: Any) -> Any:
 
 async def _main(queue: str, url: str, options: WorkerOptions) -> None:
     processor = _Processor(anyio.sleep, lambda job: anyio.sleep_forever())
-    worker: Any = bullmq_anyio.Worker(queue, processor.process, url, options=options)
+    worker: Any = package_of("asyncio").Worker(queue, processor.process, url, options=options)
     _listen(worker)
     async with worker:
         say(event="ready")
@@ -86,7 +84,7 @@ async def _main(queue: str, url: str, options: WorkerOptions) -> None:
 
 def _main_blocking(queue: str, url: str, options: WorkerOptions) -> None:
     processor = _Processor(time.sleep, lambda job: job.cancelled.wait())
-    worker: Any = bullmq_sync.Worker(queue, lambda job: finish(processor.process(job)), url, options=options)
+    worker: Any = package_of("threads").Worker(queue, lambda job: finish(processor.process(job)), url, options=options)
     _listen(worker)
     with worker:
         say(event="ready")
@@ -104,7 +102,7 @@ if __name__ == "__main__":
     if "limiter" in given:
         given["limiter"] = Limiter(**given["limiter"])
     options = WorkerOptions(**given)
-    if config["colour"] == "threads":
+    if config["adapter"] == "threads":
         _main_blocking(config["queue"], config["url"], options)
     else:
-        anyio.run(_main, config["queue"], config["url"], options, backend=config["colour"])
+        anyio.run(_main, config["queue"], config["url"], options, backend=config["adapter"])

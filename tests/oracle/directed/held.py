@@ -18,6 +18,8 @@ from tests.oracle.calls import (
     rate_limit_ttl,
     remove_job,
     retry_job,
+    stalled_check,
+    update_scheduler,
 )
 from tests.oracle.cases import ERROR, Case, Has, Ttl, case, job, meta, push, put, zadd
 
@@ -184,6 +186,8 @@ def longest() -> list[Case]:
             case("01#6.1 missing", f"no cap, {count} events", old(count),
                  add("addStandardJob", options={"attempts": 0, "de": {"id": "d"}})),
             case("02#W10 1-found 2", f"the usual cap, {count} events", ACTIVE, old(count), move_to_finished()),
+            case("02#W10 1-missing", f"no cap when a job ends, {count} events", ACTIVE, ("DEL", f"{Q}meta"), old(count),
+                 move_to_finished()),
         ]
     return found
 
@@ -226,7 +230,49 @@ def borders() -> list[Case]:
     ]
 
 
-UNTOLD = [*longest(), *no_ids()]
-"""Cases that become no vectors."""
+def seldom() -> list[Case]:
+    """What tells a small fault in a script from the right one, and nothing else does."""
+    child = put("1", parentKey=f"{Q}P", parent=f'{{"id":"P","queueKey":"{Q[:-1]}"}}')
+    family = [job("P", delay=1), zadd("waiting-children", {"P": 1}), ("SADD", f"{Q}P:dependencies", f"{Q}1")]
+    leaf = [job("leaf"), push("wait", "leaf")]
+    many = [f"c{at}" for at in range(120)]
+    shared = [job("1"), put("1:processed", **{Q + id: "1" for id in many}), *leaf]
+    for id in many:
+        shared += [job(id), put(f"{id}:processed", **{f"{Q}leaf": "1"})]
+    old = [push("active", "0:5", "0:5"), push("wait", "0:5")]
+    limited = meta(**CAP, max=5, duration=5000)
+    # a stream of this many entries loses a node of 100 for the one cap, and none for the next
+    text = "for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'event', 'old') end"
+    return [
+        case("02#W12 3.2", "the parent has a delay of 1 ms", ACTIVE, child, family, move_to_finished(),
+             delayed={"P": (T + 1) * 4096}),
+        case("02#5 13-completed-defa 13-count", "completed, with retention: a stale deferred failure stays", ACTIVE,
+             put("1", defa="why"), move_to_finished(keepJobs={"count": 5}), after={"1": Has(defa="why")}),
+        case("02#5 13-count", "a part of a job is kept", ACTIVE, move_to_finished(keepJobs={"count": -0.5})),
+        case("02#5 13-count", "a part of a job with a parent is kept", ACTIVE, child,
+             move_to_finished(keepJobs={"count": -0.5})),
+        case("02#17/moveToFinished packed", "the options are a text", ACTIVE, ("DEL", f"{Q}1:lock"),
+             move_to_finished(packed=b"\xa3abc")),
+        *(case("02#W10 1-found 2", f"a cap of {cap}, {count} events", ACTIVE, meta(**{"opts.maxLenEvents": cap}),
+               ("EVAL", text, 1, f"{Q}events", count), move_to_finished())
+          for cap, count in (("10001", 10_100), ("9999", 10_099))),
+        case("03#8.1 own-descendant", "a child of 120 children", shared, remove_job(), reply=1,
+             after=dict.fromkeys(("1", "leaf", *many))),
+        case("02#W7 3", "a job that is called as a field is", meta(**CAP), job("1", name="pb"), push("wait", "1"),
+             move_to_active(name="w"), after={"1": Has(name="pb", pb="w")}),
+        case("02#W7 3", "a job that is called as a counter is", meta(**CAP), job("1", name="ats", ats="4"),
+             push("wait", "1"), move_to_active(), after={"1": Has(name="ats", ats="5")}),
+        case("04#3.2 2", "options without a schedule", zadd("repeat", {"s": T}),
+             put("repeat:s", name="sj", every="60000"), update_scheduler(options={}, producer=f"repeat:s:{T}")),
+        case("01#6.2 5-custom", "the counter's own name, nothing there", add("addStandardJob", id="id")),
+        case("02#W6 2", "an old marker that is active twice, a stored limit", limited, job("1"), old, move_to_active()),
+        case("02#5 17-old-other", "an old marker that is active twice, a stored limit", ACTIVE, limited, old,
+             move_to_finished(fetch="1")),
+        case("02#6 4.1", "an old marker that is active twice", meta(**CAP), old, ("SADD", f"{Q}stalled", "0:5"),
+             stalled_check(), active=["0:5"]),
+    ]
 
+
+UNTOLD = [*longest(), *seldom(), *no_ids()]
+"""Cases that become no vectors."""
 CASES = [*UNTOLD, *borders(), *due(), *neighbours(), *descendants(), *moments(), *widths(), *plain_ends(), *limits()]

@@ -1,0 +1,50 @@
+"""What the parts of a worker's driver share."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Generic, TypeVar
+
+from bullmq_protocol.net.transport import Transport
+from bullmq_protocol.scripts.profile import Profile
+from bullmq_protocol.worker.dispatch import Dispatcher
+from bullmq_protocol.worker.failures import Failures
+from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker.setup import WorkerSetup
+from bullmq_protocol.worker.tracing import WorkerTracing
+from bullmq_protocol.worker.typed import MERGING
+from bullmq_sync.drive import clock
+from bullmq_sync.driving.connections import Connections
+from bullmq_sync.driving.threads import WorkerThreads
+from bullmq_sync.notices import Notices
+
+H = TypeVar("H")
+
+
+class Shared(Generic[H]):
+    """A dispatcher with its machine, the worker's threads and connections. `H` is the data kept of a job that runs."""
+
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        transport: Transport,
+        threads: WorkerThreads,
+        *,
+        owned: bool,
+        profile: Profile,
+        one_by_one: bool,
+    ) -> None:
+        # Spans are made for each call, so that they need single ones.
+        self.merges = profile.batches and setup.telemetry is None
+        self.machine = WorkerMachine(
+            setup.keys, setup.settings, str(uuid.uuid4()), batches=self.merges, switches=profile.switches
+        )
+        self.dispatch = Dispatcher[H, Notices](self.machine, merging=MERGING, one_by_one=one_by_one)
+        # guarded by the lock of threads: machine and dispatch; set once: all others
+        self.setup = setup
+        self.threads = threads
+        self.transport = transport
+        self.connections = Connections(transport, setup.keys, setup.settings.name, owned=owned)
+        self.tracing: WorkerTracing | None = setup.tracing(self.machine, clock)
+        """What makes the worker's spans."""
+        self.failures = Failures(setup, self.tracing)

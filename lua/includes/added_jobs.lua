@@ -1,0 +1,2 @@
+-- specs/08-batches.md#add-many: what is sent for each job.
+--- record rows of ARGV: kind job data options

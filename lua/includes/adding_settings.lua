@@ -1,0 +1,2 @@
+-- specs/01-data-model-and-adding.md#sec-6-1: what is read of meta to add a job.
+--- record settings: cap paused concurrency

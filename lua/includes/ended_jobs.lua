@@ -1,0 +1,3 @@
+-- specs/08-batches.md#finish-many: what is packed for each job, and the result and the fields that several may share.
+--- record heads: id token now failed fetch options outcome
+--- record outcomes of ARGV: result fields

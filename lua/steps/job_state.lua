@@ -1,0 +1,4 @@
+--- step: job
+
+-- As arguments of HMGET: the record `stored`.
+job, 'name', 'parentKey', 'parent', 'deid', 'atm', 'defa'
