@@ -25,6 +25,8 @@ _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 _BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples")
 _FILES = [file for package in (_CORE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))]
 
+_TEXTS = ("scripts._lua", "scripts._lua_later")
+
 # Each room of the core, lowest first, and what it may import besides its own modules: rooms, or single modules of them.
 _ROOMS = MappingProxyType(
     {
@@ -36,7 +38,7 @@ _ROOMS = MappingProxyType(
         "events": ("errors", "common"),
         "scripts": ("errors", "common.switches", "command"),
         "net": ("errors", "common", "command"),
-        "commands": ("errors", "common", "command", "model", "events", "scripts._lua", "net.merge"),
+        "commands": ("errors", "common", "command", "model", "events", *_TEXTS, "net.merge"),
         "observability": ("errors", "common", "model"),
         "operations": ("errors", "common", "command", "model", "events", "net.merge", "commands", "observability"),
         "worker": ("errors", "common", "command", "model", "commands", "net.handshake", "net.merge", "observability"),
@@ -49,9 +51,7 @@ _SHARED = MappingProxyType(
 )
 _NOT = MappingProxyType({"commands": ("model.flow",)})
 # What only the first may import of its own room: the texts of the scripts; what connections pack.
-_ONLY = MappingProxyType(
-    {"scripts._lua": ("scripts.profile",), "scripts._lua_switched": ("scripts.profile",), "net.wire": ()}
-)
+_ONLY = MappingProxyType({**dict.fromkeys((*_TEXTS, "scripts._lua_switched"), ("scripts.profile",)), "net.wire": ()})
 
 # What knows nothing of Redis and of queues, so that a system of another kind can stand on it: these import each other.
 _NEUTRAL = (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
 from lua import build
 
 pytestmark = pytest.mark.any_python
@@ -47,6 +48,27 @@ def test_a_stale_packaged_form_is_found_and_written_anew(tmp_path: Path, capsys:
     (tmp_path / "_lua_switched.py").write_text("")
     assert build.main(["--check"], root, target) == 1
     assert "_lua_switched.py is stale" in capsys.readouterr().err
+
+
+def test_later_commands_have_a_file_of_their_own(tmp_path: Path) -> None:
+    """What BullMQ 5.62.0 does not have is in no mapping of `_lua.py`, and takes part in switches."""
+    root = write(tmp_path, command=HEAD + "return 1\n")
+    before = build.generate(root)
+    (root / "later").mkdir()
+    assert build.main([], root, target := tmp_path / "_lua.py") == 0
+    assert not (tmp_path / "_lua_later.py").exists()
+    (root / "later" / "newer.lua").write_text("--- keys: key\n--- args:\n--- when one two\nreturn 2\n--- end\n")
+    assert (build.commands(root), build.apart("later", root)) == (("command",), ("newer",))
+    assert build.every(root) == ("command", "newer")
+    assert build.main(["--check"], root, target) == 1
+    assert build.main([], root, target) == 0
+    assert target.read_text() == before
+    found: dict[str, Any] = {}
+    exec((tmp_path / "_lua_later.py").read_text(), found)
+    assert found["LATER_SCRIPTS"]["newer"] is found["NEWER"]
+    assert (found["NEWER"].keys, found["NEWER"].source) == (1, "")
+    exec((tmp_path / "_lua_switched.py").read_text(), found)
+    assert list(found["SWITCHED"]) == ["newer"]
 
 
 def test_a_changed_comment_does_not_make_it_stale(tmp_path: Path) -> None:
@@ -491,7 +513,8 @@ def test_what_is_needed_is_used() -> None:
 
 def test_names_of_files_are_unique() -> None:
     includes = [path.stem for path in (build.ROOT / "includes").glob("*.lua")]
-    assert not set(includes) & set(build.commands())
+    assert not set(includes) & set(build.every())
+    assert len(build.every()) == len(set(build.every()))
 
 
 def test_every_include_is_used() -> None:
@@ -504,7 +527,7 @@ def test_every_include_is_used() -> None:
     assert {path.stem for path in files if path.parent.name in ("includes", "steps")} == used
 
 
-@pytest.mark.parametrize("name", [*build.commands(), *build.own()])
+@pytest.mark.parametrize("name", build.every())
 def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
     definition = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
     includes = [path.read_text() for path in (build.ROOT / "includes").glob("*.lua")]
@@ -516,9 +539,9 @@ def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
         assert {call or constant for call, constant in used} & shared <= defined, line
 
 
-@pytest.mark.parametrize("name", [*build.commands(), *build.own()])
+@pytest.mark.parametrize("name", build.every())
 def test_the_module_holds_the_script(name: str) -> None:
-    script = {**SCRIPTS, **OUR_SCRIPTS}[name]
+    script = {**SCRIPTS, **OUR_SCRIPTS, **LATER_SCRIPTS}[name]
     assert (script.name, script.source) == (name, build.packaged(name))
     assert script.sha1 == hashlib.sha1(script.source.encode()).hexdigest()
     assert script.keys == build.key_count(name)
@@ -527,3 +550,4 @@ def test_the_module_holds_the_script(name: str) -> None:
 def test_the_module_holds_exactly_the_commands() -> None:
     assert tuple(SCRIPTS) == build.commands()
     assert tuple(OUR_SCRIPTS) == build.own()
+    assert tuple(LATER_SCRIPTS) == build.apart("later")

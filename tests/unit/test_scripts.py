@@ -135,7 +135,7 @@ def test_no_switch_is_strict() -> None:
 
 
 def test_every_block_is_of_a_switch_that_can_be_had() -> None:
-    for name in (*build.commands(), *build.own()):
+    for name in build.every():
         for block in build.switches(name):
             field, value = block.split(" ")
             changed: dict[str, Any] = {field: value}

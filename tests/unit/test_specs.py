@@ -22,7 +22,7 @@ def _anchors(spec: Path) -> list[str]:
 def _citations() -> Iterator[tuple[str, str, str]]:
     for folder in _CITING:
         for file in sorted((_ROOT / folder).rglob("*")):
-            if file.suffix in (".py", ".lua") and file.name != "_lua.py":
+            if file.suffix in (".py", ".lua") and not file.name.startswith("_lua"):
                 for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
                     for name, anchor in _CITATION.findall(line):
                         yield f"{file.relative_to(_ROOT)}:{number}", name, anchor

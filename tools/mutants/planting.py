@@ -273,7 +273,11 @@ class _Texts:
 
 
 def _modules(package: Path) -> list[Path]:
-    return [each for each in sorted(package.rglob("*.py")) if each.name != "_lua.py" and "testing" not in each.parts]
+    return [
+        each
+        for each in sorted(package.rglob("*.py"))
+        if not each.name.startswith("_lua") and "testing" not in each.parts
+    ]
 
 
 def _chosen(packages: Sequence[Path]) -> list[Fault]:

@@ -275,7 +275,7 @@ def drawn(part: Part, seed: int) -> tuple[list[str], tuple[str, ...]]:
         path: (ROOT / path).stat().st_size
         for path, found in sorted(importing.items())
         if (ROOT / path).exists()
-        and not path.endswith("_lua.py")
+        and "/_lua" not in path
         and "testing" not in path
         and len(found) <= QUICK_FILES
         and f"tests/unit/test_{Path(path).stem}.py" in found
