@@ -9,12 +9,11 @@ from typing import Any, Protocol, TypeVar, cast
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Instant
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_protocol.net.topology import Address
 from bullmq_protocol.net.transport import Clock, Transport
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, STRICT, Profile, check_profile
 from bullmq_sync.connecting import Scripted, connect
 
 T = TypeVar("T")
@@ -102,15 +101,14 @@ def run(
             resume, value = op.throw, error
 
 
-def transport_of(connection: Any, scripts: Profile = STRICT) -> tuple[Transport, bool]:
+def transport_of(connection: Any, scripts: Profile = DEFAULT) -> tuple[Transport, bool]:
     """Return the transport to use, and whether it is ours to close. Nothing is opened.
 
     With another profile than `STRICT` every step goes through it.
 
     Raises `UsageError` for anything but an address, a client or a transport.
     """
-    if not isinstance(scripts, Profile):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("scripts", scripts, "must be a Profile")
+    check_profile(scripts)
     transport: Transport
     owned = False
     if connection is None:

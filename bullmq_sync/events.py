@@ -19,7 +19,7 @@ from bullmq_protocol.events.waiters import RECHECK_MS, Waiter, Waiters, result_o
 from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.operations.ask_finished import ask_again, ask_finished
 from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 from bullmq_sync.callbacks import Caller
 from bullmq_sync.drive import Connection, check_server, run, transport_of
 from bullmq_sync.guard import say
@@ -211,9 +211,9 @@ class QueueEvents:
         last_event_id: str | None = None,
         blocking_timeout: Duration = 10_000,
         max_reconnect_delay: Duration = MAX_DELAY_MS,
-        scripts: Profile = STRICT,
+        scripts: Profile = DEFAULT,
     ) -> None:
-        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        self._keys = QueueKeys.of(name, prefix=prefix, layout=layout, switches=check_profile(scripts).switches)
         self._block_ms = to_ms("blocking_timeout", blocking_timeout)
         self._max_delay_ms = to_ms("max_reconnect_delay", max_reconnect_delay)
         self._begin = last_event_id

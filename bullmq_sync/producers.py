@@ -20,7 +20,7 @@ from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.read_flow import read_flow
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 from bullmq_sync.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
@@ -62,12 +62,13 @@ class FlowProducer:
         prefix: str = DEFAULT_PREFIX,
         layout: KeyLayout = KeyLayout.PLAIN,
         limits: Limits = DEFAULT_LIMITS,
-        scripts: Profile = STRICT,
+        scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         # Names the prefix and the layout where they are wrong.
+        self._switches = check_profile(scripts).switches
         QueueKeys.of("any", prefix=prefix, layout=layout)
         self._telemetry = guarded(telemetry, provider_raised)
         self._prefix = prefix
@@ -172,7 +173,8 @@ class FlowProducer:
             ('book', 3)
         """
         checked = check_name("job_id", job_id, max_length=None)
-        keys = QueueKeys.of(queue_name, prefix=self._prefix if prefix is None else prefix, layout=self._layout)
+        place = self._prefix if prefix is None else prefix
+        keys = QueueKeys.of(queue_name, prefix=place, layout=self._layout, switches=self._switches)
         reading = read_flow(keys, checked, depth=depth, max_children=max_children)
         found = run(reading, self._transport, opening=lambda: check_server(self._transport, keys))
         if found is None:
@@ -209,6 +211,7 @@ class FlowProducer:
                 now_ms=clock().wall,
                 prefix=self._prefix,
                 layout=self._layout,
+                switches=self._switches,
                 queues_options=queues_options,
                 limits=self._limits,
                 options_of=None if nodes is None else nodes.options_of,

@@ -37,7 +37,7 @@ from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
 from bullmq_sync.drive import Connection, check_parents, clock, run
 from bullmq_sync.events import QueueEvents
@@ -102,13 +102,13 @@ class Queue(QueueBase, Generic[T]):
         max_len_events: int = 10_000,
         skip_meta_update: bool = False,
         data_type: type[T] | UnionType | None = None,
-        scripts: Profile = STRICT,
+        scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
         check_type("data_type", data_type)
         telemetry = guarded(telemetry, provider_raised)
         super().__init__(
-            QueueKeys.of(name, prefix=prefix, layout=layout),
+            QueueKeys.of(name, prefix=prefix, layout=layout, switches=check_profile(scripts).switches),
             connection,
             scripts=scripts,
             max_len_events=max_len_events,

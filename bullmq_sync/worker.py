@@ -11,7 +11,7 @@ from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 from bullmq_protocol.worker.notices import Notice
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.setup import WorkerSetup
@@ -79,7 +79,7 @@ class Worker(Generic[T]):
         data_type: type[T] | UnionType | None = None,
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
-        scripts: Profile = STRICT,
+        scripts: Profile = DEFAULT,
         metrics_collector: MetricsCollector = NO_METRICS,
         telemetry: TelemetryProvider | None = None,
         limits: Limits = DEFAULT_LIMITS,
@@ -90,6 +90,7 @@ class Worker(Generic[T]):
             is_async=False,
             prefix=prefix,
             layout=layout,
+            switches=check_profile(scripts).switches,
             options=options,
             zones=find_zone,
             data_type=data_type,

@@ -36,9 +36,7 @@ class Shared(Generic[H]):
     ) -> None:
         # Spans are made for each call, so that they need single ones.
         self.merges = profile.batches and setup.telemetry is None
-        self.machine = WorkerMachine(
-            setup.keys, setup.settings, str(uuid.uuid4()), batches=self.merges, switches=profile.switches
-        )
+        self.machine = WorkerMachine(setup.keys, setup.settings, str(uuid.uuid4()), batches=self.merges)
         self.dispatch = Dispatcher[H, Notices](self.machine, merging=MERGING, one_by_one=one_by_one)
         # guarded by the lock of tasks: machine and dispatch; set once: all others
         self.setup = setup

@@ -131,7 +131,7 @@ OUTCOMES: Final = Merger("outcomes", MOST_JOBS, MOST_OUTCOME_BYTES, merged_finis
 
 
 def _parts(field: str, command: Command[Any], into: Merger, rule: str) -> tuple[Arg, ...]:
-    if command.merge is None or command.merge.into is not into:
+    if command.merge is None or command.merge.into.name != into.name:
         raise UsageError(field, command.name, rule)
     return command.merge.parts
 

@@ -80,14 +80,12 @@ def release_lock(keys: QueueKeys, job_id: str, *, token: str) -> Command[bool]:
 
 
 def move_stalled_jobs_to_wait(
-    keys: QueueKeys, *, max_stalled_count: int, now: Millis, interval_ms: Millis, live_schedulers: bool = False
+    keys: QueueKeys, *, max_stalled_count: int, now: Millis, interval_ms: Millis
 ) -> Command[list[str]]:
     """Put active jobs without a lock back to wait, once per interval and queue.
 
-    `live_schedulers` is for a profile whose `stalled_exemption` is `live-scheduler`: its script has the key `repeat`
-    too (specs/06-later-versions.md#sec-11-8).
-
-    Keys:    stalled, wait, active, stalled-check, meta, paused, marker, events
+    Keys:    stalled, wait, active, stalled-check, meta, paused, marker, events; with `stalled_exemption` live-scheduler
+             also repeat
     Args:    maximum stalled count, base prefix, now (ms), interval (ms)
     Reply:   ids of the jobs that wait again -> list of str
     Raises:  UnexpectedReply
@@ -106,7 +104,7 @@ def move_stalled_jobs_to_wait(
             keys.paused,
             keys.marker,
             keys.events,
-            *((keys.repeat,) if live_schedulers else ()),
+            *((keys.repeat,) if keys.switches.stalled_exemption == "live-scheduler" else ()),
         ),
         (max_stalled_count, keys.base, now, interval_ms),
         as_texts,

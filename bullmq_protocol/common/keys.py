@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from bullmq_protocol.common.codec import check_text, plain_text
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.errors import UsageError, looks_like_login
 
 DEFAULT_PREFIX = "bull"
@@ -59,7 +60,8 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     """All key names of one queue, computed once.
 
     `name` and `prefix` are as they stand in the keys (with their braces); `base` is `<prefix>:<name>:`; `qualified` is
-    `<prefix>:<name>`, the form that parent references use.
+    `<prefix>:<name>`, the form that parent references use. `switches` are those of the profile whose scripts the
+    commands are for.
 
     Source: specs/01-data-model-and-adding.md#sec-2-3
     """
@@ -87,9 +89,17 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
     repeat: str
     metrics_completed: str
     metrics_failed: str
+    switches: Switches = STRICT_SWITCHES
 
     @classmethod
-    def of(cls, name: str, *, prefix: str = DEFAULT_PREFIX, layout: KeyLayout = KeyLayout.PLAIN) -> QueueKeys:
+    def of(
+        cls,
+        name: str,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        switches: Switches = STRICT_SWITCHES,
+    ) -> QueueKeys:
         """Check the names and build the keys.
 
         Raises `UsageError` for an empty name, one with a colon, one over 255 characters, a prefix that is not text, and
@@ -137,6 +147,7 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
             repeat=f"{base}repeat",
             metrics_completed=f"{base}metrics:completed",
             metrics_failed=f"{base}metrics:failed",
+            switches=switches,
         )
 
     @cached_property

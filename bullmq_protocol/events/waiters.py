@@ -195,7 +195,7 @@ def check_reader(events: Any, kind: type[Any], keys: QueueKeys) -> None:
     """Raise `UsageError` for a reader of another queue's events."""
     if not isinstance(events, kind):
         raise UsageError("queue_events", events, "must be a QueueEvents")
-    if events.keys != keys:
+    if events.keys.base != keys.base:
         raise UsageError("queue_events", events.keys.qualified, f"must read the job's queue, {keys.qualified}")
 
 

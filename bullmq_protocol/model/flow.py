@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 
 from bullmq_protocol.common.codec import plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, key_slot
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, shown
 from bullmq_protocol.model.job import CheckedOptions, NewJob, PreparedJob, check_options, prepare_checked
@@ -123,6 +124,7 @@ def prepare_flow(
     now_ms: Millis,
     prefix: str = DEFAULT_PREFIX,
     layout: KeyLayout = KeyLayout.PLAIN,
+    switches: Switches = STRICT_SWITCHES,
     queues_options: Mapping[str, JobOptions] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     options_of: Callable[[FlowNode, int], JobOptions] | None = None,
@@ -148,7 +150,7 @@ def prepare_flow(
         checked: dict[tuple[int, int, str], CheckedOptions] = {}
         for node, above, place in level:
             try:
-                keys = _keys(known, node, prefix, layout)
+                keys = _keys(known, node, prefix, layout, switches)
                 if options_of is not None:
                     node = msgspec.structs.replace(node, options=options_of(node, above))
                 # Siblings mostly have the same options.
@@ -202,14 +204,16 @@ def _label(nodes: Sequence[PreparedNode], above: int, place: int) -> str:
     return f"flow[{places.pop()}]" + "".join(f".children[{each}]" for each in reversed(places))
 
 
-def _keys(known: dict[tuple[str, str], QueueKeys], node: FlowNode, prefix: str, layout: KeyLayout) -> QueueKeys:
+def _keys(
+    known: dict[tuple[str, str], QueueKeys], node: FlowNode, prefix: str, layout: KeyLayout, switches: Switches
+) -> QueueKeys:
     for field, value in (("queue_name", node.queue_name), ("prefix", prefix if node.prefix is None else node.prefix)):
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(field, value, "must be a string")
     place = (plain_text(prefix if node.prefix is None else node.prefix), plain_text(node.queue_name))
     keys = known.get(place)
     if keys is None:
-        keys = known[place] = QueueKeys.of(place[1], prefix=place[0], layout=layout)
+        keys = known[place] = QueueKeys.of(place[1], prefix=place[0], layout=layout, switches=switches)
     return keys
 
 

@@ -117,7 +117,7 @@ def _place(near: QueueKeys, key: str) -> tuple[QueueKeys, str]:
     else:
         prefix, _, rest = key.partition(":")
     name, _, job_id = rest.partition(":")
-    return QueueKeys.of(name or "?", prefix=prefix), job_id
+    return QueueKeys.of(name or "?", prefix=prefix, switches=near.switches), job_id
 
 
 def _unwrapped(answer: Sequence[Any]) -> Sequence[Any]:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Batch, Command, Script
+from bullmq_protocol.command import Batch, Command, Merger, Script
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
@@ -39,7 +40,7 @@ _ESCAPES: Final = MappingProxyType(
 )
 
 
-class Profile(msgspec.Struct, frozen=True):
+class Profile(msgspec.Struct, frozen=True, dict=True):
     """Scripts by name, and the switches by which they were made.
 
     `label` says whose they are, `digest` (SHA-256 over names and SHA-1s) which exactly. `batches` tells whether the
@@ -64,7 +65,7 @@ class Profile(msgspec.Struct, frozen=True):
     def applied(self, step: Command[Any] | Batch) -> Command[Any] | Batch:
         """Return the step with the scripts of this profile. A script it does not know stays as it is.
 
-        With another script than that of `STRICT` a command no longer goes together with others.
+        Commands that go together with others do so with this profile's scripts for several jobs, if it has them.
         """
         if isinstance(step, Batch):
             return replace(step, commands=tuple(map(self.applied, step.commands)))
@@ -72,7 +73,28 @@ class Profile(msgspec.Struct, frozen=True):
         if script is None:
             return step
         own = self.scripts.get(script.name, script)
-        return step if own is script else replace(step, script=own, merge=None)
+        merge = step.merge
+        if merge is None:
+            return step if own is script else replace(step, script=own)
+        if not self.batches:
+            return step if own is script else replace(step, script=own, merge=None)
+        return replace(step, script=own, merge=replace(merge, into=self._merger(merge.into)))
+
+    def _merger(self, into: Merger) -> Merger:
+        """Return what makes the same calls with the scripts of this profile."""
+        mergers = self._mergers
+        own = mergers.get(into.name)
+        if own is None:
+
+            def build(queue: str, commands: Sequence[Command[Any]]) -> Command[Any]:
+                return self.applied(into.build(queue, commands))
+
+            own = mergers[into.name] = replace(into, build=build)
+        return own
+
+    @cached_property
+    def _mergers(self) -> dict[str, Merger]:
+        return {}
 
 
 class ScriptText(NamedTuple):
@@ -161,6 +183,16 @@ def _profile(
 
 STRICT: Final = _profile("strict", {**SCRIPTS, **OUR_SCRIPTS}, batches=True)
 """Our scripts, which do what those of BullMQ 5.62.0 do."""
+
+DEFAULT: Final = STRICT
+"""The profile of queues, workers and flow producers that are given none."""
+
+
+def check_profile(scripts: object) -> Profile:
+    """Return it as it is, or raise `UsageError` for anything but a profile."""
+    if not isinstance(scripts, Profile):
+        raise UsageError("scripts", scripts, "must be a Profile")
+    return scripts
 
 
 def switched(label: str, switches: Switches) -> Profile:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.worker._runs import Pending, Run
 from bullmq_protocol.worker.actions import Action, Call, Notify
@@ -44,15 +43,13 @@ class Shared:
         "runs",
         "settings",
         "state",
-        "switches",
         "worker_id",
     )
 
-    def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str, switches: Switches) -> None:
+    def __init__(self, keys: QueueKeys, settings: WorkerSettings, worker_id: str) -> None:
         self.keys = keys
         self.settings = settings
         self.worker_id = worker_id
-        self.switches = switches
         self.concurrency = settings.concurrency
         self.state = WorkerState.NEW
         self.connected = True

@@ -191,7 +191,6 @@ class Upkeep:
             max_stalled_count=settings.max_stalled_count,
             now=shared.at.wall,
             interval_ms=settings.stalled_ms,
-            live_schedulers=shared.switches.stalled_exemption == "live-scheduler",
         )
         shared.call(StalledCheckCall(command, self))
 

@@ -69,7 +69,6 @@ from typing import Final
 from bullmq_protocol.command import Operation
 from bullmq_protocol.common.codec import clean_text
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.categories import is_transient_code
@@ -108,8 +107,7 @@ _ENDS = frozenset((PauseRequested, CloseRequested))
 class WorkerMachine:
     """One worker. `worker_id` begins every lock token (`<worker_id>:<n>`) and comes from the driver's random source.
 
-    `batches`: the server's scripts are ours, so several jobs can be fetched in one call. `switches`: those the scripts
-    were built with.
+    `batches`: the server's scripts are ours, so several jobs can be fetched in one call.
     """
 
     def __init__(
@@ -119,10 +117,9 @@ class WorkerMachine:
         worker_id: str,
         *,
         batches: bool = False,
-        switches: Switches = STRICT_SWITCHES,
     ) -> None:
         self._settings = settings
-        self._shared = shared = Shared(keys, settings, worker_id, switches)
+        self._shared = shared = Shared(keys, settings, worker_id)
         self._fetching = Fetching(shared, batches=batches)
         self._upkeep = Upkeep(shared, self._fetching)
         self._running = Running(shared, self._fetching, self._upkeep)

@@ -7,6 +7,7 @@ from typing import Any
 
 from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys, check_label
+from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.cron import Zones
@@ -33,6 +34,7 @@ class WorkerSetup:
         is_async: bool,
         prefix: str,
         layout: KeyLayout,
+        switches: Switches,
         options: WorkerOptions,
         zones: Zones,
         data_type: Any,
@@ -43,7 +45,7 @@ class WorkerSetup:
         telemetry: TelemetryProvider | None,
         limits: Limits,
     ) -> None:
-        self.keys = QueueKeys.of(name, prefix=prefix, layout=layout)
+        self.keys = QueueKeys.of(name, prefix=prefix, layout=layout, switches=switches)
         check_processor(processor, is_async=is_async)
         if backoff_strategy is not None and not callable(backoff_strategy):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")

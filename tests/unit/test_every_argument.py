@@ -651,7 +651,8 @@ def test_constructors_take_subclasses_of_str(package: str, kind: Callable[[str],
         module.QueueEventsProducer(kind("q"), Recorder(), prefix=kind("pre")),
     ):
         assert made.keys == QueueKeys.of("q", prefix="pre")
-        assert {type(getattr(made.keys, field)) for field in QueueKeys.__struct_fields__} == {str}
+        texts = (field for field in QueueKeys.__struct_fields__ if field != "switches")
+        assert {type(getattr(made.keys, field)) for field in texts} == {str}
     worker = module.Worker(kind("q"), None, Recorder(), worker_id=kind("w"), options=WorkerOptions(name=kind("some")))
     assert (worker.id, type(worker.id), worker.keys.name) == ("w", str, "q")
     assert (worker._setup.settings.name, type(worker._setup.settings.name)) == ("some", str)

@@ -11,6 +11,7 @@ import pytest
 from bullmq_protocol.commands import schedulers
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.commands.fetching import Limiter
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import (
@@ -571,8 +572,8 @@ def test_a_job_that_waits_for_its_schedule_is_given_back() -> None:
 def test_the_stalled_check_is_made_by_the_switch() -> None:
     settings = WorkerOptions().checked()[0]
     for value, keys in (("opts-repeat", 8), ("live-scheduler", 9)):
-        switches = Switches(stalled_exemption=cast("Any", value))
-        actions = WorkerMachine(KEYS, settings, "w", switches=switches).start(Instant(0, 0))
+        own = QueueKeys.of("q", switches=Switches(stalled_exemption=cast("Any", value)))
+        actions = WorkerMachine(own, settings, "w").start(Instant(0, 0))
         check = next(each.command for each in actions if isinstance(each, Call))
         assert (check.name, len(check.keys)) == ("moveStalledJobsToWait", keys)
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.command import Batch, Command, Script
+from bullmq_protocol.commands.adding import add_standard_job
 from bullmq_protocol.commands.jobs import get_job, update_data
 from bullmq_protocol.commands.locks import move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import is_maxed
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.net.merge import merged
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.scripts._lua_switched import SWITCHED
 from bullmq_protocol.scripts.profile import (
@@ -104,14 +108,24 @@ def test_a_switch_changes_the_scripts_that_it_is_about() -> None:
     assert changed == {"moveStalledJobsToWait"}
     assert (profile.label, profile.batches, profile.switches) == ("live", True, LIVE)
     assert profile.digest != STRICT.digest
-    check = move_stalled_jobs_to_wait(K, max_stalled_count=1, now=0, interval_ms=1, live_schedulers=True)
+    own = QueueKeys.of("q", switches=LIVE)
+    check = move_stalled_jobs_to_wait(own, max_stalled_count=1, now=0, interval_ms=1)
     assert check.keys[-2:] == (K.events, K.repeat)
     applied = profile.applied(check)
     assert applied.script is not None and applied.script.keys == len(applied.keys) == 9
     assert applied.wire()[1] == hashlib.sha1(applied.script.source.encode()).hexdigest()
-    # All else goes together as before.
     plain = update_data(K, "7", "{}")
     assert profile.applied(plain) is plain
+
+
+def test_commands_go_together_with_the_scripts_of_their_profile() -> None:
+    many = Script("addMany", "0" * 40, 11, "own")
+    profile = replace(switched("live", LIVE), scripts={**STRICT.scripts, "addMany": many})
+    jobs = [add_standard_job(K, prepare(K, NewJob(name), now_ms=1)) for name in ("a", "b")]
+    adds = [profile.applied(job) for job in jobs]
+    assert adds[0].script is STRICT.scripts["addStandardJob"]
+    assert adds[0].merge is not None and adds[1].merge is not None and adds[0].merge.into is adds[1].merge.into
+    assert merged(adds) == replace(merged(jobs), script=many)
 
 
 @pytest.mark.parametrize("name", list(SWITCHED))

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys
+from bullmq_protocol.common.switches import STRICT_SWITCHES
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UnrecoverableError, UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind
@@ -44,6 +45,7 @@ def setup(processor: Any = lambda job: job, **changes: Any) -> WorkerSetup:
         "is_async": False,
         "prefix": "bull",
         "layout": KeyLayout.PLAIN,
+        "switches": STRICT_SWITCHES,
         "options": WorkerOptions(),
         "zones": lambda name: None,
         "data_type": None,
