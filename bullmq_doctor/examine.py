@@ -21,6 +21,10 @@ MANY_FINISHED = 100_000
 FEW_EVENTS = 100
 MANY_EVENTS = 1_000_000
 _SHOWN = 3
+_KEEPS_LAST = (5, 72)
+_WITHOUT_REPEATABLES = (6,)
+_ENDS = 2
+"""A repeatable whose key has this many colons ends with BullMQ 6."""
 
 
 class Severity(Enum):
@@ -139,6 +143,8 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
     counts = queue.counts
     ready = counts.get("wait", 0) + counts.get("prioritized", 0)
     waiting = ready + counts.get("paused", 0) + counts.get("delayed", 0)
+    version = _version(queue)
+    newer = queue.port or version >= _WITHOUT_REPEATABLES
     # On a cluster none of the queue's own commands works without a tag.
     if server.cluster and not queue.tagged:
         yield found(
@@ -155,12 +161,37 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             "is not there: no client has made it",
             "look at the name and at --prefix, with their braces",
         )
-    if queue.paused and waiting:
+    if version or queue.port:
+        seen = [f"BullMQ {_dotted(version)} on Node opened it last"] if version else []
+        seen += ["workers of BullMQ's Python port wait for its jobs"] if queue.port else []
+        yield found(
+            "versions",
+            Severity.NOTE,
+            f"is shared with other clients: {', and '.join(seen)}",
+            "look up what clients of BullMQ 5 and 6 may do beside each other (docs/upgrading.md)",
+        )
+    if queue.paused and counts.get("wait") and counts.get("paused"):
+        yield found(
+            "both-lists",
+            Severity.ERROR,
+            f"is paused, with {_jobs(counts['wait'])} in wait and {counts['paused']:,} in paused: a client of BullMQ 5 "
+            "that resumes it, or pauses it again, destroys one of the lists",
+            "resume it with this library in the profile fleet, or with BullMQ 6 on Node",
+        )
+    elif queue.paused and waiting:
         yield found(
             "paused",
             Severity.WARNING,
             f"is paused, and {_jobs(waiting)} wait{'s' if waiting == 1 else ''}",
             "queue.resume() if that is not on purpose",
+        )
+    if queue.left:
+        yield found(
+            "paused-list",
+            Severity.ERROR,
+            f"runs, with {_jobs(queue.left)} in its list paused, from which nobody fetches",
+            "resume it once more, with this library in the profile fleet (whose workers do that when they start) or "
+            "with BullMQ 6 on Node",
         )
     if queue.workers == 0 and waiting and not queue.paused:
         yield found(
@@ -209,15 +240,30 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
         over = bool(queue.stranded)
         yield found(
             "kept-last",
-            Severity.ERROR if over else Severity.WARNING,
-            f"holds jobs that a newer BullMQ kept back (keepLastIfActive): {_some(queue.stranded or queue.kept)}; "
+            Severity.ERROR if over else Severity.NOTE if version >= _KEEPS_LAST else Severity.WARNING,
+            f"holds jobs that were kept back (keepLastIfActive): {_some(queue.stranded or queue.kept)}; "
             + (
-                "the job before is over, and nothing adds them any more"
+                "the job before is over: nothing adds them, or a later job of that id does, out of date"
                 if over
-                else "workers before 5.72 never add them"
+                else "a worker before 5.72, or of ours in the profile strict, would not add them"
             ),
-            "let workers of BullMQ 5.72 or later alone work on this queue; what is kept stands in "
-            f"{queue.name}:dn:<id>: add it again, then delete the record",
+            "let only workers of BullMQ 5.72 or later, or of ours in the profile fleet, work on this queue"
+            + (f"; what is kept stands in {queue.name}:dn:<id>: add it again, then delete the record" if over else ""),
+        )
+    if queue.repeatables:
+        yield found(
+            "repeatables",
+            Severity.ERROR if newer else Severity.NOTE,
+            f"has repeatable jobs of BullMQ 5, which BullMQ 6 loses: {_some(_losses(queue.repeatables))}",
+            "make a job scheduler of each (upsert_job_scheduler), then remove the repeatable with a client of BullMQ 5",
+        )
+    if queue.unlisted:
+        yield found(
+            "unlisted-repeats",
+            Severity.ERROR,
+            "repeats jobs that no list of schedulers shows: BullMQ 6 added them with the option repeat, BullMQ 5 works "
+            f"on them: {_some(queue.unlisted)}",
+            "remove these jobs (each is the next of its series); use job schedulers",
         )
     if queue.finished_bytes > FINISHED_SHARE * server.memory_used > 0:
         yield found(
@@ -243,6 +289,21 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             f"keeps {queue.max_len_events:,} events: {'listeners miss some' if few else 'they hold much memory'}",
             "set max_len_events of every Queue (Node: streams.events.maxLen) to 10,000 or so",
         )
+
+
+def _version(queue: QueueFacts) -> tuple[int, ...]:
+    """Return which BullMQ on Node made its object of this queue last, () if it was none."""
+    name, _, dotted = queue.version.partition(":")
+    parts = dotted.split("-")[0].split(".")
+    return tuple(map(int, parts)) if name == "bullmq" and all(map(str.isdecimal, parts)) else ()
+
+
+def _losses(members: tuple[str, ...]) -> list[str]:
+    """Say of each repeatable what BullMQ 6 does to it.
+
+    Source: specs/06-later-versions.md#sec-4-7-3
+    """
+    return [f"{member} ({'ends' if member.count(':') >= _ENDS else 'gets empty data'})" for member in members]
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -71,8 +71,12 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     limited: bool = False
     max_len_events: int | None = None
+    version: str = ""
+    """Whose object of this queue was made last, as `meta` has it: `bullmq:6.7.0`. Python ports write nothing."""
     workers: int | None = None
     """Connections by which workers wait, None if that could not be read."""
+    port: bool = False
+    """Whether workers of BullMQ's Python port are among them: they bear the queue's name as it is."""
     unlocked: tuple[str, ...] = ()
     """Active jobs without a lock, seen twice."""
     missing: tuple[tuple[str, str], ...] = ()
@@ -89,6 +93,14 @@ class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Deduplication ids of which a newer BullMQ keeps a job, to be added when the one before it ends."""
     stranded: tuple[str, ...] = ()
     """Those of them whose job before is over, so that nothing adds the kept one any more."""
+    left: int = 0
+    """Jobs that, twice, were in the list `paused` of a queue that runs."""
+    repeatables: tuple[str, ...] = ()
+    """Members of `repeat` that are no job schedulers: repeatable jobs of BullMQ 5."""
+    unlisted: tuple[str, ...] = ()
+    """Jobs of a series that no member of `repeat` stands for."""
+    patterns: tuple[tuple[str, str, str], ...] = ()
+    """Member, cron pattern and zone (empty: none) of what repeats by a pattern."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,12 +267,14 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Seque
     meta: dict[str, str] = client.hgetall(keys.meta)
     counts = _counts(client, keys)
     cap = meta.get("opts.maxLenEvents", "")
-    unlocked, unmarked = _unlocked(client, keys), _is_unmarked(client, keys)
-    if unlocked or unmarked:
-        # What a worker is about to put right is not to be reported: look again.
+    unlocked, unmarked, left = _unlocked(client, keys), _is_unmarked(client, keys), _left(client, keys)
+    if unlocked or unmarked or left:
+        # What a worker, or a resume of many jobs, is about to put right is not to be reported: look again.
         time.sleep(_SECOND_LOOK_S)
         unlocked = [job_id for job_id in _unlocked(client, keys) if job_id in unlocked]
         unmarked = unmarked and _is_unmarked(client, keys)
+        left = min(left, _left(client, keys))
+    repeating = _repeating(client, keys)
     begin = f"{keys.base}dn:"
     kept = [record.removeprefix(begin) for record in records if record.startswith(begin)][:SAMPLE]
     return QueueFacts(
@@ -271,7 +285,9 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Seque
         paused="paused" in meta,
         limited=client.pttl(keys.limiter) > 0,
         max_len_events=int(cap) if cap.isdecimal() else None,
+        version=meta.get("version", ""),
         workers=_workers(keys, names),
+        port=names is not None and _port_name(keys) in names,
         unlocked=tuple(unlocked),
         missing=tuple(_missing(client, keys)),
         late_ms=_late(client, keys),
@@ -280,6 +296,11 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Seque
         finished_bytes=_weigh(client, keys, counts),
         kept=tuple(kept),
         stranded=tuple(each for each in kept if _is_over(client, keys, each)),
+        left=left,
+        # Source: specs/06-later-versions.md#sec-4-7-1
+        repeatables=tuple(member for member, found in repeating if "ic" not in found),
+        unlisted=tuple(_unlisted(client, keys)),
+        patterns=tuple((member, at["pattern"], at.get("tz", "")) for member, at in repeating if "pattern" in at),
     )
 
 
@@ -293,14 +314,43 @@ def _counts(client: Any, keys: QueueKeys) -> dict[str, int]:
 
 
 def _workers(keys: QueueKeys, names: list[str] | None) -> int | None:
-    """Count the connections by which workers of this queue wait, ours and Node's.
+    """Count the connections by which workers of this queue wait: ours, Node's and those of the Python port.
 
     Source: specs/03-transitions-admin-getters.md#sec-14
     """
     if names is None:
         return None
     own, named = keys.client_name(), keys.client_name("")
-    return sum(name == own or name.startswith(named) for name in names)
+    return sum(name in (own, _port_name(keys)) or name.startswith(named) for name in names)
+
+
+def _port_name(keys: QueueKeys) -> str:
+    """Return how BullMQ's Python port names the connections of a worker.
+
+    Source: specs/06-later-versions.md#sec-4-13
+    """
+    return keys.base.removesuffix(":")
+
+
+def _left(client: Any, keys: QueueKeys) -> int:
+    """Count what is in the list `paused` of a queue that is not paused."""
+    count: int = client.llen(keys.paused)
+    return 0 if count == 0 or client.hexists(keys.meta, "paused") else count
+
+
+def _repeating(client: Any, keys: QueueKeys) -> list[tuple[str, dict[str, str]]]:
+    """Return the members of `repeat` that come first, with the record of each."""
+    members: list[str] = client.zrange(keys.repeat, 0, SAMPLE - 1)
+    return [(member, client.hgetall(f"{keys.repeat}:{member}")) for member in members]
+
+
+def _unlisted(client: Any, keys: QueueKeys) -> Iterator[str]:
+    """Return the jobs that BullMQ 5 makes, one after the other, of a job to which BullMQ 6 gave the option `repeat`.
+
+    Source: specs/06-later-versions.md#sec-4-7-3
+    """
+    for state in ("delayed", "wait", "paused", "prioritized", "active"):
+        yield from (job_id for job_id in _ids(client, keys, state) if job_id.startswith("repeat::"))
 
 
 def _ids(client: Any, keys: QueueKeys, state: str) -> list[str]:

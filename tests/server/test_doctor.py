@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from bullmq_doctor import Finding, Severity, Unreachable, examine, facts, look
 from bullmq_doctor import examine as pure
 from bullmq_doctor.__main__ import main
-from bullmq_protocol import FlowNode, JobOptions, QueueKeys, UsageError
+from bullmq_protocol import FlowNode, JobOptions, QueueKeys, RepeatOptions, UsageError
 from bullmq_protocol.testing.conformance import Fault
 from bullmq_sync import FlowProducer, Queue, Worker
 from tests.support import servers, topology
@@ -234,6 +234,93 @@ def test_stalled(queue: Queue[Any], server: Server, name: str, admin: redis.Redi
     worker.close()
 
 
+def test_versions(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    queue.pause()
+    for version, shown in (("bullmq:6.7.0", "BullMQ 6.7.0 on Node"), ("bullmq:5.81.5-beta.1", "BullMQ 5.81.5 on Node")):
+        admin.hset(keys.meta, "version", version)
+        found = of_queue(server, name)
+        assert (list(found), found["versions"].severity) == (["versions"], Severity.NOTE)
+        assert shown in found["versions"].problem
+        assert "Python" not in found["versions"].problem
+    for other in ("bullmq-protocol:9.9.9", "bullmq-pro:7.0.0", "bullmq:x"):
+        admin.hset(keys.meta, "version", other)
+        assert of_queue(server, name) == {}
+    # A worker of the Python port: its connections bear the name as it is, and it counts as a worker.
+    queue.resume()
+    queue.add("a")
+    assert list(of_queue(server, name)) == ["no-workers"]
+    with redis.Redis.from_url(server.url, client_name=f"bull:{name}") as client:
+        client.ping()
+        found = of_queue(server, name)
+        assert list(found) == ["versions"]
+        assert "Python port" in found["versions"].problem
+        assert "on Node" not in found["versions"].problem
+
+
+def test_both_lists(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    first = queue.add("a")
+    queue.pause()
+    assert list(of_queue(server, name)) == ["paused"]
+    admin.lpush(keys.wait, first.id)
+    found = of_queue(server, name)
+    assert (list(found), found["both-lists"].severity) == (["both-lists"], Severity.ERROR)
+    assert "1 job in wait and 1 in paused" in found["both-lists"].problem
+    admin.delete(keys.paused)
+    assert list(of_queue(server, name)) == ["paused"]
+
+
+@pytest.mark.usefixtures("idle_worker")
+def test_paused_list_of_a_queue_that_runs(
+    queue: Queue[Any], server: Server, name: str, admin: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = QueueKeys.of(name)
+    queue.add("a")
+    queue.pause()
+    admin.hdel(keys.meta, "paused")
+    found = of_queue(server, name)
+    assert (list(found), found["paused-list"].severity) == (["paused-list"], Severity.ERROR)
+    assert "1 job in" in found["paused-list"].problem
+    # A resume of many jobs is under way, and gone on by the second look.
+    monkeypatch.setattr(facts.time, "sleep", lambda _: admin.rename(keys.paused, keys.wait))
+    assert "paused-list" not in of_queue(server, name)
+
+
+def test_repeatables(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    queue.upsert_job_scheduler("s", RepeatOptions(every=1_000_000, start_date=4_000_000_000_000))
+    assert list(of_queue(server, name)) == ["no-workers"]
+    members = {"0f7c": "gets empty data", "a:b:c": "ends", "n:::UTC:0 0 * * *": "ends"}
+    for member in members:
+        admin.zadd(keys.repeat, {member: 1})
+    admin.hset(f"{keys.repeat}:0f7c", mapping={"name": "n", "every": 1000})
+    found = of_queue(server, name)["repeatables"]
+    assert (found.severity, all(f"{member} ({loss})" in found.problem for member, loss in members.items())) == (
+        Severity.NOTE,
+        True,
+    )
+    for version, severity in (("bullmq:6.0.0", Severity.ERROR), ("bullmq:5.81.5", Severity.NOTE)):
+        admin.hset(keys.meta, "version", version)
+        assert of_queue(server, name)["repeatables"].severity is severity
+    with redis.Redis.from_url(server.url, client_name=f"bull:{name}") as client:
+        client.ping()
+        assert of_queue(server, name)["repeatables"].severity is Severity.ERROR
+
+
+def test_series_that_is_in_no_list(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    queue.add("a", options=JobOptions(job_id="repeat:x:1", delay=1000))
+    assert "unlisted-repeats" not in of_queue(server, name)
+    admin.hset(keys.job("repeat::1700000000000"), mapping={"name": "a", "opts": '{"repeat":{"every":1}}', "rjk": ""})
+    admin.zadd(keys.delayed, {"repeat::1700000000000": 1})
+    found = of_queue(server, name)["unlisted-repeats"]
+    assert (found.severity, found.problem.endswith(": repeat::1700000000000")) == (Severity.ERROR, True)
+    admin.zrem(keys.delayed, "repeat::1700000000000")
+    admin.lpush(keys.active, "repeat::1700000000000")
+    assert "unlisted-repeats" in of_queue(server, name)
+
+
 @pytest.mark.usefixtures("idle_worker")
 def test_overdue(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
     job = queue.add("a", options=JobOptions(delay=1000))
@@ -293,7 +380,10 @@ def test_job_that_a_newer_node_kept_back(queue: Queue[Any], server: Server, name
     admin.hset(f"{keys.base}dn:d", mapping=kept)
     found = of_queue(server, name)["kept-last"]
     assert (found.severity, "before 5.72" in found.problem) == (Severity.WARNING, True)
-    assert f"{keys.base}dn:<id>" in found.fix
+    for version, severity in (("bullmq:5.71.1", Severity.WARNING), ("bullmq:5.72.0", Severity.NOTE)):
+        admin.hset(keys.meta, "version", version)
+        assert of_queue(server, name)["kept-last"].severity is severity
+    assert f"{keys.base}dn:<id>" not in found.fix
     # The job before ends, by a worker that knows nothing of the record.
     with closing(Worker[Any](name, connection=server.url)) as worker:
         taken = worker.get_next_job(block=False)
@@ -301,6 +391,7 @@ def test_job_that_a_newer_node_kept_back(queue: Queue[Any], server: Server, name
         worker.complete(taken)
     found = of_queue(server, name)["kept-last"]
     assert (found.severity, found.problem.count(": d;")) == (Severity.ERROR, 1)
+    assert f"{keys.base}dn:<id>" in found.fix
     # Found among all queues, too; another queue's record is not this one's.
     assert "kept-last" in {each.check for each in examine(look(server.url)) if each.where == keys.qualified}
     with Queue[Any](f"{name}-other", server.url) as other:
