@@ -115,8 +115,8 @@ check: env ## lint, pyright, and the core's coverage by the tests without a serv
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*' \
 	  --omit='bullmq_protocol/testing/conformance.py' --fail-under=100
 
-oracle: env ## compare our Lua with BullMQ's own scripts; SEQUENCES=2000 for more
-	@SEQUENCES=$(SEQUENCES) $(IN) -m tests.oracle
+oracle: env ## compare our Lua with BullMQ's own scripts; PROFILE=fleet, BULLMQ=6.7.0 for others, SEQUENCES=2000 for more
+	@SEQUENCES=$(SEQUENCES) PROFILE=$(PROFILE) BULLMQ=$(BULLMQ) $(IN) -m tests.oracle
 
 mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
 	@# All of them, also after one that fails.

@@ -12,6 +12,7 @@ def main() -> None:
         if node.node_available():
             print("prepare: BullMQ and its telemetry for Node, by npm", flush=True)
             node.bullmq_folder()
+            node.last_of_5_folder()
             node.newer_folder()
             node.otel_folder()
         else:

@@ -1,5 +1,9 @@
 """`make oracle`: regressions, directed cases, then sequences and random states, with one line at the end.
 
+`PROFILE` (`strict`, `5.81`, `6.7`, `fleet`) chooses our scripts, `BULLMQ` (`5.62.0`, `5.81.5`, `6.7.0`) those that they
+are compared with: the version that the profile is, or the profile that the version is, where only one of them is given.
+`fleet` is compared with each version as far as it must do the same (`profiles.py`).
+
 `SEQUENCES` is the number of sequences, of which hypothesis drives one in ten; ten times as many random states come on
 top, and as many of several jobs in one call against single calls. `SEED` repeats a run.
 """
@@ -11,8 +15,10 @@ import random
 import sys
 from collections.abc import Iterator
 
-from tests.oracle import batches, cases, directed, machine, regressions, report, scripts, sequences, states
+from tests.oracle import batches, cases, directed, machine, profiles, regressions, report, scripts, sequences
 from tests.oracle.harness import Bench
+from tests.oracle.layouts import VERSIONS
+from tests.oracle.profiles import Comparison
 from tests.support import node, servers
 
 STATES_PER_SEQUENCE = 10
@@ -20,8 +26,29 @@ HYPOTHESIS_DRIVES_ONE_IN = 10
 SHOWN = 10
 
 
-def differences(bench: Bench, count: int, seed: int) -> Iterator[str]:
+def differences(bench: Bench, comparison: Comparison, count: int, seed: int) -> Iterator[str]:
     """Run everything; yield a text per difference and per branch that was not reached."""
+    if comparison.side == scripts.STRICT:
+        yield from _of_strict(bench)
+        for edge in batches.edges():
+            yield from batches.compare(bench, *edge)
+        for number in range(count * STATES_PER_SEQUENCE):
+            yield from batches.run(bench, seed, number)
+    if comparison.sequences:
+        begun, found = machine.run(bench, max(1, count // HYPOTHESIS_DRIVES_ONE_IN), seed)
+        if found is not None:
+            yield report.found(found)
+        for number in range(begun, count):
+            found = sequences.run(bench, seed, number)
+            if found is not None:
+                yield report.found(found)
+    for number in range(count * STATES_PER_SEQUENCE):
+        found = profiles.run_state(bench, comparison, seed, number)
+        if found is not None:
+            yield report.found(found)
+
+
+def _of_strict(bench: Bench) -> Iterator[str]:
     for case in regressions.CASES:
         for problem in cases.run(bench, case):
             yield f"regression {case.name}\n  {problem}"
@@ -34,21 +61,6 @@ def differences(bench: Bench, count: int, seed: int) -> Iterator[str]:
         reached |= bench.reached().keys()
     yield from directed.missing(directed.CASES, set(bench.tally.replies), scripts.marks(), reached)
     bench.replace(scripts.ours())
-    begun, found = machine.run(bench, max(1, count // HYPOTHESIS_DRIVES_ONE_IN), seed)
-    if found is not None:
-        yield report.found(found)
-    for number in range(begun, count):
-        found = sequences.run(bench, seed, number)
-        if found is not None:
-            yield report.found(found)
-    for edge in batches.edges():
-        yield from batches.compare(bench, *edge)
-    for number in range(count * STATES_PER_SEQUENCE):
-        yield from batches.run(bench, seed, number)
-    for number in range(count * STATES_PER_SEQUENCE):
-        found = states.run(bench, seed, number)
-        if found is not None:
-            yield report.found(found)
 
 
 def say(line: str) -> None:
@@ -56,23 +68,42 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def compare(server: servers.Server, name: str, version: str, count: int, seed: int) -> int:
+    """Compare a profile with a version, and print; return the number of differences."""
+    total = calls = 0
+    for comparison in profiles.comparisons(name, version):
+        with scripts.bench(server, comparison.side, comparison.allowed) as bench:
+            say(f"oracle: {name} = {version} {comparison.title}".rstrip())
+            for text in differences(bench, comparison, count, seed):
+                total += 1
+                if total <= SHOWN:
+                    say(text)
+            calls += bench.tally.calls
+    say(f"oracle: {name} = {version}: {count} sequences, {calls} calls, {total} differences")
+    return total
+
+
+def chosen(profile: str, version: str) -> list[tuple[str, str]]:
+    """Return the profiles and versions to compare, by `PROFILE` and `BULLMQ`."""
+    profile = profile or profiles.profile_of(version or VERSIONS[0])
+    return [(profile, each) for each in ((version,) if version else profiles.versions_of(profile))]
+
+
 def main() -> int:
     """Run and print; return the exit status."""
     count = int(os.environ.get("SEQUENCES") or 200)
     seed = int(os.environ.get("SEED") or random.randrange(10**6))
+    profile, version = os.environ.get("PROFILE", ""), os.environ.get("BULLMQ", "")
+    if profile not in ("", *profiles.CONSTANTS) or version not in ("", *VERSIONS):
+        say(f"oracle: PROFILE is one of {', '.join(profiles.CONSTANTS)}, BULLMQ one of {', '.join(VERSIONS)}")
+        return 2
     if not node.node_available():
         say("oracle: Node and npm are needed to get BullMQ's own scripts")
         return 1
     with servers.start() as server:
         say(f"oracle: seed {seed}, {server.kind}, {len(directed.CASES)} directed cases")
-        with scripts.bench(server) as bench:
-            total = 0
-            for text in differences(bench, count, seed):
-                total += 1
-                if total <= SHOWN:
-                    say(text)
-            say(f"oracle: {count} sequences, {bench.tally.calls} calls, {total} differences")
-    return 1 if total else 0
+        found = [compare(server, *each, count, seed) for each in chosen(profile, version)]
+    return 1 if any(found) else 0
 
 
 if __name__ == "__main__":

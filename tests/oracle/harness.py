@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import hiredis
 
 from tests.oracle.calls import Call, Command
+from tests.oracle.layouts import Layout
 
 TTL_TOLERANCE_MS = 5000
 """How far remaining lifetimes, of keys and in replies, may lie apart: the two sides run one after the other."""
@@ -20,6 +21,9 @@ COVERAGE = "~oracle~"
 
 ANY_ORDER = frozenset({"moveStalledJobsToWait", "removeJob", "removeUnprocessedChildren"})
 """Commands that loop over SMEMBERS or HGETALL: the order is the server's (02 §1.3, 03 §1.6)."""
+
+JOBS = ("moveToActive", "moveToFinished", "moveToDelayed")
+"""Commands that may reply with the next job."""
 
 # ARGV[1]: "digest" or "full". Sets and hashes are sorted, stream entries lose their ids.
 DUMP = """
@@ -108,6 +112,8 @@ class Tally:
     """What was run so far."""
 
     calls: int = 0
+    skipped: int = 0
+    """Calls that were left out: not allowed, or of commands that one of the sides does not have."""
     replies: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
@@ -151,7 +157,9 @@ def commands_run(info: Reply) -> int:
 class Bench:
     """Two databases of one server, the original scripts on one, ours on the other.
 
-    `ours` holds the text of our scripts; a command that is not in it runs BullMQ's script on both sides.
+    `ours` holds the text of our scripts; a command that is not in it runs BullMQ's script on both sides. With a
+    `layout` each side is called in its own way, and a command that one of them does not have is left out. So is a call
+    that is not `allowed`. The replies of the commands in `free` may differ, but for errors.
     """
 
     def __init__(
@@ -161,12 +169,16 @@ class Bench:
         originals: Mapping[str, str],
         ours: Mapping[str, str],
         databases: tuple[int, int] = (0, 1),
+        layout: Layout | None = None,
+        free: frozenset[str] = frozenset(),
     ) -> None:
         self.wire = Wire(host, port)
         self.databases = databases
+        self.layout = layout
+        self.free = free
+        self.allowed: Callable[[Bench, Call], bool] | None = None
         self.tally = Tally()
         self._ours = frozenset(ours)
-        self._loaded: dict[str, str] = {}
         self._hashes = tuple(self._load(scripts) for scripts in (originals, {**originals, **ours}))
         self.shortest = self.wire.run([("EVAL", SHORTEST, 0)])[0] == b"0.1"
         self._dump, self._copy = self._load({"dump": DUMP, "copy": COPY}).values()
@@ -178,17 +190,27 @@ class Bench:
         self.wire.close()
 
     def _load(self, scripts: Mapping[str, str]) -> dict[str, str]:
-        new = {name: text for name, text in scripts.items() if text not in self._loaded}
-        replies = self.wire.run([("SCRIPT", "LOAD", text) for text in new.values()])
-        for (name, text), reply in zip(new.items(), replies, strict=True):
+        replies = self.wire.run([("SCRIPT", "LOAD", text) for text in scripts.values()])
+        for name, reply in zip(scripts, replies, strict=True):
             if isinstance(reply, Exception):
                 raise ValueError(f"the server does not compile {name}")
-            self._loaded[text] = reply.decode()
-        return {name: self._loaded[text] for name, text in scripts.items()}
+        return {name: reply.decode() for name, reply in zip(scripts, replies, strict=True)}
 
-    def replace(self, ours: Mapping[str, str]) -> None:
-        """Use other texts for some of our scripts."""
+    def replace(self, ours: Mapping[str, str], keys: Mapping[str, int] | None = None) -> None:
+        """Use other texts for some of our scripts, which take so many keys."""
         self._hashes = (self._hashes[0], {**self._hashes[1], **self._load(ours)})
+        if self.layout is not None and keys is not None:
+            theirs, before = self.layout.keys
+            self.layout = Layout(self.layout.version, (theirs, {**before, **keys}))
+
+    @property
+    def version(self) -> str:
+        """The version of BullMQ's side."""
+        return "5.62.0" if self.layout is None else self.layout.version
+
+    def knows(self, name: str) -> bool:
+        """Tell whether both sides have a command."""
+        return self.layout is None or self.layout.knows(name)
 
     def hash_of(self, name: str) -> str:
         """Return the SHA-1 of BullMQ's script of this name."""
@@ -210,8 +232,11 @@ class Bench:
 
     def call(self, call: Call) -> Result:
         """Run one call on both sides and compare reply and state."""
+        if not self.knows(call.name) or (self.allowed is not None and not self.allowed(self, call)):
+            self.tally.skipped += 1
+            return Result(None, None)
         self.tally.calls += call.name in self._ours
-        eval_ = [("EVALSHA", known[call.name], len(call.keys), *call.keys, *call.args) for known in self._hashes]
+        eval_ = [self.eval_one(side, call) for side in (0, 1)]
         dump = ("EVALSHA", self._dump, 0, "digest", COVERAGE)
         first, second = self.databases
         _, reply, seen, _, our_reply, our_seen = self.wire.run(
@@ -219,23 +244,28 @@ class Bench:
         )
         kind = (call.name, reply_kind(call.name, reply))
         self.tally.replies[kind] = self.tally.replies.get(kind, 0) + 1
-        same_reply = replies_equal(call.name, reply, our_reply)
+        same_reply = self._same(call, reply, our_reply)
         if same_reply and seen[0] == our_seen[0] and _clocks_equal(seen[1], our_seen[1]):
             return Result(reply, our_reply)
         return self._compare(call, reply, our_reply)
 
     def eval_one(self, side: int, call: Call) -> tuple[Any, ...]:
         """Return the command that makes a call with the scripts of one side (0 is BullMQ's)."""
+        call = call if self.layout is None else self.layout.fitted(call, side)
         return ("EVALSHA", self._hashes[side][call.name], len(call.keys), *call.keys, *call.args)
 
     def call_one(self, side: int, call: Call) -> Reply:
         """Run one call on one side only (0 is BullMQ's)."""
         return self.wire.run([("SELECT", self.databases[side]), self.eval_one(side, call)])[1]
 
+    def _same(self, call: Call, reply: Reply, our_reply: Reply) -> bool:
+        failed = isinstance(reply, Exception) or isinstance(our_reply, Exception)
+        return replies_equal(call.name, reply, our_reply) or (call.name in self.free and not failed)
+
     def _compare(self, call: Call, reply: Reply, our_reply: Reply) -> Result:
         states = [self.state(side) for side in (0, 1)]
         found = []
-        if not replies_equal(call.name, reply, our_reply):
+        if not self._same(call, reply, our_reply):
             found.append(f"reply {shown(reply)}, ours {our_reply!r}")
         found += differences(*states)
         if found and call.name in ANY_ORDER:
@@ -338,13 +368,22 @@ def replies_equal(name: str, one: Reply, other: Reply) -> bool:
         return _near(one, other)
     if name == "paginate":
         return _same_page(one, other)
-    if name not in ("moveToActive", "moveToFinished") or not isinstance(one, list) or not isinstance(other, list):
+    if not isinstance(one, list) or not isinstance(other, list):
+        return False
+    if name == "getJobs":
+        return _jobs_of_states(one) == _jobs_of_states(other)
+    if name not in JOBS:
         return False
     if len(one) != 4 or len(other) != 4:
         return False
     if isinstance(one[0], list) and isinstance(other[0], list):
         return _fields(one[0]) == _fields(other[0]) and bool(one[1:] == other[1:])
     return one[:2] == other[:2] and _near(one[2], other[2]) and bool(one[3:] == other[3:])
+
+
+def _jobs_of_states(reply: list[Any]) -> list[Any]:
+    """Return the jobs of each state with their fields in one order."""
+    return [[(id, _fields(hash_)) for id, hash_ in jobs] for jobs in reply]
 
 
 def _same_page(one: list[Any], other: list[Any]) -> bool:
@@ -368,7 +407,7 @@ def reply_kind(name: str, reply: Reply) -> str:
     if isinstance(reply, Exception):
         return "error"
     if isinstance(reply, list):
-        if name in ("moveToActive", "moveToFinished"):
+        if name in JOBS:
             if isinstance(reply[0], list):
                 return "job"
             return "limited" if reply[2] else "next" if reply[3] else "none"

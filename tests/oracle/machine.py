@@ -5,7 +5,6 @@ Hypothesis takes about ten times as long per sequence as the seeded source, so `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -14,23 +13,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from tests.oracle import rules, sequences
 from tests.oracle.harness import Bench
-from tests.oracle.rules import RULES, Difference, World
+from tests.oracle.rules import Difference, World, rules_of
 from tests.oracle.sequences import Found
 
 STEPS = 40
 RANDOMS = st.randoms(use_true_random=False)
-# More entries, more often chosen.
-CHOICES = [each for each, weight in RULES for _ in range(max(1, round(weight)))]
 
 
-def run(
-    bench: Bench, count: int, seed_: int, *, shrink: bool = True, choices: Sequence[rules.Rule] = CHOICES
-) -> tuple[int, Found | None]:
-    """Run up to `count` sequences of the rules `choices`; return how many were begun and the first difference, reduced.
+def run(bench: Bench, count: int, seed_: int, *, shrink: bool = True) -> tuple[int, Found | None]:
+    """Run up to `count` sequences; return how many were begun and the first difference, reduced.
 
     Without `shrink` hypothesis leaves the reducing to `sequences.shrink`, which only drops steps but is quick.
     """
     begun = 0
+    # More entries, more often chosen.
+    choices = st.sampled_from([each for each, weight in rules_of(bench) for _ in range(max(1, round(weight)))])
 
     class Machine(RuleBasedStateMachine):
         @initialize(random=RANDOMS)
@@ -39,7 +36,7 @@ def run(
             begun += 1
             self.world = World(bench, random)
 
-        @rule(each=st.sampled_from(choices), random=RANDOMS)
+        @rule(each=choices, random=RANDOMS)
         def step(self, each: rules.Rule, random: Random) -> None:
             self.world.random = random
             rules.apply(self.world, each)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.oracle import calls
+from tests.oracle import calls, later_calls
 from tests.oracle.calls import COUNTED, Call, Command, T
 from tests.oracle.harness import Bench, Reply
 
@@ -41,11 +41,15 @@ class Held:
 
 
 class World:
-    """One sequence: the clock, what was handed out, and the steps taken so far."""
+    """One sequence: the clock, what was handed out, and the steps taken so far.
+
+    `later`: clients also do what came after 5.62.0.
+    """
 
     def __init__(self, bench: Bench, random: Random) -> None:
         self.bench = bench
         self.random = random
+        self.later = bench.version != "5.62.0"
         self.log: list[Call | Command] = []
         self.now = T
         prefix = self.pick("bull", "bull", "bull", "{b}", "a:b")
@@ -209,6 +213,8 @@ class World:
                 **self.pick({}, {"ttl": 600_000}, {"ttl": 900_000.0}),
                 **self.pick({}, {"extend": True}, {"replace": True}, {"replace": True, "extend": True}),
             }
+            if self.later:
+                found["de"] |= self.pick({}, {"keepLastIfActive": True}, {"reschedule": True})
         if self.chance(0.2):
             found |= self.pick({"removeOnComplete": True}, {"kl": 5}, {"tm": 'a/b"\x01'}, {"timestamp": self.now})
         items = list(found.items())
@@ -217,7 +223,14 @@ class World:
         return dict(items)
 
     def add_job(
-        self, base: str, *, parent: tuple[str, str] | None, id: str, options: dict[str, Any], node: bool = False
+        self,
+        base: str,
+        *,
+        parent: tuple[str, str] | None,
+        id: str,
+        options: dict[str, Any],
+        node: bool = False,
+        deferring: bool = False,
     ) -> Reply:
         delay = options.get("delay", 0)
         command = (
@@ -229,20 +242,19 @@ class World:
             if options.get("priority")
             else "addStandardJob"
         )
-        reply = self.call(
-            calls.add(
-                command,
-                base,
-                id=id,
-                name=self.pick("n", "n", "mail/ü"),
-                at=self.pick(self.now, float(self.now)),
-                data=self.pick("{}", '{"a":1}', '"' + "y" * 70 + '"'),
-                options=options,
-                parent=parent,
-                flags=self.random.sample(FLAGS, self.pick(0, 0, 1, 1, 2)) if parent is not None else (),
-                scheduler=self.pick(*[None] * 20, "rk", ""),
-            )
+        call = calls.add(
+            command,
+            base,
+            id=id,
+            name=self.pick("n", "n", "mail/ü"),
+            at=self.pick(self.now, float(self.now)),
+            data=self.pick("{}", '{"a":1}', '"' + "y" * 70 + '"'),
+            options=options,
+            parent=parent,
+            flags=self.random.sample(FLAGS, self.pick(0, 0, 1, 1, 2)) if parent is not None else (),
+            scheduler=self.pick(*[None] * 20, "rk", ""),
         )
+        reply = self.call(later_calls.deferring(call) if deferring else call)
         self.know(base, reply)
         return reply
 
@@ -261,15 +273,18 @@ def add_flow(world: World) -> None:
     grand = world.any_job() if world.chance(0.15) else None
     base = world.queue()
     root_id = world.new_id() or f"f{world.random.randrange(10**6)}"
-    world.add_job(base, parent=grand, id=root_id, options=world.options(), node=True)
+    deferring = world.later and world.chance(0.6)
+    world.add_job(base, parent=grand, id=root_id, options=world.options(), node=True, deferring=deferring)
     nodes = [(base, root_id)]
     for _ in range(world.pick(1, 2, 3)):
         parent = world.random.choice(nodes)
         child, child_id = world.queue(), world.new_id() or f"k{world.random.randrange(10**6)}"
         node = world.chance(0.2)
-        world.add_job(child, parent=parent, id=child_id, options=world.options(), node=node)
+        world.add_job(child, parent=parent, id=child_id, options=world.options(), node=node, deferring=deferring)
         if node:
             nodes.append((child, child_id))
+    for node_base, node_id in (*(() if grand is None else (grand,)), *nodes) if deferring else ():
+        world.call(later_calls.release_parent(node_base, node_id, at=world.now))
     for _ in range(world.pick(0, 1, 2)):
         work_off(world)
 
@@ -313,6 +328,7 @@ def end(world: World, held: Held) -> None:
             {"age": 5},
             {"age": 4.5, "count": 3},
             {"age": 0},
+            *(({"age": 0, "limit": 1}, {"age": 5, "limit": 2, "count": 3}) if world.later else ()),
         ),
         "attempts": world.pick(0, 1, 2, 3),
         "maxMetricsSize": world.metrics,
@@ -347,21 +363,23 @@ def retry(world: World) -> None:
 
 
 def delay(world: World) -> None:
-    """A worker puts a job off."""
+    """A worker puts a job off, and may ask for the next."""
     held = world.hold()
-    reply = world.call(
-        calls.move_to_delayed(
-            held.base,
-            held.id,
-            at=world.now,
-            delay=str(world.pick(0, 5, 1000, 1000, 20_000, -5, 0.5)),
-            token=held.token,
-            skip=world.pick("0", "0", "1"),
-            update=world.pick(None, ["failedReason", "x", "stacktrace", "[]"]),
-        )
+    call = calls.move_to_delayed(
+        held.base,
+        held.id,
+        at=world.now,
+        delay=str(world.pick(0, 5, 1000, 1000, 20_000, -5, 0.5)),
+        token=held.token,
+        skip=world.pick("0", "0", "1"),
+        update=world.pick(None, ["failedReason", "x", "stacktrace", "[]"]),
     )
-    if reply == 0:
+    if world.later and world.chance(0.6):
+        call = later_calls.then_fetch(call, **(world.fetch_options(held.token) | {"token": held.token}))
+    reply = world.call(call)
+    if reply == 0 or isinstance(reply, list):
         world.drop(held.base, held.id)
+        world.take(held.base, held.token, reply)
 
 
 def give_back(world: World) -> None:
@@ -425,7 +443,8 @@ def crash(world: World) -> None:
 
 def pause(world: World) -> None:
     """The queue is paused or, more often, resumed."""
-    world.call(calls.pause(world.queue(), on=world.chance(0.35)))
+    call = calls.pause(world.queue(), on=world.chance(0.35))
+    world.call(call if not world.later else later_calls.whole(call).with_arg(1, world.pick("1", "1", "0")))
 
 
 def settings(world: World) -> None:
@@ -458,7 +477,7 @@ def scheduler(world: World) -> None:
         "pattern": known.get("pattern"),
         "every": known.get("every"),
         "limit": None,
-        "offset": None,
+        "offset": world.pick(None, 3, 900) if world.later and every else None,
     }
     options = {"repeat": {**known, "count": 1}, "timestamp": world.now, "jobId": f"repeat:{name}:undefined"}
     reply = world.call(
@@ -602,7 +621,8 @@ def moves(world: World) -> None:
         world.call(calls.change_priority(base, id, priority=world.pick("0", "3", "7"), lifo=world.pick("0", "1")))
     elif which == 3:
         state, push = world.pick("failed", "completed"), world.pick("LPUSH", "RPUSH")
-        world.call(calls.reprocess_job(*world.job_in(state), state=state, push=push))
+        call = calls.reprocess_job(*world.job_in(state), state=state, push=push)
+        world.call(later_calls.resetting(call, world.pick("0", "1"), world.pick("0", "1")) if world.later else call)
     else:
         state = world.pick("failed", "completed", "delayed")
         until = "1.7976931348623157e+308" if state == "delayed" else world.now
@@ -643,6 +663,23 @@ def families(world: World) -> None:
         world.call(calls.remove_unprocessed_children(base, id))
 
 
+def newer(world: World) -> None:
+    """Somebody reads jobs with their hashes, counts what is due, sweeps, or gives up a deduplication key."""
+    base, id = world.any_job()
+    which = world.random.randrange(5)
+    if which < 2:
+        start, end = world.pick("0", "1", "-2"), world.pick("-1", "0", "2")
+        ascending = world.pick("0", "1")
+        world.call(later_calls.get_jobs(base, start, end, *world.random.sample(COUNTED, 2), ascending=ascending))
+    elif which == 2:
+        world.call(later_calls.due_counts(str(world.now), base, "wait", "delayed"))
+    elif which == 3:
+        world.call(later_calls.remove_deduplication_key(base, "d1", id))
+    else:
+        states = ("active", "wait", "paused", "delayed", "prioritized", "waiting-children", "completed", "failed")
+        world.call(later_calls.remove_orphans(base, states, ("logs", "lock", "processed"), id, "gone"))
+
+
 RULES: tuple[tuple[Rule, float], ...] = (
     (add, 6),
     (add_flow, 2),
@@ -674,6 +711,12 @@ RULES: tuple[tuple[Rule, float], ...] = (
     (families, 0.7),
 )
 """Every rule and how often it comes."""
+
+
+def rules_of(bench: Bench) -> tuple[tuple[Rule, float], ...]:
+    """Return the rules that the scripts of a bench have, with what came after 5.62.0 if its version does."""
+    found = RULES if bench.knows("addRepeatableJob") else tuple(each for each in RULES if each[0] is not repeatable)
+    return found if bench.version == "5.62.0" else (*found, (newer, 1))
 
 
 def apply(world: World, rule: Rule) -> None:

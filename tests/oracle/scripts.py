@@ -9,20 +9,25 @@ import functools
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from lua import build
+from tests.oracle.calls import Call
 from tests.oracle.harness import COVERAGE, Bench
-from tests.support.node import bullmq_folder, newer_folder
+from tests.oracle.layouts import Layout
+from tests.support.node import bullmq_folder, last_of_5_folder, newer_folder
 from tests.support.servers import Server
 
 HERE = Path(__file__).parent
-_FOLDERS = {"5.62.0": bullmq_folder, "6.7.0": newer_folder}
-RECORDS = {"5.62.0": HERE / "scripts.sha256.json", "6.7.0": HERE / "scripts-6.7.0.sha256.json"}
+_FOLDERS = {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
+RECORDS = {
+    "5.62.0": HERE / "scripts.sha256.json",
+    "5.81.5": HERE / "scripts-5.81.5.sha256.json",
+    "6.7.0": HERE / "scripts-6.7.0.sha256.json",
+}
 
 
 class Side(NamedTuple):
@@ -30,6 +35,8 @@ class Side(NamedTuple):
 
     switches: Switches
     version: str
+    free: frozenset[str] = frozenset()
+    """Commands whose replies may differ."""
 
     @property
     def label(self) -> str:
@@ -82,29 +89,38 @@ def originals(version: str = STRICT.version) -> dict[str, str]:
     return {name: script["content"] for name, script in scripts.items()}
 
 
-@functools.cache
-def ours(side: Side = STRICT) -> Mapping[str, str]:
-    """Return our scripts in the packaged form. Packing them takes a third of a second, and many tests ask for them."""
-    chosen = side.switches.chosen
-    return MappingProxyType({name: build.packaged(name, chosen=chosen) for name in build.commands()})
+def names(side: Side = STRICT) -> tuple[str, ...]:
+    """Return the names of our scripts that a side compares."""
+    return build.commands() if side == STRICT else (*build.commands(), *build.apart("later"))
 
 
-@functools.cache
-def ours_instrumented(side: Side = STRICT) -> Mapping[str, str]:
+def ours(side: Side = STRICT) -> dict[str, str]:
+    """Return our scripts in the packaged form."""
+    return {name: build.packaged(name, chosen=side.switches.chosen) for name in names(side)}
+
+
+def our_keys(side: Side = STRICT) -> dict[str, int]:
+    """Return the number of keys of each of our scripts."""
+    return {name: build.key_count(name, chosen=side.switches.chosen) for name in names(side)}
+
+
+def ours_instrumented(side: Side = STRICT) -> dict[str, str]:
     """Return our scripts with their branch marks counting."""
-    chosen = side.switches.chosen
-    return MappingProxyType({name: build.instrumented(name, COVERAGE, chosen=chosen) for name in build.commands()})
+    return {name: build.instrumented(name, COVERAGE, chosen=side.switches.chosen) for name in names(side)}
 
 
-def bench(server: Server, side: Side = STRICT) -> Bench:
-    """Open a bench on a server, BullMQ's scripts against ours."""
-    return Bench(server.host, server.port, originals(side.version), ours(side))
+def bench(server: Server, side: Side = STRICT, allowed: Callable[[Bench, Call], bool] | None = None) -> Bench:
+    """Open a bench on a server, BullMQ's scripts against ours, for the calls that are allowed."""
+    layout = None if side == STRICT else Layout(side.version, (recorded_keys(side.version), our_keys(side)))
+    made = Bench(server.host, server.port, originals(side.version), ours(side), layout=layout, free=side.free)
+    if allowed is not None:
+        made.allowed = allowed
+    return made
 
 
 def marks(side: Side = STRICT) -> set[str]:
     """Return the marks of all our scripts."""
-    chosen = side.switches.chosen
-    return {mark for name in build.commands() for mark in build.marks(name, chosen=chosen)}
+    return {mark for name in names(side) for mark in build.marks(name, chosen=side.switches.chosen)}
 
 
 if __name__ == "__main__":

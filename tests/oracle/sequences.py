@@ -10,7 +10,7 @@ import msgspec
 
 from tests.oracle.calls import Call, Command, pack
 from tests.oracle.harness import Bench
-from tests.oracle.rules import RULES, Difference, World, apply
+from tests.oracle.rules import Difference, World, apply, rules_of
 
 STEPS = (28, 45)
 """Fewest and most rules of a sequence; with flows and fetches they give more than 30 calls on average."""
@@ -29,7 +29,7 @@ def run(bench: Bench, seed: int, number: int) -> Found | None:
     """Run one sequence; return the difference, if there is one, with its steps reduced."""
     random = Random(f"{seed}/{number}")
     world = World(bench, random)
-    rules, weights = zip(*RULES, strict=True)
+    rules, weights = zip(*rules_of(bench), strict=True)
     try:
         for rule in random.choices(rules, weights, k=random.randint(*STEPS)):
             apply(world, rule)

@@ -24,10 +24,11 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Draw:
-    """A random source; `odd` answers are only given in a nasty case."""
+    """A random source; `odd` answers are only given in a nasty case, options of later versions only to `later`."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, later: bool = False) -> None:
         self.random = random
+        self.later = later
         self.nasty = random.random() < 0.5
         self.much = random.choice((0.3, 1.0, 3.0))
 
@@ -297,6 +298,10 @@ def dedup(draw: Draw) -> Any:
         found["ttl"] = draw.pick("5000", 0.5, 500_000.5, True, False, None, 1e15, 1e17, 1e20, INF, NAN, {}, "")
     if draw.odd(0.06):
         found["id"] = draw.pick("", 5, 5.5, True, False, None, {}, 1e15)
+    if draw.later and draw.chance(0.5):
+        found["keepLastIfActive"] = draw.pick(True, True, True, False, 0, "", None)
+    if draw.later and draw.chance(0.3):
+        found["reschedule"] = draw.pick(True, True, True, False, 0, "", None)
     items = list(found.items())
     draw.random.shuffle(items)
     return dict(items)

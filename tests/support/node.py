@@ -35,6 +35,11 @@ def newer_folder() -> Path:
     return installed(_NEWER)
 
 
+def last_of_5_folder() -> Path:
+    """Return the `node_modules` folder of the newest BullMQ 5."""
+    return installed(_LOCKED / "5.81")
+
+
 def otel_folder() -> Path:
     """Return the same folder with OpenTelemetry and BullMQ's adapter for it."""
     return installed(_LOCKED / "otel")
