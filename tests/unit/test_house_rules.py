@@ -25,7 +25,7 @@ _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 _BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples")
 _FILES = [file for package in (_CORE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))]
 
-_TEXTS = ("scripts._lua", "scripts._lua_later")
+_TEXTS = ("scripts._lua", "scripts._lua_later", "scripts._lua_relay")
 
 # Each room of the core, lowest first, and what it may import besides its own modules: rooms, or single modules of them.
 _ROOMS = MappingProxyType(

@@ -9,6 +9,7 @@ import pytest
 
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
+from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
 from lua import build
 
 pytestmark = pytest.mark.any_python
@@ -541,7 +542,7 @@ def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", build.every())
 def test_the_module_holds_the_script(name: str) -> None:
-    script = {**SCRIPTS, **OUR_SCRIPTS, **LATER_SCRIPTS}[name]
+    script = {**SCRIPTS, **OUR_SCRIPTS, **LATER_SCRIPTS, **RELAY_SCRIPTS}[name]
     assert (script.name, script.source) == (name, build.packaged(name))
     assert script.sha1 == hashlib.sha1(script.source.encode()).hexdigest()
     assert script.keys == build.key_count(name)
@@ -551,3 +552,4 @@ def test_the_module_holds_exactly_the_commands() -> None:
     assert tuple(SCRIPTS) == build.commands()
     assert tuple(OUR_SCRIPTS) == build.own()
     assert tuple(LATER_SCRIPTS) == build.apart("later")
+    assert tuple(RELAY_SCRIPTS) == build.apart("relay")
