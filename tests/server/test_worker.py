@@ -63,8 +63,8 @@ from tests.support.seen import Seen, until
 from tests.support.servers import Server
 
 BOTH_SOURCES = True
-_SLACK_S = 4
-"""What a busy machine may add; below the five seconds after which an idle worker looks on its own."""
+_SLACK_S = 20
+"""What a busy machine may add; below the half minute after which a worker looks for stalled jobs by default."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -858,7 +858,7 @@ async def test_globally_paused_queue(queue: Any, work: Any) -> None:
         await seen.wait(Drained)
         assert seen.of(JobCompleted) == []
         await queue.resume()
-        await seen.wait(JobCompleted, limit_s=_SLACK_S)
+        await seen.wait(JobCompleted)
 
 
 async def test_close_waits_for_the_running_job(queue: Any, work: Any) -> None:
@@ -915,12 +915,11 @@ async def test_close_gives_running_jobs_back(queue: Any, work: Any, adapter: Ada
     assert len(seen.of(HandlerAbandoned)) == (3 if adapter.name == "threads" else 0)
     assert await queue.get_job_counts("active", "wait", "prioritized") == {"active": 0, "wait": 2, "prioritized": 1}
     gate.set()
-    other = work(nothing)
+    # It does not find them when it looks on its own.
+    other = work(nothing, drain_delay=600)
     seen = Seen(other, JobCompleted)
-    begun = time.monotonic()
     async with other:
         await seen.wait(JobCompleted, 3)
-    assert time.monotonic() - begun < _SLACK_S
     assert {(await queue.get_job(id_)).attempts_made for id_ in ("1", "2", "3")} == {1}
 
 
@@ -1230,7 +1229,7 @@ async def test_jobs_taken_manually(queue: Any, work: Any) -> None:
 
 async def test_retry_manually(queue: Any, work: Any) -> None:
     await queue.add("a", options=JobOptions(attempts=2, backoff=60_000))
-    worker = work(None)
+    worker = work(None, drain_delay=25)
     job = await worker.get_next_job()
     assert await worker.fail(job, ValueError("no"), fetch_next=True) is None
     assert await queue.get_state("1") == "delayed"
