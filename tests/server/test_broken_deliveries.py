@@ -577,7 +577,7 @@ async def test_jobs_that_are_ours_no_more_leave_deliveries_free(adapter: Adapter
     async with adapter.Queue(name, server.url) as queue:
         await queue.add_bulk([NewJob("stolen") for _ in range(4)])
         await queue.add("ours")
-        options = WorkerOptions(lock_duration=400, stalled_interval=600_000)
+        options = WorkerOptions(lock_renew_time=100, stalled_interval=600_000)
         worker = adapter.Worker(name, process, server.url, options=options)
         seen = Seen(worker, LockLost, ReportRefused, JobCompleted)
         async with worker:

@@ -112,7 +112,7 @@ async def test_heartbeats(adapter: Adapter, server: Server, queue: Any, name: st
             await renewed.wait()
 
     await queue.add("a")
-    options = WorkerOptions(lock_duration=1000)
+    options = WorkerOptions(lock_renew_time=250)
     worker = adapter.Worker(name, process, server.url, options=options, metrics_collector=shown.metrics)
     worker.on(Renewed, lambda notice: renewed.set())
     async with worker:
@@ -149,7 +149,7 @@ async def test_lost_connection(adapter: Adapter, server: Server, queue: Any, nam
                 await back.wait()
 
         await queue.add("a")
-        options = WorkerOptions(lock_duration=2000, skip_stalled_check=True)
+        options = WorkerOptions(lock_renew_time=500, skip_stalled_check=True)
         worker = adapter.Worker(name, process, proxy.url, options=options, metrics_collector=shown.metrics)
         worker.on(Reconnected, lambda notice: back.set())
         seen: list[list[float | None]] = []

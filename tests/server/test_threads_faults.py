@@ -29,6 +29,7 @@ from bullmq_protocol.worker.notices import (
     JobCompleted,
     JobFailed,
     Paused,
+    Renewed,
     WorkerProblem,
 )
 from bullmq_sync import Connection, Job, Queue, QueueEvents, Worker, run_workers
@@ -468,11 +469,12 @@ def test_no_new_thread_for_a_moment(
         begun(job.id)
         assert gate.wait(_LIMIT_S)
 
-    worker = Worker(
-        queue.name, process, server.url, options=WorkerOptions(concurrency=8, lock_duration=1500, stalled_interval=1500)
-    )
+    options = WorkerOptions(concurrency=8, lock_renew_time=250, stalled_interval=500)
+    worker = Worker(queue.name, process, server.url, options=options)
+    renewed: list[int] = []
     worker.on(JobCompleted, over)
     worker.on(WorkerProblem, problems)
+    worker.on(Renewed, lambda notice: renewed.append(len(notice.job_ids)))
     with worker:
         queue.add("n")
         begun.wait(1)
@@ -485,8 +487,8 @@ def test_no_new_thread_for_a_moment(
         assert worker.is_running
         shortage.on = False
         begun.wait(8)
-        # Longer than the locks last: they are renewed, and nothing stalls.
-        time.sleep(2)
+        renewed.clear()
+        until(lambda: renewed[1:4] == [8] * 3)
         assert settled(queue) == {"active": 8, "waiting": 13}
         gate.set()
         over.wait(21)
@@ -638,8 +640,9 @@ def test_machine_that_raises(
             raise error
         return real(machine, events, at)
 
+    monkeypatch.setattr(hands_module, "FORCED_STOP_S", 1.0)
     monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
-    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3, lock_duration=1500))
+    worker = Worker(queue.name, process, server.url, options=WorkerOptions(concurrency=3, lock_renew_time=250))
     queue.add_bulk([NewJob("n") for _ in range(10)])
     thread, raised = run_aside(worker)
     begun.wait(3)
@@ -675,7 +678,7 @@ def test_jobs_that_no_thread_has_begun_are_given_back_by_a_worker_that_breaks(
     monkeypatch.setattr(hands_module, "FORCED_STOP_S", 2.0)
     monkeypatch.setattr(WorkerMachine, "handle_all", handle_all)
     monkeypatch.setattr(WorkerMachine, "give_back_strays", none_is_found)
-    options = WorkerOptions(concurrency=8, lock_duration=1500, stalled_interval=600_000)
+    options = WorkerOptions(concurrency=8, lock_renew_time=250, stalled_interval=600_000)
     worker = Worker(queue.name, process, server.url, options=options)
     thread, raised = run_aside(worker)
     queue.add("n")

@@ -553,14 +553,14 @@ async def test_lock_is_renewed_while_the_job_runs(queue: Any, work: Any) -> None
     left: list[int] = []
 
     async def process(job: Any) -> None:
-        # Until it was renewed so often, at a quarter of its time, that it lasted longer than one lock.
-        while not left or (left[-1] > 0 and sum(after > before for before, after in pairwise(left)) < 5):
+        # Until it was renewed so often, at an eighth of its time, that it lasted longer than one lock.
+        while not left or (left[-1] > 0 and sum(after > before for before, after in pairwise(left)) < 9):
             left.append(await queue.call(Command("PTTL", (queue.keys.lock(job.id),), (), as_int, repeat=Repeat.SAFE)))
             await anyio.sleep(0.03)
 
     await queue.add("a")
-    worker = work(process, lock_duration=1000, stalled_interval=300)
-    other = work(nothing, lock_duration=1000, stalled_interval=300)
+    worker = work(process, lock_duration=2000, lock_renew_time=500, stalled_interval=300)
+    other = work(nothing, stalled_interval=300)
     seen, others = Seen(worker, JobActive, JobCompleted), Seen(other, JobStalled)
     async with worker:
         await seen.wait(JobActive)
@@ -590,7 +590,7 @@ async def test_lost_lock_drops_the_report(queue: Any, work: Any, adapter: Adapte
             lost.set()
 
     await queue.add("a")
-    worker = work(process, lock_duration=400, cancel_on_lost_lock=True, skip_stalled_check=True)
+    worker = work(process, lock_renew_time=100, cancel_on_lost_lock=True, skip_stalled_check=True)
     seen = Seen(worker, LockLost, ReportRefused, JobCompleted, JobFailed)
     async with worker:
         await seen.wait(LockLost)
@@ -614,7 +614,7 @@ async def test_heartbeat_failure_and_the_job_completes(
             return "done"
 
         await queue.add("a")
-        worker = work(process, proxy.url, lock_duration=2000, skip_stalled_check=True)
+        worker = work(process, proxy.url, lock_renew_time=200, skip_stalled_check=True)
         worker.on(RenewalFailed, lambda notice: failed.set())
         seen = Seen(worker, RenewalFailed, JobCompleted, JobFailed)
         async with worker:

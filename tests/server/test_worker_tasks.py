@@ -833,7 +833,7 @@ async def test_a_cancelled_job_leaves_the_ones_beside_it_alone(queue: Queue[Any]
 
     lost = await queue.add("lost")
     await queue.add_bulk([NewJob("kept") for _ in range(3)])
-    options = WorkerOptions(concurrency=5, lock_duration=1000, cancel_on_lost_lock=True, skip_stalled_check=True)
+    options = WorkerOptions(concurrency=5, lock_renew_time=250, cancel_on_lost_lock=True, skip_stalled_check=True)
     worker = Worker(queue.name, process, server.url, options=options)
     done: list[str] = []
     worker.on(JobCompleted, lambda notice: done.append(notice.job.name))
