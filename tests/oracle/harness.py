@@ -179,6 +179,7 @@ class Bench:
         self.allowed: Callable[[Bench, Call], bool] | None = None
         self.tally = Tally()
         self._ours = frozenset(ours)
+        self._loaded: dict[str, str] = {}
         self._hashes = tuple(self._load(scripts) for scripts in (originals, {**originals, **ours}))
         self.shortest = self.wire.run([("EVAL", SHORTEST, 0)])[0] == b"0.1"
         self._dump, self._copy = self._load({"dump": DUMP, "copy": COPY}).values()
@@ -190,11 +191,13 @@ class Bench:
         self.wire.close()
 
     def _load(self, scripts: Mapping[str, str]) -> dict[str, str]:
-        replies = self.wire.run([("SCRIPT", "LOAD", text) for text in scripts.values()])
-        for name, reply in zip(scripts, replies, strict=True):
+        new = {name: text for name, text in scripts.items() if text not in self._loaded}
+        replies = self.wire.run([("SCRIPT", "LOAD", text) for text in new.values()])
+        for (name, text), reply in zip(new.items(), replies, strict=True):
             if isinstance(reply, Exception):
                 raise ValueError(f"the server does not compile {name}")
-        return {name: reply.decode() for name, reply in zip(scripts, replies, strict=True)}
+            self._loaded[text] = reply.decode()
+        return {name: self._loaded[text] for name, text in scripts.items()}
 
     def replace(self, ours: Mapping[str, str], keys: Mapping[str, int] | None = None) -> None:
         """Use other texts for some of our scripts, which take so many keys."""

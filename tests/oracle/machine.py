@@ -5,6 +5,7 @@ Hypothesis takes about ten times as long per sequence as the seeded source, so `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -20,14 +21,16 @@ STEPS = 40
 RANDOMS = st.randoms(use_true_random=False)
 
 
-def run(bench: Bench, count: int, seed_: int, *, shrink: bool = True) -> tuple[int, Found | None]:
-    """Run up to `count` sequences; return how many were begun and the first difference, reduced.
+def run(
+    bench: Bench, count: int, seed_: int, *, shrink: bool = True, choices: Sequence[rules.Rule] = ()
+) -> tuple[int, Found | None]:
+    """Run up to `count` sequences of the rules `choices`, or of all; return how many began and what differs, reduced.
 
     Without `shrink` hypothesis leaves the reducing to `sequences.shrink`, which only drops steps but is quick.
     """
     begun = 0
     # More entries, more often chosen.
-    choices = st.sampled_from([each for each, weight in rules_of(bench) for _ in range(max(1, round(weight)))])
+    choices = choices or [each for each, weight in rules_of(bench) for _ in range(max(1, round(weight)))]
 
     class Machine(RuleBasedStateMachine):
         @initialize(random=RANDOMS)
@@ -36,7 +39,7 @@ def run(bench: Bench, count: int, seed_: int, *, shrink: bool = True) -> tuple[i
             begun += 1
             self.world = World(bench, random)
 
-        @rule(each=choices, random=RANDOMS)
+        @rule(each=st.sampled_from(choices), random=RANDOMS)
         def step(self, each: rules.Rule, random: Random) -> None:
             self.world.random = random
             rules.apply(self.world, each)

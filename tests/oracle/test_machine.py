@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from tests.oracle import machine, scripts, sequences
+from tests.oracle import machine, rules, scripts, sequences
 from tests.oracle.harness import Bench
 
 
@@ -18,7 +18,8 @@ def test_sequences_that_hypothesis_drives(bench: Bench) -> None:
 
 def test_a_mistake_is_found_and_reduced(counting: Bench) -> None:
     counting.replace({**scripts.ours(), "updateData": scripts.ours()["updateData"].replace("'data'", "'date'")})
-    _, found = machine.run(counting, 50, 1, shrink=False)
+    # Of all rules so few change a job's data that finding this one takes luck.
+    _, found = machine.run(counting, 50, 1, shrink=False, choices=(rules.add, rules.edits))
     assert found is not None
     assert any("data" in text for text in found.differences)
     # One step makes a job, one changes its data.
