@@ -51,11 +51,12 @@ class Script(msgspec.Struct, frozen=True):
 class Merger(msgspec.Struct, frozen=True):
     """How commands of one kind go together in one script call, as `bullmq_protocol.net.merge` does it.
 
-    At most `most` of them do, and several only with payloads of at most `most_bytes`. `build` makes the call, given the
-    base prefix of their queue.
+    At most `most` of them do, and several only with payloads of at most `most_bytes`. `build` makes the call of
+    `script`, given the base prefix of their queue.
     """
 
     name: str
+    script: Script
     most: int
     most_bytes: int
     build: Callable[[str, Sequence[Command[Any]]], Command[list[Reply | ServerError]]]
@@ -68,13 +69,14 @@ class Merge(msgspec.Struct, frozen=True, gc=False):
     """How to merge a command with others of its kind and queue into one call that does what they would do one by one.
 
     `queue` is the base prefix, `size` the length of the payload, `parts` what the common call needs beside the
-    arguments.
+    arguments. `script`: what the call runs, if not the script of `into`.
     """
 
     into: Merger
     queue: str
     size: int
     parts: tuple[Arg, ...]
+    script: Script | None = None
 
     def __repr__(self) -> str:
         return f"Merge({self.into.name!r}, queue={self.queue!r}, size={self.size})"

@@ -123,10 +123,10 @@ class Replies(msgspec.Struct, frozen=True):
         return [as_share(each) for each in replies]
 
 
-ADDS: Final = Merger("adds", MOST_JOBS, MOST_BYTES, merged_adds)
+ADDS: Final = Merger("adds", ADD_MANY, MOST_JOBS, MOST_BYTES, merged_adds)
 """Adds of jobs without children: their part is the kind."""
 
-OUTCOMES: Final = Merger("outcomes", MOST_JOBS, MOST_OUTCOME_BYTES, merged_finishes)
+OUTCOMES: Final = Merger("outcomes", FINISH_MANY, MOST_JOBS, MOST_OUTCOME_BYTES, merged_finishes)
 """Ends of active jobs: their parts are the token, and the packed options without it."""
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import Reply, as_text
 from bullmq_protocol.errors import ServerError, UsageError
@@ -54,7 +56,8 @@ def merged(commands: Sequence[Command[Any]]) -> Command[list[Reply | ServerError
     merge = commands[0].merge
     if merge is None:
         raise UsageError("commands", commands[0].name, "must be commands that go together with others")
-    return merge.into.build(merge.queue, commands)
+    call = merge.into.build(merge.queue, commands)
+    return call if merge.script is None else replace(call, script=merge.script)
 
 
 def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:

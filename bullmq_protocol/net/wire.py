@@ -109,7 +109,7 @@ class Wire(ABC, Generic[C]):
 
     def merged(self, calls: Sequence[C]) -> list[C]:
         """Return the calls to write: commands are packed, merged by kind and queue, and come last."""
-        groups: dict[tuple[str, str], list[C]] = {}
+        groups: dict[tuple[str, str, str], list[C]] = {}
         result: list[C] = []
         for call in calls:
             if call.command is None:
@@ -117,7 +117,8 @@ class Wire(ABC, Generic[C]):
                 continue
             merge = call.command.merge
             assert merge is not None  # else its bytes would be here
-            groups.setdefault((merge.into.name, merge.queue), []).append(call)
+            sha1 = "" if merge.script is None else merge.script.sha1
+            groups.setdefault((merge.into.name, merge.queue, sha1), []).append(call)
         for group in groups.values():
             at = 0
             for part in cut([cast("Command[Any]", call.command) for call in group]):

@@ -1,8 +1,9 @@
 """What a fleet's clients agree on, as one value: whose scripts, in calls for one job or for several, by which switches.
 
-A profile goes where queues and workers take `scripts`. `STRICT` has our scripts, and does what BullMQ 5.62.0 does;
-`switched` makes one that differs by a switch; `profile_of` one of scripts that were found, such as BullMQ's own out of
-its npm package. The text of a script is never part of a message or a `repr`.
+A profile goes where queues and workers take `scripts`. `STRICT`, `FLEET` and `V6_7` have our scripts: the first does
+what BullMQ 5.62.0 does, the second may work beside every version from there to 6.7, the third does what 6.7.0 does.
+`switched` makes one of other switches; `profile_of` one of scripts that were found, such as BullMQ's own out of its npm
+package. The text of a script is never part of a message or a `repr`.
 
 Source: specs/06-later-versions.md#sec-8-3
 """
@@ -12,19 +13,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Batch, Command, Merger, Script
-from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
+from bullmq_protocol.command import Batch, Command, Script
+from bullmq_protocol.common.switches import (
+    FLEET_SWITCHES,
+    STRICT_SWITCHES,
+    V5_81_SWITCHES,
+    V6_7_SWITCHES,
+    Switches,
+)
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
-from bullmq_protocol.scripts._lua_switched import SWITCHED
+from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
+from bullmq_protocol.scripts._lua_switched import COMMANDS, INCLUDES
+from bullmq_protocol.scripts.packing import Packer
 
 PACKAGE_VERSION = "5.62.0"
 """The version of BullMQ whose scripts our commands call."""
@@ -40,18 +48,23 @@ _ESCAPES: Final = MappingProxyType(
 )
 
 
-class Profile(msgspec.Struct, frozen=True, dict=True):
+class Profile(msgspec.Struct, frozen=True):
     """Scripts by name, and the switches by which they were made.
 
-    `label` says whose they are, `digest` (SHA-256 over names and SHA-1s) which exactly. `batches` tells whether the
-    scripts for several jobs in one call are among them; BullMQ has none.
+    `label` says whose they are, `digest` which exactly. `batches` tells whether the scripts for several jobs in one
+    call are among them; BullMQ has none.
     """
 
     label: str
-    digest: str
     scripts: Mapping[str, Script]
     batches: bool = False
     switches: Switches = STRICT_SWITCHES
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names and SHA-1s."""
+        rows = "".join(f"{name} {self.scripts[name].sha1}\n" for name in sorted(self.scripts))
+        return hashlib.sha256(rows.encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"Profile({self.label!r}, digest={self.digest!r}, scripts={len(self.scripts)})"
@@ -65,7 +78,7 @@ class Profile(msgspec.Struct, frozen=True, dict=True):
     def applied(self, step: Command[Any] | Batch) -> Command[Any] | Batch:
         """Return the step with the scripts of this profile. A script it does not know stays as it is.
 
-        Commands that go together with others do so with this profile's scripts for several jobs, if it has them.
+        A command goes together with others if the profile has scripts for several jobs, with which it does.
         """
         if isinstance(step, Batch):
             return replace(step, commands=tuple(map(self.applied, step.commands)))
@@ -74,27 +87,13 @@ class Profile(msgspec.Struct, frozen=True, dict=True):
             return step
         own = self.scripts.get(script.name, script)
         merge = step.merge
-        if merge is None:
-            return step if own is script else replace(step, script=own)
-        if not self.batches:
-            return step if own is script else replace(step, script=own, merge=None)
-        return replace(step, script=own, merge=replace(merge, into=self._merger(merge.into)))
-
-    def _merger(self, into: Merger) -> Merger:
-        """Return what makes the same calls with the scripts of this profile."""
-        mergers = self._mergers
-        own = mergers.get(into.name)
-        if own is None:
-
-            def build(queue: str, commands: Sequence[Command[Any]]) -> Command[Any]:
-                return self.applied(into.build(queue, commands))
-
-            own = mergers[into.name] = replace(into, build=build)
-        return own
-
-    @cached_property
-    def _mergers(self) -> dict[str, Merger]:
-        return {}
+        if merge is not None:
+            together = self.scripts.get(merge.into.script.name) if self.batches else None
+            if together is None:
+                merge = None
+            elif together is not (merge.script or merge.into.script):
+                merge = replace(merge, script=together)
+        return step if own is script and merge is step.merge else replace(step, script=own, merge=merge)
 
 
 class ScriptText(NamedTuple):
@@ -116,9 +115,8 @@ def profile_of(label: str, found: Mapping[str, ScriptText]) -> Profile:
             raise UsageError("scripts", label, f"must hold {name}")
         if script.keys != own.keys:
             raise UsageError("scripts", label, f"must have {own.keys} keys for {name}, not {script.keys}")
-        sha1 = hashlib.sha1(script.text.encode()).hexdigest()
-        scripts[name] = Script(name=name, sha1=sha1, keys=script.keys, source=script.text)
-    return _profile(label, scripts)
+        scripts[name] = _script(name, script.keys, script.text)
+    return Profile(label, MappingProxyType(scripts))
 
 
 def read_package_version(text: str) -> str:
@@ -173,19 +171,34 @@ def _unreadable(file: str, why: str) -> UsageError:
     return UsageError("script", file, why)
 
 
-def _profile(
-    label: str, scripts: Mapping[str, Script], *, batches: bool = False, switches: Switches = STRICT_SWITCHES
-) -> Profile:
-    rows = "".join(f"{name} {scripts[name].sha1}\n" for name in sorted(scripts))
-    digest = hashlib.sha256(rows.encode()).hexdigest()
-    return Profile(label, digest, MappingProxyType(dict(scripts)), batches, switches)
+def _script(name: str, keys: int, text: str) -> Script:
+    return Script(name=name, sha1=hashlib.sha1(text.encode()).hexdigest(), keys=keys, source=text)
 
 
-STRICT: Final = _profile("strict", {**SCRIPTS, **OUR_SCRIPTS}, batches=True)
-"""Our scripts, which do what those of BullMQ 5.62.0 do."""
+class _Switched(Mapping[str, Script]):
+    """Scripts of a profile with switches, each packed when it is first asked for."""
 
-DEFAULT: Final = STRICT
-"""The profile of queues, workers and flow producers that are given none."""
+    def __init__(self, switches: Switches) -> None:
+        self._packer = Packer(COMMANDS, INCLUDES, switches.chosen)
+        self._found: dict[str, Script] = {name: script for name, script in _ALL.items() if name not in COMMANDS}
+
+    def __getitem__(self, name: str) -> Script:
+        script = self._found.get(name)
+        if script is None:
+            # Threads that ask at once pack it twice, and both get the first.
+            keys, text = self._packer.packed(name)
+            own = _ALL[name]
+            script = self._found.setdefault(name, own if text == own.source else _script(name, keys, text))
+        return script
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ALL)
+
+    def __len__(self) -> int:
+        return len(_ALL)
+
+
+_ALL: Final[Mapping[str, Script]] = MappingProxyType({**SCRIPTS, **OUR_SCRIPTS, **LATER_SCRIPTS})
 
 
 def check_profile(scripts: object) -> Profile:
@@ -196,29 +209,24 @@ def check_profile(scripts: object) -> Profile:
 
 
 def switched(label: str, switches: Switches) -> Profile:
-    """Make a profile of our scripts that differs from `STRICT` by these switches.
+    """Make a profile of our scripts with these switches.
 
     Source: specs/06-later-versions.md#sec-8-3
     """
-    scripts = dict(STRICT.scripts)
-    for name, text in SWITCHED.items():
-        keys, source = composed(text, switches.chosen)
-        scripts[name] = Script(name=name, sha1=hashlib.sha1(source.encode()).hexdigest(), keys=keys, source=source)
-    return _profile(label, scripts, batches=True, switches=switches)
+    return Profile(label, _Switched(switches), batches=True, switches=switches)
 
 
-def composed(text: str, chosen: frozenset[str]) -> ScriptText:
-    """Take the chosen blocks of a text of `_lua_switched`, as `lua/build.py` would pack them."""
-    lines: list[str] = []
-    keys, taken = 0, True
-    for line in text.splitlines(keepends=True):
-        word, _, rest = line.strip().removeprefix("--- ").partition(" ")
-        if not line.startswith("---"):
-            lines += [line] if taken else []
-        elif word == "when":
-            taken = rest in chosen
-        elif word == "keys:":
-            keys += len(rest.split(",")) if taken else 0
-        else:
-            taken = word == "end" or not taken
-    return ScriptText(keys, "".join(lines))
+STRICT: Final = Profile("strict", MappingProxyType({**SCRIPTS, **OUR_SCRIPTS}), batches=True)
+"""Our scripts, which do what those of BullMQ 5.62.0 do."""
+
+FLEET: Final = switched("fleet", FLEET_SWITCHES)
+"""Our scripts for queues on which clients from 5.62 to 6.7 work together."""
+
+V6_7: Final = switched("6.7", V6_7_SWITCHES)
+"""Our scripts, which do what those of BullMQ 6.7.0 do: for queues that no client before 6.0 works on."""
+
+V5_81: Final = switched("5.81", V5_81_SWITCHES)
+"""Our scripts, which do what those of BullMQ 5.81.5 do: for comparison with it."""
+
+DEFAULT: Final = STRICT
+"""The profile of queues, workers and flow producers that are given none."""

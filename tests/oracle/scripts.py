@@ -41,7 +41,7 @@ class Side(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"{' '.join(sorted(self.switches.chosen)) or 'strict'} {self.version}"
+        return f"{' '.join(sorted(self.switches.changed)) or 'strict'} {self.version}"
 
 
 STRICT = Side(STRICT_SWITCHES, "5.62.0")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
 from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
@@ -58,7 +59,9 @@ def test_later_commands_have_a_file_of_their_own(tmp_path: Path) -> None:
     (root / "later").mkdir()
     assert build.main([], root, target := tmp_path / "_lua.py") == 0
     assert not (tmp_path / "_lua_later.py").exists()
-    (root / "later" / "newer.lua").write_text("--- keys: key\n--- args:\n--- when one two\nreturn 2\n--- end\n")
+    (root / "later" / "newer.lua").write_text(
+        "--- keys: key\n--- args:\n--- when waiting_layout v6\nreturn 2\n--- end\n"
+    )
     assert (build.commands(root), build.apart("later", root)) == (("command",), ("newer",))
     assert build.every(root) == ("command", "newer")
     assert build.main(["--check"], root, target) == 1
@@ -69,7 +72,7 @@ def test_later_commands_have_a_file_of_their_own(tmp_path: Path) -> None:
     assert found["LATER_SCRIPTS"]["newer"] is found["NEWER"]
     assert (found["NEWER"].keys, found["NEWER"].source) == (1, "")
     exec((tmp_path / "_lua_switched.py").read_text(), found)
-    assert list(found["SWITCHED"]) == ["newer"]
+    assert list(found["COMMANDS"]) == ["newer"]
 
 
 def test_a_changed_comment_does_not_make_it_stale(tmp_path: Path) -> None:
@@ -124,12 +127,13 @@ def test_includes_come_once_and_before_their_users(tmp_path: Path) -> None:
         ({"command": HEAD + "return [[one]]\n"}, r"command\.lua:3: \[\[ is not supported in a code line"),
         ({"command": HEAD + "return KEYS[3]\n"}, r"command: KEYS\[3\] is used, 2 are declared"),
         (
-            {"command": HEAD + "--- when one two\n--- when one two\n--- end\n"},
-            r"command\.lua:4: --- when one two where no block is open, or in one",
+            {"command": HEAD + "--- when two\n--- else\n--- elsewhen one\n--- end\n"},
+            r"command\.lua:5: --- elsewhen one where no block is open, or after its else",
         ),
-        ({"command": HEAD + "--- else\n"}, r"command\.lua:3: --- else where no block is open, or in one"),
-        ({"command": HEAD + "--- end\n"}, r"command\.lua:3: --- end where no block is open, or in one"),
-        ({"command": HEAD + "--- when one two\nreturn 1\n"}, r"command\.lua:3: the block has no end"),
+        ({"command": HEAD + "--- else\n"}, r"command\.lua:3: --- else where no block is open, or after its else"),
+        ({"command": HEAD + "--- end\n"}, r"command\.lua:3: --- end where no block is open, or after its else"),
+        ({"command": HEAD + "--- when two\n--- when one\n--- end\n"}, r"command\.lua:3: the block has no end"),
+        ({"command": HEAD + "--- when one two\n--- end\n"}, r"command\.lua:3: one is no switch"),
         ({"command": HEAD + "--- when Two\n"}, r"command\.lua:3: no directive: --- when Two"),
         ({"command": HEAD + "return ARGV[2]\n"}, r"command: ARGV\[2\] is used, 1 are declared"),
         ({"command": "--- keys: one\nreturn 1\n"}, "command: the head must declare keys and args"),
@@ -315,40 +319,104 @@ def test_a_lazy_include_is_made_where_it_is_called(tmp_path: Path) -> None:
 
 
 BLOCKS = """--- keys: wait
---- when side left
+--- when waiting_layout adaptive v6
 --- keys: meta
 --- end
 --- args: id
 --- include leaf
---- when side left
+--- when waiting_layout v6
 --@left
-return left(KEYS[2])
+return left(KEYS.meta)
+--- elsewhen reschedule
+  --- unless waiting_layout v5
+both()
+  --- else
+--@right
+right()
+  --- end
 --- else
-return KEYS[1]
+return KEYS.wait
 --- end
 """
 
 
-def test_a_block_is_there_for_its_value_alone(tmp_path: Path) -> None:
-    leaf = "--- when side left\nlocal left = tostring\n--- end\n"
+def chosen(**changed: Any) -> frozenset[str]:
+    return Switches(**changed).chosen
+
+
+def test_a_block_is_there_for_its_values_alone(tmp_path: Path) -> None:
+    leaf = "--- when waiting_layout v6\nlocal left = tostring\n--- end\n"
     root = write(tmp_path, command=BLOCKS, plain=HEAD + "return 1\n", Leaf=leaf)
-    left = frozenset({"side left"})
+    v6, adaptive = chosen(waiting_layout="v6"), chosen(waiting_layout="adaptive", reschedule=True)
+    right = chosen(reschedule=True)
     assert build.packaged("command", root) == "return KEYS[1]\n"
-    assert build.packaged("command", root, left) == "local left = tostring\nreturn left(KEYS[2])\n"
-    assert build.packaged("command", root, frozenset({"side right"})) == build.packaged("command", root)
-    assert [build.key_count("command", root, chosen) for chosen in (build.STRICT, left)] == [1, 2]
-    assert [build.marks("command", root, chosen) for chosen in (build.STRICT, left)] == [(), ("command:left",)]
-    assert "HINCRBY" in build.instrumented("command", "~cov", root, left)
-    assert (build.switches("command", root), build.switches("plain", root)) == (left, frozenset())
+    assert build.packaged("command", root, v6) == "local left = tostring\nreturn left(KEYS[2])\n"
+    assert build.packaged("command", root, adaptive) == "both()\n"
+    assert build.packaged("command", root, right) == "right()\n"
+    assert build.packaged("command", root, chosen(text_ids=True)) == build.packaged("command", root)
+    assert [build.key_count("command", root, each) for each in (build.STRICT, v6, adaptive, right)] == [1, 2, 2, 1]
+    assert [build.marks("command", root, each) for each in (build.STRICT, v6, right)] == [
+        *((), ("command:left",), ("command:right",)),
+    ]
+    assert "HINCRBY" in build.instrumented("command", "~cov", root, v6)
+    assert build.switches("command", root) == {"waiting_layout", "reschedule"}
+    assert build.switches("plain", root) == frozenset()
     assert "KEYS[2]" not in build.generate(root)
-    text = build.generate_switched(root)
-    assert "plain" not in text
+
+
+def test_a_switch_is_on_or_has_a_value(tmp_path: Path) -> None:
+    text = "--- when age_retention_limit\nlimit()\n--- end\n--- unless debounced_event\nnone()\n--- end\nreturn\n"
+    root = write(tmp_path, command=HEAD + text)
+    assert build.packaged("command", root) == "return\n"
+    assert build.packaged("command", root, chosen(age_retention_limit=1000, debounced_event=False)).splitlines() == [
+        *("limit()", "none()", "return"),
+    ]
+
+
+def test_the_module_of_switches_has_the_blocks(tmp_path: Path) -> None:
+    step = "--- step: id\n--- when counted\ncount(id)\n--- elsewhen reschedule\nmove(id)\n--- else\nnone(id)\n--- end\n"
+    leaf = (
+        "--- needs: KEYS.meta\n-- why\n--- record row: a b\n--- when reschedule\n--- include more\n--- end\n"
+        "--- when batch\n--@why\nleaf(KEYS.meta, row.b)\n--- end\n"
+    )
+    command = (
+        "--- keys: wait, meta (a hash)\n--- flags: batch\n--- args: id (why), rest ...\n--- include leaf\n"
+        "--- lazy lone: lone\n"
+        "if one then\n  --- paste count(id = ARGV.id) with counted\n  --- paste count(id = one)\nend\n"
+    )
+    root = write(tmp_path, command=command, plain=HEAD + "return 1\n", Leaf=leaf, Lone="lone()\n", More="", COUNT=step)
     found: dict[str, Any] = {}
-    exec(text, found)
-    assert found["SWITCHED"]["command"].splitlines() == [
-        *("--- when side left", "local left = tostring", "--- end", "--- keys: wait"),
-        *("--- when side left", "--- keys: meta", "--- end"),
-        *("--- when side left", "return left(KEYS[2])", "--- else", "return KEYS[1]", "--- end"),
+    exec(build.generate_switched(root), found)
+    assert {name: text.splitlines() for name, text in found["COMMANDS"].items()} == {
+        "command": [
+            *(
+                "--- keys: wait meta",
+                "--- flags: batch",
+                "--- args: id rest",
+                "--- include leaf",
+                "--- lazy lone: lone",
+            ),
+            *("if one then", "  count(ARGV.id)", "--- when counted", "  count(one)", "--- elsewhen reschedule"),
+            *("  move(one)", "--- else", "  none(one)", "--- end", "end"),
+        ],
+    }
+    assert found["INCLUDES"] == {
+        "leaf": "--- when reschedule\n--- include more\n--- end\n--- when batch\nleaf(KEYS.meta, row[2])\n--- end\n",
+        "lone": "lone()\n",
+        "more": "",
+    }
+
+
+def test_what_is_known_of_a_kept_block_is_left_out(tmp_path: Path) -> None:
+    step = (
+        "--- step:\n--- when reschedule\none()\n--- elsewhen known\n--- unless known\nnone()\n--- elsewhen text_ids\n"
+        "two()\n--- end\n--- elsewhen batch\nnone()\n--- end\n"
+    )
+    root = write(tmp_path, command=HEAD + "--- paste both() with known\n", BOTH=step)
+    found: dict[str, Any] = {}
+    exec(build.generate_switched(root), found)
+    assert found["COMMANDS"]["command"].splitlines()[2:] == [
+        *("--- when reschedule", "one()", "--- else", "--- when text_ids", "two()", "--- end", "--- end"),
     ]
 
 
@@ -399,7 +467,6 @@ def test_a_flag_of_the_command_takes_blocks_in_all_that_is_packed(tmp_path: Path
     several = ["local more", "local both", "local function go()", "  one()", "end"]
     assert build.packaged("several", root).splitlines() == several
     assert build.switches("several", root) == frozenset()
-    assert build.generate_switched(root).count('"""\\\n') == 0
 
 
 def test_an_include_with_a_state_is_made_once(tmp_path: Path) -> None:
@@ -416,7 +483,8 @@ def test_an_include_with_a_state_is_made_once(tmp_path: Path) -> None:
 
 def test_each_flag_that_is_asked_for_is_set_somewhere() -> None:
     texts = [path.read_text() for path in build.ROOT.rglob("*.lua")]
-    asked = {flag for text in texts for flag in re.findall(r"^ *--- (?:when|unless) (\w+)$", text, re.MULTILINE)}
+    bounds = (build.BOUND.fullmatch(line.strip()) for text in texts for line in text.splitlines())
+    asked = {match[2].split()[0] for match in bounds if match and match[2]} - build.NAMES
     listed = [found for text in texts for found in re.findall(r"(?:--- flags:|\) with) (.*)", text)]
     assert asked == {flag for found in listed for flag in found.split(", ")}
 
@@ -427,14 +495,8 @@ def test_lines_are_short() -> None:
 
 
 def test_a_block_may_not_use_what_its_head_does_not_declare(tmp_path: Path) -> None:
-    root = write(tmp_path, command=HEAD + "--- when side left\nreturn KEYS[3]\n--- end\n")
+    root = write(tmp_path, command=HEAD + "--- when waiting_layout v6\nreturn KEYS[3]\n--- end\n")
     with pytest.raises(build.BuildError, match=r"command: KEYS\[3\] is used, 2 are declared"):
-        build.generate_switched(root)
-
-
-def test_keys_of_a_block_stand_last(tmp_path: Path) -> None:
-    root = write(tmp_path, command="--- when side left\n--- keys: a\n--- end\n--- keys: b\n--- args:\nreturn KEYS.b\n")
-    with pytest.raises(build.BuildError, match="command: what a block declares stands after the rest of KEYS"):
         build.generate_switched(root)
 
 

@@ -1,7 +1,6 @@
 """Profiles: of our scripts, and of texts that were found; reading built files without showing them."""
 
 import hashlib
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,33 @@ import pytest
 from msgspec.structs import replace
 
 from bullmq_protocol.command import Batch, Command, Script
-from bullmq_protocol.commands.adding import add_standard_job
+from bullmq_protocol.commands.adding import add_job, add_standard_job
 from bullmq_protocol.commands.jobs import get_job, update_data
 from bullmq_protocol.commands.locks import move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import is_maxed
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.switches import Switches
+from bullmq_protocol.common.switches import (
+    FLEET_SWITCHES,
+    STRICT_SWITCHES,
+    V5_81_SWITCHES,
+    V6_7_SWITCHES,
+    Switches,
+)
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.net.merge import merged
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
-from bullmq_protocol.scripts._lua_switched import SWITCHED
+from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
+from bullmq_protocol.scripts._lua_switched import COMMANDS, INCLUDES
+from bullmq_protocol.scripts.packing import Packer
 from bullmq_protocol.scripts.profile import (
+    FLEET,
     STRICT,
+    V5_81,
+    V6_7,
     Profile,
     ScriptText,
-    composed,
     profile_of,
     read_package_version,
     read_script_module,
@@ -96,7 +106,7 @@ def test_steps_get_the_scripts_of_their_source() -> None:
 
 def test_scripts_of_others_stay() -> None:
     own: Command[Any] = is_maxed(K)
-    assert Profile("empty", "", {}).applied(own) is own
+    assert Profile("empty", {}).applied(own) is own
 
 
 LIVE = Switches(stalled_exemption="live-scheduler")
@@ -104,7 +114,7 @@ LIVE = Switches(stalled_exemption="live-scheduler")
 
 def test_a_switch_changes_the_scripts_that_it_is_about() -> None:
     profile = switched("live", LIVE)
-    changed = {name for name, script in profile.scripts.items() if script is not STRICT.scripts[name]}
+    changed = {name for name, script in profile.scripts.items() if script is not STRICT.scripts.get(name, script)}
     assert changed == {"moveStalledJobsToWait"}
     assert (profile.label, profile.batches, profile.switches) == ("live", True, LIVE)
     assert profile.digest != STRICT.digest
@@ -128,41 +138,124 @@ def test_commands_go_together_with_the_scripts_of_their_profile() -> None:
     assert merged(adds) == replace(merged(jobs), script=many)
 
 
-@pytest.mark.parametrize("name", list(SWITCHED))
-def test_a_profile_takes_the_blocks_that_the_build_takes(name: str) -> None:
-    blocks = sorted(build.switches(name))
-    assert blocks
-    for count in range(len(blocks) + 1):
-        for chosen in map(frozenset, itertools.combinations(blocks, count)):
-            keys, source = composed(SWITCHED[name], chosen)
-            assert source == build.packaged(name, chosen=chosen)
-            assert keys == build.key_count(name, chosen=chosen)
-    assert composed(SWITCHED[name], frozenset()) == (STRICT.scripts[name].keys, STRICT.scripts[name].source)
+def test_what_goes_together_goes_into_the_scripts_of_its_profile() -> None:
+    add = add_job(K, prepare(K, NewJob("n", {"a": 1}, JobOptions()), now_ms=7))
+    assert add.merge is not None
+    assert profile_of("theirs", found()).applied(add).merge is None
+    assert STRICT.applied(add) is add
+    many = STRICT.scripts["addMany"]
+    own = Script(name="addMany", sha1="other", keys=many.keys, source="return 1")
+    profile = Profile("own", {**STRICT.scripts, "addMany": own}, batches=True)
+    applied = profile.applied(add)
+    assert applied.script is add.script
+    assert (merged([applied, applied]).script, merged([add, add]).script) == (own, many)
+    assert merged([applied, applied]).args == merged([add, add]).args
+    assert profile.applied(applied) is applied
+    assert Profile("none", {}, batches=True).applied(add).merge is None
+
+
+NAMED = {"strict": STRICT_SWITCHES, "fleet": FLEET_SWITCHES, "6.7": V6_7_SWITCHES, "5.81": V5_81_SWITCHES}
+
+
+def _turned() -> dict[str, tuple[Switches, str]]:
+    """The switches of the profiles, and these with one switch at another value."""
+    found = {label: (switches, "") for label, switches in NAMED.items()}
+    for label, switches in NAMED.items():
+        for field in Switches.__struct_fields__:
+            for value in {getattr(other, field) for other in NAMED.values()} - {getattr(switches, field)}:
+                turned = msgspec.structs.replace(switches, **{field: value})
+                found[f"{label} but {field} {value}"] = turned, field
+    return found
+
+
+TURNED = _turned()
+
+
+@pytest.mark.parametrize("label", list(TURNED))
+def test_a_profile_packs_what_the_build_packs(label: str) -> None:
+    switches, field = TURNED[label]
+    profile = switched(label, switches)
+    for name in COMMANDS:
+        if not field or field in build.switches(name):
+            assert profile.scripts[name].source == build.packaged(name, chosen=switches.chosen), name
+            assert profile.scripts[name].keys == build.key_count(name, chosen=switches.chosen), name
+
+
+def test_profiles_have_the_commands_of_later_versions_too() -> None:
+    for profile in (FLEET, V6_7, V5_81):
+        assert profile.scripts.keys() == {*SCRIPTS, *OUR_SCRIPTS, *LATER_SCRIPTS}
+        assert len(profile.scripts) == len(list(profile.scripts))
+        assert profile.batches
+    assert {FLEET.label, V6_7.label, V5_81.label} == {"fleet", "6.7", "5.81"}
+    assert (FLEET.switches, V6_7.switches, V5_81.switches) == (FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES)
+    assert not STRICT.scripts.keys() & LATER_SCRIPTS.keys()
+    with pytest.raises(KeyError):
+        FLEET.scripts["noSuchScript"]
 
 
 def test_no_switch_is_strict() -> None:
     profile = switched("none", Switches())
-    assert profile.digest == STRICT.digest
+    assert {name: profile.scripts[name] for name in STRICT.scripts} == STRICT.scripts
     assert Switches() == STRICT.switches
-    assert STRICT.switches.chosen == frozenset()
-    assert LIVE.chosen == {"stalled_exemption live-scheduler"}
+    assert STRICT.switches.changed == frozenset()
+    assert LIVE.changed == {"stalled_exemption live-scheduler"}
 
 
-def test_every_block_is_of_a_switch_that_can_be_had() -> None:
-    for name in build.every():
-        for block in build.switches(name):
-            field, value = block.split(" ")
-            changed: dict[str, Any] = {field: value}
-            assert Switches(**changed).chosen == {block}
+def test_what_holds_of_switches() -> None:
+    text = Switches(merging_pause=True, age_retention_limit=1000, write_nrjid=False, waiting_layout="v6").chosen
+    held = {"merging_pause", "age_retention_limit", "age_retention_limit 1000", "waiting_layout", "waiting_layout v6"}
+    assert held <= text
+    assert not {"write_nrjid", "write_nrjid False", "waiting_layout v5", "reschedule"} & text
+    assert "age_retention_limit" not in Switches().chosen
+
+
+def test_every_block_is_of_a_value_that_can_be_had() -> None:
+    known = frozenset().union(*(each.chosen for each, _ in TURNED.values()))
+    for text in (*COMMANDS.values(), *INCLUDES.values()):
+        for line in text.splitlines():
+            match = build.BOUND.fullmatch(line)
+            if match and match[2] and match[2].split()[0] in build.NAMES:
+                field, *values = match[2].split()
+                assert {f"{field} {value}" for value in values} or {field} <= known
+
+
+def test_blocks_are_taken_in_blocks() -> None:
+    commands = {
+        "one": (
+            "--- keys: wait\n--- flags: batch\n--- when a x y\n--- keys: meta\n--- end\n--- args: id\n--- include in\n"
+            "--- when a\n--- unless b\nx(KEYS.wait)\n--- elsewhen batch\nx(ARGV.id)\n--- else\nnever()\n--- end\n"
+            "--- elsewhen b\nz()\n--- elsewhen c\nnever()\n--- else\nlast(KEYS.wait)\n--- end\n"
+        ),
+    }
+    includes = {
+        "in": "--- when b\n--- include more\n--- else\n--- lazy more: f, g\n--- end\n--- include leaf\nin_()\n",
+        "more": "--- include leaf\n--- lazy deep: d\nmore()\n",
+        "deep": "--- include leaf\n--- include low\ndeep()\n",
+        "low": "low()\n",
+        "leaf": "leaf()\n",
+    }
+
+    def packed(*chosen: str) -> tuple[int, list[str]]:
+        keys, text = Packer(commands, includes, frozenset(chosen)).packed("one")
+        return keys, text.splitlines()
+
+    lazy = ["local function load_deep()", "low()", "deep()", "return d", "end"]
+    loaded = ["leaf()", "local function load_more()", *lazy, "more()", "return f, g", "end", "in_()"]
+    assert packed() == (1, [*loaded, "last(KEYS[1])"])
+    assert packed("a", "a y") == (2, [*loaded, "x(KEYS[1])"])
+    made = ["leaf()", *lazy, "more()", "in_()"]
+    assert packed("b", "c") == (1, [*made, "z()"])
+    assert packed("a", "b") == (1, [*made, "x(ARGV[1])"])
 
 
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
         ({"stalled_exemption": "none"}, "stalled_exemption: must be 'opts-repeat' or 'live-scheduler' (got 'none')"),
-        ({"waiting_layout": "v6"}, "waiting_layout: must be 'v5' (got 'v6')"),
-        ({"max_priority": 7}, "max_priority: must be 2097152 (got 7)"),
-        ({"write_nrjid": 1}, "write_nrjid: must be True (got 1)"),
+        ({"waiting_layout": "v7"}, "waiting_layout: must be 'v5' or 'adaptive' or 'v6' (got 'v7')"),
+        ({"max_priority": 7}, "max_priority: must be 2097152 or 2097151 (got 7)"),
+        ({"write_nrjid": 1}, "write_nrjid: must be False or True (got 1)"),
+        ({"age_retention_limit": 1}, "age_retention_limit: must be None or 1000 (got 1)"),
     ],
 )
 def test_what_nothing_does_is_refused(changed: dict[str, Any], rule: str) -> None:

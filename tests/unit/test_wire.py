@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.command import Arg, Command, Script
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.common.keys import QueueKeys
@@ -17,6 +17,7 @@ from bullmq_protocol.model.job import NewJob, prepare
 from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.net.wire import Wire, packer, unasked
 from bullmq_protocol.scripts._lua import ADD_MANY
+from bullmq_protocol.scripts.profile import Profile
 
 ONE, OTHER = QueueKeys.of("one"), QueueKeys.of("other")
 
@@ -122,6 +123,17 @@ def test_adds_of_one_queue_go_together_and_last() -> None:
     assert written[2] is alone
     assert alone.payload.startswith(b"EVAL ")
     assert len(written) == 3
+
+
+def test_adds_of_two_profiles_go_apart() -> None:
+    other = Profile("other", {"addMany": Script("addMany", "0", ADD_MANY.keys, "return 1")}, batches=True)
+    calls = [adding(ONE), adding(ONE), adding(ONE), adding(ONE)]
+    for call in calls[1:3]:
+        assert call.command is not None
+        call.command = other.applied(call.command)
+    written = Bytes(pack).merged(calls)
+    assert [each.members for each in written] == [[calls[0], calls[3]], [calls[1], calls[2]]]
+    assert written[1].payload.startswith(b"EVAL return 1 ")
 
 
 def test_more_than_fit_go_in_several_calls() -> None:
