@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) environments demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -117,6 +117,9 @@ check: env ## lint, pyright, and the core's coverage by the tests without a serv
 
 oracle: env ## compare our Lua with BullMQ's own scripts; PROFILE=fleet, BULLMQ=6.7.0 for others, SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) PROFILE=$(PROFILE) BULLMQ=$(BULLMQ) $(IN) -m tests.oracle
+
+follow: env ## say in one page what another version of BullMQ does otherwise; VERSION=6.7.0, BASE=6.5.4 to compare with another than the pin before
+	@$(IN) -m tools.follow $(VERSION) $(BASE:%=--base %)
 
 mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
 	@# All of them, also after one that fails.

@@ -23,7 +23,7 @@ from tests.support.node import bullmq_folder, last_of_5_folder, newer_folder
 from tests.support.servers import Server
 
 HERE = Path(__file__).parent
-_FOLDERS = {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
+FOLDERS = {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
 RECORDS = {
     "5.62.0": HERE / "scripts.sha256.json",
     "5.81.5": HERE / "scripts-5.81.5.sha256.json",
@@ -51,8 +51,8 @@ class ScriptsChanged(RuntimeError):
     """The installed BullMQ does not hold the scripts that were recorded."""
 
 
-def _dumped(version: str) -> dict[str, dict[str, Any]]:
-    modules = _FOLDERS[version]()
+def dumped(modules: Path) -> dict[str, dict[str, Any]]:
+    """Return name, number of keys and content of every script of an installed package."""
     target = modules.parent / "scripts.json"
     if not target.exists():
         part = target.with_suffix(".part")
@@ -85,7 +85,7 @@ def recorded_keys(version: str = STRICT.version) -> dict[str, int]:
 @functools.cache
 def originals(version: str = STRICT.version) -> dict[str, str]:
     """Return BullMQ's scripts by name, after comparing each with its recorded SHA-256 and number of keys."""
-    scripts = _dumped(version)
+    scripts = dumped(FOLDERS[version]())
     compare_with_record(scripts, version)
     return {name: script["content"] for name, script in scripts.items()}
 
@@ -133,4 +133,4 @@ def marks(side: Side = STRICT) -> set[str]:
 
 if __name__ == "__main__":
     for each, record in RECORDS.items():
-        record.write_text(json.dumps(_record(_dumped(each)), indent=1) + "\n")
+        record.write_text(json.dumps(_record(dumped(FOLDERS[each]())), indent=1) + "\n")
