@@ -15,6 +15,6 @@ if not is_plain_add(head, options, KEYS.id, KEYS.meta) then
 end
 
 --- paste open_add(head, options)
-local target = settings.paused and KEYS.paused or KEYS.wait
+--- paste target_list(paused = settings.paused, wait = KEYS.wait, set_aside = KEYS.paused)
 --- paste push_job(target, id, options)
 --- paste close_add(id, cap, held)

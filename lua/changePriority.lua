@@ -16,13 +16,27 @@ local target, held = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
 local waiting = true
 if call('ZREM', prioritized, id) > 0 then
   --@was-prioritized
+--- when waiting_layout v6
+elseif call('LREM', KEYS.wait, '-1', id) > 0 then
+  --@was-in-wait
+--- elsewhen merging_pause
+elseif call('LREM', KEYS.wait, '-1', id) > 0 or call('LREM', KEYS.paused, '-1', id) > 0 then
+  --@was-in-either
+--- else
 elseif call('LREM', target, '-1', id) > 0 then
   --@was-listed
+--- end
 else
   --@elsewhere
   waiting = false
 end
 
+--- when waiting_layout adaptive
+if waiting then
+  -- specs/06-later-versions.md#sec-11-11: the list may have been emptied
+  target = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
+end
+--- end
 if waiting and priority ~= 0 and first then
   --@first-of-priority
   call('ZADD', prioritized, priority * PRIORITY_STEP, id)

@@ -1,9 +1,20 @@
 --- keys: source (list), target (list), meta, prioritized, events, delayed, marker
+--- when merging_pause
+--- args: change (paused, resumed or healed), emits (0 for no event)
+--- elsewhen waiting_layout v6
+--- args: change (paused or resumed), emits (0 for no event)
+--- else
 --- args: change (paused or resumed)
+--- end
 --- include call
 --- include emit
 --- include mark_delayed
 
+--- when merging_pause
+--- paste pause_by_merging()
+--- elsewhen waiting_layout v6
+--- paste pause_by_merging()
+--- else
 -- specs/03-transitions-admin-getters.md#sec-7-1
 local meta, marker, change = KEYS.meta, KEYS.marker, ARGV.change
 local moved = call('EXISTS', KEYS.source) == 1
@@ -28,3 +39,4 @@ else
   end
 end
 emit(KEYS.events, change)
+--- end

@@ -15,7 +15,7 @@
 -- specs/03-transitions-admin-getters.md#sec-3-4
 local active, job, meta, events, marker, id = KEYS.active, KEYS.job, KEYS.meta, KEYS.events, KEYS.marker, ARGV.id
 local known = queue_settings(meta)
-local target = known.paused and KEYS.paused or KEYS.wait
+--- paste target_list(paused = known.paused, wait = KEYS.wait, set_aside = KEYS.paused)
 local held = is_held(known.paused, known.concurrency, active)
 -- before any check, so also for a job that is missing or not locked
 local now = tonumber(ARGV.now)

@@ -17,7 +17,12 @@ local function add_standard(options)
   if reply then
     return reply
   end
+  --- when waiting_layout v5
   local target, held = settings.paused and KEYS.paused or KEYS.wait, add_held(settings)
+  --- else
+  --- paste target_list(paused = settings.paused, wait = KEYS.wait, set_aside = KEYS.paused)
+  local held = add_held(settings)
+  --- end
   --- when batch
   if batch then
     if options.lifo then

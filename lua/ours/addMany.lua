@@ -111,7 +111,12 @@ else
       replies[number] = id .. ''
     end
   end
+  --- when waiting_layout v5
   local target, pushed = settings.paused and KEYS.paused or KEYS.wait, #fifo + #lifo
+  --- else
+  --- paste target_list(paused = settings.paused, wait = KEYS.wait, set_aside = KEYS.paused)
+  local pushed = #fifo + #lifo
+  --- end
   local held = settings.paused or (settings.concurrency and call('LLEN', KEYS.active) >= tonumber(settings.concurrency))
   if fifo[1] then
     --@fifo

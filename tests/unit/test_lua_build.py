@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.common.switches import Switches
+from bullmq_protocol.common.switches import FLEET_SWITCHES, STRICT_SWITCHES, V5_81_SWITCHES, V6_7_SWITCHES, Switches
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
 from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
@@ -396,8 +396,8 @@ def test_the_module_of_switches_has_the_blocks(tmp_path: Path) -> None:
                 "--- include leaf",
                 "--- lazy lone: lone",
             ),
-            *("if one then", "  count(ARGV.id)", "--- when counted", "  count(one)", "--- elsewhen reschedule"),
-            *("  move(one)", "--- else", "  none(one)", "--- end", "end"),
+            *("if one then", "  count(ARGV.id)", "--- when reschedule", "  move(one)"),
+            *("--- else", "  none(one)", "--- end", "end"),
         ],
     }
     assert found["INCLUDES"] == {
@@ -410,13 +410,15 @@ def test_the_module_of_switches_has_the_blocks(tmp_path: Path) -> None:
 def test_what_is_known_of_a_kept_block_is_left_out(tmp_path: Path) -> None:
     step = (
         "--- step:\n--- when reschedule\none()\n--- elsewhen known\n--- unless known\nnone()\n--- elsewhen text_ids\n"
-        "two()\n--- end\n--- elsewhen batch\nnone()\n--- end\n"
+        "two()\n--- end\n--- elsewhen batch\nnone()\n--- end\n--- when other\nnone()\n--- elsewhen batch\nthree()\n--- end\n"
     )
-    root = write(tmp_path, command=HEAD + "--- paste both() with known\n", BOTH=step)
+    head = HEAD + "--- flags: batch\n"
+    root = write(tmp_path, command=head + "--- paste both() with known\n", BOTH=step)
     found: dict[str, Any] = {}
     exec(build.generate_switched(root), found)
-    assert found["COMMANDS"]["command"].splitlines()[2:] == [
+    assert found["COMMANDS"]["command"].splitlines()[3:] == [
         *("--- when reschedule", "one()", "--- else", "--- when text_ids", "two()", "--- end", "--- end"),
+        *("--- when batch", "three()", "--- end"),
     ]
 
 
@@ -590,13 +592,16 @@ def test_every_include_is_used() -> None:
     assert {path.stem for path in files if path.parent.name in ("includes", "steps")} == used
 
 
+@pytest.mark.parametrize(
+    "switches", [STRICT_SWITCHES, FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES], ids=["strict", "fleet", "6.7", "5.81"]
+)
 @pytest.mark.parametrize("name", build.every())
-def test_what_a_command_uses_is_packed_before_it(name: str) -> None:
+def test_what_a_command_uses_is_packed_before_it(name: str, switches: Switches) -> None:
     definition = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
     includes = [path.read_text() for path in (build.ROOT / "includes").glob("*.lua")]
     shared = {found for text in includes for found in definition.findall(text)}
     defined: set[str] = set()
-    for line in build.packaged(name).splitlines():
+    for line in build.packaged(name, chosen=switches.chosen).splitlines():
         defined.update(definition.findall(line))
         used = re.findall(r"\b(\w+)\(|\b([A-Z]+_[A-Z]+)\b", line)
         assert {call or constant for call, constant in used} & shared <= defined, line
