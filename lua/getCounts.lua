@@ -1,5 +1,5 @@
 --- keys: base
---- args: states ...
+--- args: states (with counts_cut_off a due time may stand in front) ...
 --- include call
 --- include drop_old_marker
 
@@ -12,7 +12,15 @@ local function count_list(list)
 end
 
 local counts = {}
+--- when counts_cut_off
+-- specs/06-later-versions.md#sec-11-17
+local cut = tonumber(ARGV.states)
+local before = cut and 1 or 0
+for index = 1, #ARGV - before do
+  local state = ARGV[index + before]
+--- else
 for index, state in ipairs(ARGV) do
+--- end
   local key = KEYS.base .. state
   if state == 'wait' or state == 'paused' then
     --@list
@@ -20,6 +28,11 @@ for index, state in ipairs(ARGV) do
   elseif state == 'active' then
     --@active
     counts[index] = call('LLEN', key)
+  --- when counts_cut_off
+  elseif cut and state == 'delayed' then
+    --@due-before
+    counts[index] = call('ZCOUNT', key, '-inf', cut * 4096 - 1)
+  --- end
   else
     --@set
     counts[index] = call('ZCARD', key)

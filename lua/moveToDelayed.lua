@@ -1,5 +1,14 @@
---- keys: marker, active, prioritized (not used), delayed, job, events, meta, stalled
---- args: base (not used), now, id, token, delay, skip_attempt (1), fields (MessagePack array, or empty)
+--- keys: marker, active, prioritized (to fetch), delayed, job, events, meta, stalled
+--- args: base (to fetch), now, id, token, delay, skip_attempt (1), fields (MessagePack array, or empty)
+--- when next_job_of_move_to_delayed
+--- keys: wait, limiter
+--- unless waiting_layout v6
+--- keys: paused
+--- end
+--- keys: pc
+--- args: fetch (1), options (of the fetch, MessagePack map, or empty)
+--- lazy fetch_in_place: fetch_in_place
+--- end
 --- include call
 --- include emit_capped
 --- include event_cap
@@ -36,6 +45,17 @@ call('HSET', job, 'delay', delay)
 local cap = event_cap(KEYS.meta)
 call('ZADD', delayed, score, id)
 emit_capped(KEYS.events, cap, 'delayed', 'jobId', id, 'delay', due)
+--- when next_job_of_move_to_delayed
+-- specs/06-later-versions.md#sec-11-7, step 9: what gives no job is dropped, but not what was promoted.
+if ARGV.fetch == '1' then
+  local reply = load_fetch_in_place()(ARGV.base, ARGV.now, cmsgpack.unpack(ARGV.options))
+  if reply and type(reply[1]) == 'table' then
+    --@next-job
+    return reply
+  end
+  --@no-next-job
+end
+--- end
 mark_delayed(KEYS.marker, delayed)
 --@moved
 return 0

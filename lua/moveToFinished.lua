@@ -99,7 +99,11 @@ else
     local keep_by_age, keep_by_count = load_retention()
     if keep.age ~= nil then
       --@plain-by-age
+      --- when age_retention_limit
+      keep_by_age(ARGV.base, finished, now, keep.age, keep.limit)
+      --- else
       keep_by_age(ARGV.base, finished, now, keep.age)
+      --- end
     end
     if keep.count ~= nil and keep.count > 0 then
       --@plain-by-count

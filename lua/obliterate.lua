@@ -72,6 +72,11 @@ if empty_set('completed') then
   --@most-bytes-completed
   return 1
 end
+--- when waiting_layout v6
+--- paste empty_wait()
+--- elsewhen merging_pause
+--- paste empty_wait()
+--- end
 local paused = base .. 'paused'
 if empty_list(paused, call('LRANGE', paused, '0', budget - 1)) then
   --@most-bytes-paused
@@ -88,6 +93,9 @@ end
 
 --@finished
 call('DEL', base .. 'events', base .. 'delay', base .. 'stalled-check', base .. 'stalled', base .. 'id', base .. 'pc',
+  --- when obliterate_marker
+  base .. 'marker',
+  --- end
   base .. 'meta', base .. 'metrics:completed', base .. 'metrics:completed:data', base .. 'metrics:failed',
   base .. 'metrics:failed:data')
 return 0

@@ -423,6 +423,74 @@ else
 end
 drain_set(KEYS.prioritized)
 """,
+        "getCounts": """\
+--- keys: base
+--- args: states
+--- include call
+--- include drop_old_marker
+local function count_list(list)
+  if drop_old_marker(list) then
+    return 0
+  end
+  return call('LLEN', list)
+end
+local counts = {}
+--- when counts_cut_off
+local cut = tonumber(ARGV.states)
+local before = cut and 1 or 0
+for index = 1, #ARGV - before do
+  local state = ARGV[index + before]
+--- else
+for index, state in ipairs(ARGV) do
+--- end
+  local key = KEYS.base .. state
+  if state == 'wait' or state == 'paused' then
+    counts[index] = count_list(key)
+  elseif state == 'active' then
+    counts[index] = call('LLEN', key)
+--- when counts_cut_off
+  elseif cut and state == 'delayed' then
+    counts[index] = call('ZCOUNT', key, '-inf', cut * 4096 - 1)
+--- end
+  else
+    counts[index] = call('ZCARD', key)
+  end
+end
+return counts
+""",
+        "getCountsPerPriority": """\
+--- keys: wait
+--- unless waiting_layout v6
+--- keys: paused meta
+--- end
+--- keys: prioritized
+--- args: priorities
+--- include call
+--- include priority_step
+local function count_unprioritized()
+--- when waiting_layout v6
+  return call('LLEN', KEYS.wait)
+--- elsewhen merging_pause
+  return call('LLEN', KEYS.wait) + call('LLEN', KEYS.paused)
+--- else
+  if call('HEXISTS', KEYS.meta, 'paused') == 1 then
+    return call('LLEN', KEYS.paused)
+  end
+  return call('LLEN', KEYS.wait)
+--- end
+end
+local counts = {}
+for index, text in ipairs(ARGV) do
+  local priority = tonumber(text)
+  if priority == 0 then
+    counts[index] = count_unprioritized()
+  else
+    local lowest = priority * PRIORITY_STEP
+    counts[index] = call('ZCOUNT', KEYS.prioritized, lowest, lowest + PRIORITY_STEP - 1)
+  end
+end
+return counts
+""",
         "moveJobFromActiveToWait": """\
 --- keys: active wait stalled paused meta limiter prioritized marker events
 --- args: id token job
@@ -469,6 +537,9 @@ return 0
 --- include event_cap
 --- include queue_gate
 --- include mark_ready
+--- when single_retry 6.3
+--- include pending_again
+--- end
 local source, size, state = KEYS.source, tonumber(ARGV.size), ARGV.state
 local target, held = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
 local ids = call('ZRANGEBYSCORE', source, '0', tonumber(ARGV.highest_score), 'LIMIT', '0', size)
@@ -482,6 +553,9 @@ if ids[1] then
   end
   for index = 1, outcome and #ids or 0 do
     call('HDEL', KEYS.base .. ids[index], 'finishedOn', 'processedOn', outcome)
+--- when single_retry 6.3
+    pending_again(KEYS.base .. ids[index], state)
+--- end
   end
   local cap = event_cap(KEYS.meta)
   for index = 1, #ids do
@@ -620,6 +694,57 @@ end
 local fetch_next, pop_next = load_pop_next()
 return fetch_next(ARGV.base, ARGV.now, options, nil, pop_next) or { 0, 0, 0, 0 }
 """,
+        "moveToDelayed": """\
+--- keys: marker active prioritized delayed job events meta stalled
+--- args: base now id token delay skip_attempt fields
+--- when next_job_of_move_to_delayed
+--- keys: wait limiter
+--- unless waiting_layout v6
+--- keys: paused
+--- end
+--- keys: pc
+--- args: fetch options
+--- lazy fetch_in_place: fetch_in_place
+--- end
+--- include call
+--- include emit_capped
+--- include event_cap
+--- include delay_slot
+--- include mark_delayed
+--- include release_lock
+--- include write_fields
+local delayed, job, id, delay = KEYS.delayed, KEYS.job, ARGV.id, ARGV.delay
+if call('EXISTS', job) == 0 then
+  return -1
+end
+local refusal = release_lock(job, KEYS.stalled, ARGV.token, id)
+if refusal then
+  return refusal
+end
+write_fields(job, ARGV.fields)
+if call('LREM', KEYS.active, '-1', id) == 0 then
+  return -3
+end
+local score, due = delay_slot(delayed, tonumber(ARGV.now), tonumber(delay))
+if ARGV.skip_attempt == '0' then
+  call('HINCRBY', job, 'atm', '1')
+else
+end
+call('HSET', job, 'delay', delay)
+local cap = event_cap(KEYS.meta)
+call('ZADD', delayed, score, id)
+emit_capped(KEYS.events, cap, 'delayed', 'jobId', id, 'delay', due)
+--- when next_job_of_move_to_delayed
+if ARGV.fetch == '1' then
+  local reply = load_fetch_in_place()(ARGV.base, ARGV.now, cmsgpack.unpack(ARGV.options))
+  if reply and type(reply[1]) == 'table' then
+    return reply
+  end
+end
+--- end
+mark_delayed(KEYS.marker, delayed)
+return 0
+""",
         "moveToFinished": """\
 --- keys: wait active prioritized events stalled limiter delayed paused meta pc
 --- keys: finished job metrics marker
@@ -708,7 +833,11 @@ else
   if retains then
     local keep_by_age, keep_by_count = load_retention()
     if keep.age ~= nil then
+--- when age_retention_limit
+      keep_by_age(ARGV.base, finished, now, keep.age, keep.limit)
+--- else
       keep_by_age(ARGV.base, finished, now, keep.age)
+--- end
     end
     if keep.count ~= nil and keep.count > 0 then
       keep_by_count(ARGV.base, finished, keep.count)
@@ -821,6 +950,17 @@ end
 if empty_set('completed') then
   return 1
 end
+--- when waiting_layout v6
+local wait = base .. 'wait'
+if empty_list(wait, call('LRANGE', wait, '0', budget - 1)) then
+  return 1
+end
+--- elsewhen merging_pause
+local wait = base .. 'wait'
+if empty_list(wait, call('LRANGE', wait, '0', budget - 1)) then
+  return 1
+end
+--- end
 local paused = base .. 'paused'
 if empty_list(paused, call('LRANGE', paused, '0', budget - 1)) then
   return 1
@@ -832,6 +972,9 @@ if empty_set('failed') then
   return 1
 end
 call('DEL', base .. 'events', base .. 'delay', base .. 'stalled-check', base .. 'stalled', base .. 'id', base .. 'pc',
+--- when obliterate_marker
+  base .. 'marker',
+--- end
   base .. 'meta', base .. 'metrics:completed', base .. 'metrics:completed:data', base .. 'metrics:failed',
   base .. 'metrics:failed:data')
 return 0
@@ -1087,14 +1230,28 @@ return 1
 remove_children(KEYS.job, 'unprocessed')
 """,
         "reprocessJob": """\
---- keys: job events source wait meta paused active marker
+--- keys: job events source wait meta
+--- unless waiting_layout v6
+--- keys: paused
+--- end
+--- keys: active marker
 --- args: id push field state
+--- when single_retry 6.3
+--- keys: prioritized pc
+--- include priority_of
+--- include zadd_by_priority
+--- end
+--- when single_retry 5.81 6.3
+--- args: reset_made reset_started
+--- include pending_again
+--- end
 --- include call
 --- include emit_capped
 --- include event_cap
 --- include queue_gate
 --- include mark_ready
 local job, meta, id, state = KEYS.job, KEYS.meta, ARGV.id, ARGV.state
+--- when single_retry 5.62
 local function forget_outcome(parent)
   if state == 'completed' then
     return call('HDEL', parent .. ':processed', job)
@@ -1105,16 +1262,44 @@ local function forget_outcome(parent)
   end
   return call('ZREM', parent .. ':failed', job)
 end
+--- end
 if call('EXISTS', job) == 0 then
   return -1
 end
 if call('ZREM', KEYS.source, id) == 0 then
   return -3
 end
+--- when single_retry 5.81 6.3
+local fields = { 'finishedOn', 'processedOn', ARGV.field }
+if ARGV.reset_made == '1' then
+  fields[#fields + 1] = 'atm'
+end
+if ARGV.reset_started == '1' then
+  fields[#fields + 1] = 'ats'
+end
+call('HDEL', job, unpack(fields))
+--- else
 call('HDEL', job, 'finishedOn', 'processedOn', ARGV.field)
+--- end
+--- when waiting_layout v6
+local target, held = queue_gate(meta, KEYS.active, KEYS.wait)
+--- else
 local target, held = queue_gate(meta, KEYS.active, KEYS.wait, KEYS.paused)
+--- end
+--- when single_retry 6.3
+local priority = priority_of(job)
+if priority ~= 0 then
+  zadd_by_priority(KEYS.prioritized, KEYS.pc, priority, id)
+else
+  call(ARGV.push, target, id)
+end
+--- else
 call(ARGV.push, target, id)
+--- end
 mark_ready(KEYS.marker, held)
+--- when single_retry 5.81 6.3
+pending_again(job, state)
+--- else
 local parent = call('HGET', job, 'parentKey')
 if parent and call('EXISTS', parent) == 1 then
   if forget_outcome(parent) > 0 then
@@ -1123,6 +1308,7 @@ if parent and call('EXISTS', parent) == 1 then
   end
 else
 end
+--- end
 emit_capped(KEYS.events, event_cap(meta), 'waiting', 'jobId', id, 'prev', state)
 return 1
 """,
@@ -1313,9 +1499,13 @@ else
     local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
     local job = head[1] .. id
     if not own then
+--- when text_ids
+      id = id .. ''
+--- else
       if math.abs(id) < 100000000000000 then
         id = id .. ''
       end
+--- end
     end
     if head[4] ~= last_stamp then
       last_stamp = head[4]
@@ -1711,10 +1901,16 @@ end
 local batch = nil
 --- end
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+--- when deferred_parent_release
+local deferring
+--- end
 local function open_job(head, job_data)
   base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
   parent, pending, link = head[5], head[6], head[7]
   scheduler, dedup_key, data = head[8], head[9], job_data
+--- when deferred_parent_release
+  deferring = head[10]
+--- end
 end
 local function next_number()
 --- when batch
@@ -1744,9 +1940,13 @@ local function admit(sequence, options, cap)
   if id == '' then
     id = sequence
     job = base .. id
+--- when text_ids
+    id = id .. ''
+--- else
     if math.abs(id) < 100000000000000 then
       id = id .. ''
     end
+--- end
   else
     job = base .. id
     if call('EXISTS', job) == 1 then
@@ -2172,15 +2372,38 @@ local function delay_slot(delayed, now, delay)
   return last, due
 end
 """,
+        "drop_old_marker": """\
+--- include call
+local function drop_old_marker(list)
+  local tail = call('LINDEX', list, '-1')
+  if not tail or string.sub(tail, 1, 2) ~= '0:' then
+    return false
+  end
+  if call('LLEN', list) > 1 then
+    call('RPOP', list)
+    return false
+  end
+  return true
+end
+""",
         "duplicate_job": """\
 --- include call
 --- include emit_capped
 --- include parent_release
 local function relink(id, job)
   if call('ZSCORE', KEYS.completed, id) then
+--- when deferred_parent_release
+    local queue, parent_id = nil, nil
+    if not deferring then
+      queue, parent_id = link.queueKey, link.id
+    end
+    call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
+    if not deferring and call('SCARD', pending) == 0 then
+--- else
     local queue, parent_id = link.queueKey, link.id
     call('HSET', parent .. ':processed', job, call('HGET', job, 'returnvalue'))
     if call('SCARD', pending) == 0 then
+--- end
       release_parent(queue, parent, parent_id, born_at)
     end
   elseif pending ~= nil then
@@ -2194,8 +2417,16 @@ local function answer_duplicate(id, job, cap)
   elseif not present or present == parent then
     relink(id, job)
   elseif call('EXISTS', present) == 1 then
+--- when deferred_parent_release
+    if deferring then
+      call('HSET', parent, 'flowAttachmentFailed', '1')
+    end
+--- end
     return -7
   else
+--- when deferred_parent_release
+    relink(id, job)
+--- end
   end
   emit_capped(KEYS.events, cap, 'duplicated', 'jobId', id)
   return id .. ''
@@ -2305,6 +2536,27 @@ local function failure_fields(packed)
   return fields
 end
 """,
+        "fetch_in_place": """\
+--- include call
+--- include fetch_next
+local function pop_after_finish()
+  local next_id = call('RPOPLPUSH', KEYS.wait, KEYS.active)
+  if not next_id then
+    return pop_prioritized()
+  end
+  if not is_old_marker(next_id) then
+    return next_id
+  end
+  call('LREM', KEYS.active, '1', next_id)
+  if next_id ~= '0:0' then
+    return nil
+  end
+  return assert(pop_prioritized(), 'no prioritized job after the marker 0:0')
+end
+local function fetch_in_place(base, now, options)
+  return fetch_next(base, now, options, nil, pop_after_finish)
+end
+""",
         "fetch_next": """\
 --- include call
 --- when deferred
@@ -2345,7 +2597,11 @@ local promoted_at = nil
 local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
+--- when token_for_deferred_failure
   if maximum and call('INCR', KEYS.limiter) == 1 then
+--- else
+  if maximum and call('HEXISTS', job, 'defa') == 0 and call('INCR', KEYS.limiter) == 1 then
+--- end
     call('PEXPIRE', KEYS.limiter, math.floor(math.abs(duration)))
   end
 --- when deferred
@@ -2638,7 +2894,11 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
       call('HDEL', job, 'defa')
     end
     if keep_age ~= nil then
+--- when age_retention_limit
+      load_retention()(base, finished, now, keep_age, options.keepJobs.limit)
+--- else
       load_retention()(base, finished, now, keep_age)
+--- end
     end
     if keep_count ~= nil and keep_count > 0 then
       local _, keep_by_count = load_retention()
@@ -2914,6 +3174,28 @@ local function release_parent(queue, parent, id, now)
   place_parent(base, parent, id, now)
 end
 """,
+        "pending_again": """\
+--- include call
+local function pending_again(job, state)
+  local parent = call('HGET', job, 'parentKey')
+  if not parent or call('EXISTS', parent) == 0 then
+    return
+  end
+  local removed
+  if state == 'failed' then
+    removed = call('ZREM', parent .. ':unsuccessful', job)
+    if removed == 0 then
+      removed = call('HDEL', parent .. ':failed', job)
+    end
+  else
+    removed = call('HDEL', parent .. ':processed', job)
+  end
+  if removed > 0 then
+    call('SADD', parent .. ':dependencies', job)
+  else
+  end
+end
+""",
         "place_delayed": """\
 --- include call
 --- include emit_capped
@@ -2945,9 +3227,13 @@ local function store_plain(head, options, data, sequence, events)
   if id == '' then
     id = sequence
     job = job .. id
+--- when text_ids
+    id = id .. ''
+--- else
     if math.abs(id) < 100000000000000 then
       id = id .. ''
     end
+--- end
   else
   end
   call('HMSET', job,
@@ -3271,6 +3557,9 @@ end
 --- include fetched_bytes
 --- end
 --- include unlink_child
+--- when age_retention_limit
+--- include remove_members
+--- end
 local function forget(base, ids)
   for index = 1, #ids do
     local job = base .. ids[index]
@@ -3281,11 +3570,28 @@ local function forget(base, ids)
 --- end
   end
 end
+--- when age_retention_limit
+local function keep_by_age(base, finished, now, age, limit)
+  limit = limit or 1000
+  local oldest = now - age * 1000
+  local ids = call('ZREVRANGEBYSCORE', finished, oldest, '-inf', 'LIMIT', '0', limit)
+  if not ids[1] then
+    return
+  end
+  forget(base, ids)
+  if #ids < limit then
+    call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
+  else
+    remove_members(finished, ids)
+  end
+end
+--- else
 local function keep_by_age(base, finished, now, age)
   local oldest = now - age * 1000
   forget(base, call('ZREVRANGEBYSCORE', finished, oldest, '-inf'))
   call('ZREMRANGEBYSCORE', finished, '-inf', oldest)
 end
+--- end
 local function keep_by_count(base, finished, count)
   forget(base, call('ZREVRANGE', finished, count, '-1'))
   call('ZREMRANGEBYRANK', finished, '0', -(count + 1))

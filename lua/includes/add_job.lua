@@ -14,12 +14,19 @@ local batch = nil
 --- end
 
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
+--- when deferred_parent_release
+local deferring
+--- end
 
 -- specs/01-data-model-and-adding.md#sec-7-1
 local function open_job(head, job_data)
   base, custom_id, name, born_at = head.base, head.id, head.name, head.timestamp
   parent, pending, link = head.parent, head.pending, head.link
   scheduler, dedup_key, data = head.scheduler, head.dedup_key, job_data
+  --- when deferred_parent_release
+  -- specs/06-later-versions.md#sec-11-2
+  deferring = head.deferring
+  --- end
 end
 
 -- specs/01-data-model-and-adding.md#sec-6-2, step 3

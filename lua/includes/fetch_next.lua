@@ -55,7 +55,12 @@ local promoted_at = nil
 local function activate(base, id, now, maximum, duration, options, token)
   local job = base .. id
   token = token or options.token
+  --- when token_for_deferred_failure
   if maximum and call('INCR', KEYS.limiter) == 1 then
+  --- else
+  -- specs/06-later-versions.md#sec-11-5: a job that is only fetched to fail takes no token
+  if maximum and call('HEXISTS', job, 'defa') == 0 and call('INCR', KEYS.limiter) == 1 then
+  --- end
     --@window-opened
     call('PEXPIRE', KEYS.limiter, math.floor(math.abs(duration)))
   end

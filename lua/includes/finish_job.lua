@@ -19,24 +19,7 @@
 --- lazy retention: keep_by_age, keep_by_count
 --- lazy metrics: record_metric
 
--- specs/02-worker-path.md#w6, finish form: an old marker element ends the search.
-local function pop_after_finish()
-  local next_id = call('RPOPLPUSH', KEYS.wait, KEYS.active)
-  if not next_id then
-    return pop_prioritized()
-  end
-  if not is_old_marker(next_id) then
-    --@from-list
-    return next_id
-  end
-  call('LREM', KEYS.active, '1', next_id)
-  if next_id ~= '0:0' then
-    --@old-marker
-    return nil
-  end
-  --@old-marker-zero
-  return assert(pop_prioritized(), 'no prioritized job after the marker 0:0')
-end
+--- paste pop_after_finish()
 
 -- specs/02-worker-path.md#w11
 local function release_own_dedup(base, id, dedup_id)
@@ -224,7 +207,11 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
     ---   drops_deferred = (has_failed and (stored.deferred or parent_id ~= '')))
     if keep_age ~= nil then
       --@keep-by-age
+      --- when age_retention_limit
+      load_retention()(base, finished, now, keep_age, options.keepJobs.limit)
+      --- else
       load_retention()(base, finished, now, keep_age)
+      --- end
     end
     if keep_count ~= nil and keep_count > 0 then
       --@keep-by-count

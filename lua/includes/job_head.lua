@@ -1,2 +1,2 @@
 -- specs/01-data-model-and-adding.md#sec-7-1: the packed array that says what a job to add is.
---- record head: base id name timestamp parent pending link scheduler dedup_key
+--- record head: base id name timestamp parent pending link scheduler dedup_key deferring
