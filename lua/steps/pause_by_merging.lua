@@ -2,7 +2,8 @@
 --- needs: KEYS.delayed, KEYS.events, KEYS.marker, KEYS.meta, KEYS.prioritized, KEYS.source, KEYS.target
 --- needs: ARGV.change, ARGV.emits
 
--- specs/06-later-versions.md#sec-4-1-3 and #sec-8-2: loses no job where both lists are filled. Returns how many are left.
+-- specs/06-later-versions.md#sec-4-1-3 and #sec-8-2: loses no job where both lists are filled. Returns how many are
+-- left.
 local MOST = 7000
 local source, target, meta, marker, change = KEYS.source, KEYS.target, KEYS.meta, KEYS.marker, ARGV.change
 local is_filled = call('EXISTS', source) == 1

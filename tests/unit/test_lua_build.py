@@ -410,7 +410,8 @@ def test_the_module_of_switches_has_the_blocks(tmp_path: Path) -> None:
 def test_what_is_known_of_a_kept_block_is_left_out(tmp_path: Path) -> None:
     step = (
         "--- step:\n--- when reschedule\none()\n--- elsewhen known\n--- unless known\nnone()\n--- elsewhen text_ids\n"
-        "two()\n--- end\n--- elsewhen batch\nnone()\n--- end\n--- when other\nnone()\n--- elsewhen batch\nthree()\n--- end\n"
+        "two()\n--- end\n--- elsewhen batch\nnone()\n--- end\n--- when other\nnone()\n--- elsewhen batch\nthree()\n"
+        "--- end\n"
     )
     head = HEAD + "--- flags: batch\n"
     root = write(tmp_path, command=head + "--- paste both() with known\n", BOTH=step)
