@@ -1,13 +1,11 @@
 """Who takes part in the bench: programs that speak the JSON lines of `tests/interop`, each in a process of its own."""
 
-import functools
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.node import bullmq_folder, installed
+from tests.support.port import VERSION, port_python
 from tests.support.programs import Program
 from tests.support.servers import Server
 
@@ -19,15 +17,13 @@ SIDES = (*NODE, PORT, *OURS, LIMIT)
 NAMES = {
     "node-5": "BullMQ 5.62.0 on Node",
     "node-6": "BullMQ 6.7.0 on Node",
-    "port": "BullMQ's Python port 3.4.4",
+    "port": f"BullMQ's Python port {VERSION}",
     "asyncio": "ours, asyncio",
     "trio": "ours, trio",
     "threads": "ours, threads",
     "limit": "the server's limit",
 }
-_PORT_PINNED = ("bullmq==3.4.4",)
 _HERE = Path(__file__).parent
-_CACHE = _HERE.parent / ".cache"
 
 
 def start(side: str, server: Server, port: int | None = None) -> Program:
@@ -40,23 +36,8 @@ def start(side: str, server: Server, port: int | None = None) -> Program:
             ["node", str(_HERE / "node" / "client.js"), argument], environment={"NODE_PATH": str(modules)}
         )
     elif side == PORT:
-        program = Program([str(_port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
+        program = Program([str(port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
     else:
         program = Program([sys.executable, "-m", "bench.client", json.dumps({"adapter": side, "url": url})])
     program.wait(lambda events: events, f"{side} gets ready")
     return program
-
-
-@functools.cache
-def _port_python() -> Path:
-    """Return the Python of an environment that has the port, after making it once."""
-    folder = _CACHE / f"bench-{'-'.join(_PORT_PINNED)}"
-    python = folder / "bin" / "python"
-    stamp = folder / "made"
-    if not stamp.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-        command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *_PORT_PINNED]
-        subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
-        stamp.touch()
-    return python

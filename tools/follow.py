@@ -30,7 +30,7 @@ from tests.oracle.directed import switched
 from tests.oracle.harness import Bench, Wire
 from tests.oracle.layouts import Layout
 from tests.support import servers, vectors
-from tests.support.node import node_available
+from tests.support.node import FOLDERS, node_available
 from tests.support.servers import Server
 
 _HERE = Path(__file__).parent
@@ -93,8 +93,8 @@ def base_of(version: str) -> str:
 
 def installed(version: str) -> Path:
     """Return the folder that holds a version of BullMQ, after installing it once."""
-    if version in scripts.FOLDERS:
-        return scripts.FOLDERS[version]()
+    if version in FOLDERS:
+        return FOLDERS[version]()
     home = _CACHE / version
     if not (home / "made").exists():
         shutil.rmtree(home, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Get what the tests bring along, once and not in each of their processes: `python -m tools.prepare`."""
 
-from tests.support import node, servers
+from tests.support import node, port, servers
 from tests.support.progress import Ticker
 
 
@@ -11,10 +11,11 @@ def main() -> None:
         print(f"prepare: {', '.join(f'{kind} ({source.name})' for kind, source in servers.sources().items())}")
         if node.node_available():
             print("prepare: BullMQ and its telemetry for Node, by npm", flush=True)
-            node.bullmq_folder()
-            node.last_of_5_folder()
-            node.newer_folder()
+            for installed in node.FOLDERS.values():
+                installed()
             node.otel_folder()
+            print("prepare: BullMQ's Python port, by pip", flush=True)
+            port.port_python()
         else:
             print("prepare: no Node here, so that oracle and interop are left out", flush=True)
 

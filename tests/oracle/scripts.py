@@ -19,11 +19,10 @@ from lua import build
 from tests.oracle.calls import Call
 from tests.oracle.harness import COVERAGE, Bench
 from tests.oracle.layouts import Layout
-from tests.support.node import bullmq_folder, last_of_5_folder, newer_folder
+from tests.support.node import FOLDERS
 from tests.support.servers import Server
 
 HERE = Path(__file__).parent
-FOLDERS = {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
 RECORDS = {
     "5.62.0": HERE / "scripts.sha256.json",
     "5.81.5": HERE / "scripts-5.81.5.sha256.json",

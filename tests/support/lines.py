@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 
+from bullmq_protocol.scripts.profile import FLEET, STRICT, V6_7, Profile
+
 T = TypeVar("T")
 Calls = Mapping[str, Callable[..., Awaitable[Any]]]
 
@@ -24,6 +26,11 @@ _writing = threading.Lock()
 def package_of(adapter: str) -> ModuleType:
     """Return the package of an adapter, without importing the other: that takes half of a program's start."""
     return importlib.import_module("bullmq_sync" if adapter == "threads" else "bullmq_anyio")
+
+
+def profile_named(name: str) -> Profile:
+    """Return a profile by its label."""
+    return next(each for each in (STRICT, FLEET, V6_7) if each.label == name)
 
 
 def say(**line: Any) -> None:

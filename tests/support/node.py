@@ -5,7 +5,9 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 _LOCKED = Path(__file__).parents[1] / "node"
 _NEWER = Path(__file__).parents[2] / "bench" / "node" / "6"
@@ -43,6 +45,12 @@ def last_of_5_folder() -> Path:
 def otel_folder() -> Path:
     """Return the same folder with OpenTelemetry and BullMQ's adapter for it."""
     return installed(_LOCKED / "otel")
+
+
+FOLDERS: Mapping[str, Callable[[], Path]] = MappingProxyType(
+    {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
+)
+"""The pinned versions of BullMQ, from the oldest to the newest, and what installs each."""
 
 
 @functools.cache

@@ -12,14 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.node import bullmq_folder, otel_folder
+from tests.support.node import FOLDERS, bullmq_folder, otel_folder
+from tests.support.port import port_python
 from tests.support.servers import Server
 
 ADAPTERS = ("asyncio", "trio", "threads")
+PORT = "port"
+"""The side that is BullMQ's Python port."""
 MAX_LEN_EVENTS = 1_000_000
 """So much that no event of a test is trimmed: streams can be compared whole."""
 
 _NODE = Path(__file__).parents[1] / "interop" / "node"
+_PORT = _NODE.with_name("port")
 _ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 60.0
 
@@ -161,14 +165,17 @@ class AnswerError(Exception):
     """A program answered a call with an error; the text is the error's."""
 
 
-def worker(side: str, server: Server, queue: str, **options: Any) -> Program:
-    """Start a worker and wait until it is ready. `side` is `node` or one of our adapters; options in BullMQ's words."""
-    return _started("worker", side, {"queue": queue, "options": options}, server)
+def worker(side: str, server: Server, queue: str, *, profile: str = "strict", **options: Any) -> Program:
+    """Start a worker and wait until it is ready; options in BullMQ's words.
+
+    `side` is one of our adapters, which takes the profile, `node`, `node-6.7.0` (a pinned version) or `port`.
+    """
+    return _started("worker", side, {"queue": queue, "options": options, "profile": profile}, server)
 
 
-def client(side: str, server: Server, max_len_events: int = MAX_LEN_EVENTS) -> Program:
+def client(side: str, server: Server, max_len_events: int = MAX_LEN_EVENTS, *, profile: str = "strict") -> Program:
     """Start a client, which can add and ask."""
-    return _started("client", side, {"max_len_events": max_len_events}, server)
+    return _started("client", side, {"max_len_events": max_len_events, "profile": profile}, server)
 
 
 def family(side: str, server: Server) -> Program:
@@ -211,10 +218,14 @@ def all_of(*programs: Program) -> Iterator[None]:
 
 
 def _started(name: str, side: str, config: Line, server: Server, *, modules: Path | None = None) -> Program:
-    if side == "node":
+    kind, _, version = side.partition("-")
+    if kind == "node":
         argument = json.dumps({**config, "connection": {"host": server.host, "port": server.port}})
         command = ["node", str(_NODE / f"{name}.js"), argument]
-        program = Program(command, environment={"NODE_PATH": str(modules or bullmq_folder())})
+        folder = modules or (FOLDERS[version]() if version else bullmq_folder())
+        program = Program(command, environment={"NODE_PATH": str(folder)})
+    elif side == PORT:
+        program = Program([str(port_python()), str(_PORT / f"{name}.py"), json.dumps({**config, "url": server.url})])
     else:
         argument = json.dumps({**config, "adapter": side, "url": server.url})
         program = Program([sys.executable, "-m", f"tests.interop.python.{name}", argument])

@@ -13,12 +13,14 @@ from msgspec import UNSET
 
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.errors import UnrecoverableError
+from bullmq_protocol.model.flow import FlowNode
 from bullmq_protocol.model.job import NewJob
 from bullmq_protocol.model.options import JobOptions, given, stored_of, stored_options_from
 from bullmq_protocol.model.schedule import RepeatOptions
+from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.support.lines import Calls, got, package_of, say, serve, serve_blocking
+from tests.support.lines import Calls, finish, got, package_of, profile_named, say, serve, serve_blocking
 
 _STORED = {
     "keepLogs": "kl",
@@ -30,9 +32,18 @@ _STORED = {
 }
 
 
-def _options(opts: dict[str, Any]) -> JobOptions:
+def options_of(opts: dict[str, Any]) -> JobOptions:
     """Options in BullMQ's public words as ours."""
     return stored_options_from({_STORED.get(name, name): value for name, value in opts.items()})
+
+
+def node_of(flow: dict[str, Any]) -> FlowNode:
+    """A flow in BullMQ's words as ours."""
+    children = [node_of(child) for child in flow.get("children", ())]
+    data = flow.get("data", msgspec.UNSET)
+    return FlowNode(
+        flow["name"], flow["queueName"], data, options_of(flow.get("opts", {})), flow.get("prefix"), children
+    )
 
 
 def _repeat(rule: dict[str, Any]) -> RepeatOptions:
@@ -70,16 +81,18 @@ def _plain(result: Any, job: type) -> Any:
 class Client:
     """One queue object per name."""
 
-    def __init__(self, package: Any, url: str, max_len_events: int) -> None:
+    def __init__(self, package: Any, url: str, max_len_events: int, profile: Profile) -> None:
         self._kind = package.Queue
         self._job = package.Job
+        self._flows = package.FlowProducer(url, scripts=profile)
+        self._profile = profile
         self._url = url
         self._max_len_events = max_len_events
         self.queues: dict[str, Any] = {}
 
     def queue(self, name: str) -> Any:
         if name not in self.queues:
-            self.queues[name] = self._kind(name, self._url, max_len_events=self._max_len_events)
+            self.queues[name] = self._kind(name, self._url, max_len_events=self._max_len_events, scripts=self._profile)
         return self.queues[name]
 
     async def open(self, queue: str) -> None:
@@ -87,13 +100,17 @@ class Client:
 
     async def add(self, queue: str, jobs: list[dict[str, Any]]) -> list[str]:
         return [
-            (await got(self.queue(queue).add(job["name"], job["data"], _options(job.get("opts", {}))))).id
+            (await got(self.queue(queue).add(job["name"], job["data"], options_of(job.get("opts", {}))))).id
             for job in jobs
         ]
 
     async def add_bulk(self, queue: str, jobs: list[dict[str, Any]]) -> list[str]:
-        new = [NewJob(job["name"], job["data"], _options(job.get("opts", {}))) for job in jobs]
+        new = [NewJob(job["name"], job["data"], options_of(job.get("opts", {}))) for job in jobs]
         return [job.id for job in await got(self.queue(queue).add_bulk(new))]
+
+    async def flow(self, flow: dict[str, Any]) -> str:
+        added = await got(self._flows.add(node_of(flow)))
+        return str(added.job.id)
 
     async def counts(self, queue: str, states: list[str] | None = None) -> dict[str, int]:
         counts: dict[str, int] = await got(self.queue(queue).get_job_counts(*(states or ())))
@@ -143,7 +160,7 @@ class Client:
     async def upsert_scheduler(
         self, queue: str, id: str, repeat: dict[str, Any], template: dict[str, Any]
     ) -> str | None:
-        opts = _options(template.get("opts", {}))
+        opts = options_of(template.get("opts", {}))
         rule = _repeat(repeat)
         job = await got(self.queue(queue).upsert_job_scheduler(id, rule, template["name"], template["data"], opts))
         return None if job is None else str(job.id)
@@ -167,8 +184,12 @@ class Client:
         named = {_snake(name): value for name, value in (options or {}).items()}
         return _plain(await got(getattr(target, _snake(method))(*args, **named)), self._job)
 
+    async def close(self) -> None:
+        for each in (*self.queues.values(), self._flows):
+            await got(each.close() if hasattr(each, "close") else each.aclose())
+
     def calls(self) -> Calls:
-        names = ("open", "add", "add_bulk", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
+        names = ("open", "add", "add_bulk", "flow", "counts", "workers", "pause", "resume", "is_paused", "obliterate")
         names += ("upsert_scheduler", "schedulers", "remove_scheduler", "remove_repeatable")
         return {name: getattr(self, name) for name in (*names, "state", "job", "method")}
 
@@ -193,15 +214,15 @@ def _count(worker: Any, count: int, reached: Callable[[], None]) -> None:
     worker.on(JobFailed, over)
 
 
-async def _main(url: str, max_len_events: int) -> None:
+async def _main(url: str, max_len_events: int, profile: Profile) -> None:
     package = package_of("asyncio")
-    client = Client(package, url, max_len_events)
+    client = Client(package, url, max_len_events, profile)
 
     async def process(job: Any) -> Any:
         return _process(job)
 
     async def work_off(queue: str, count: int, **options: Any) -> None:
-        worker: Any = package.Worker(queue, process, url, options=WorkerOptions(**options))
+        worker: Any = package.Worker(queue, process, url, options=WorkerOptions(**options), scripts=profile)
         all_over = anyio.Event()
         _count(worker, count, all_over.set)
         async with worker:
@@ -209,16 +230,15 @@ async def _main(url: str, max_len_events: int) -> None:
 
     say(event="ready")
     await serve({**client.calls(), "work_off": work_off})
-    for queue in client.queues.values():
-        await queue.aclose()
+    await client.close()
 
 
-def _main_blocking(url: str, max_len_events: int) -> None:
+def _main_blocking(url: str, max_len_events: int, profile: Profile) -> None:
     package = package_of("threads")
-    client = Client(package, url, max_len_events)
+    client = Client(package, url, max_len_events, profile)
 
     async def work_off(queue: str, count: int, **options: Any) -> None:
-        worker: Any = package.Worker(queue, _process, url, options=WorkerOptions(**options))
+        worker: Any = package.Worker(queue, _process, url, options=WorkerOptions(**options), scripts=profile)
         all_over = threading.Event()
         _count(worker, count, all_over.set)
         with worker:
@@ -226,13 +246,13 @@ def _main_blocking(url: str, max_len_events: int) -> None:
 
     say(event="ready")
     serve_blocking({**client.calls(), "work_off": work_off})
-    for queue in client.queues.values():
-        queue.close()
+    finish(client.close())
 
 
 if __name__ == "__main__":
     config = json.loads(sys.argv[1])
+    arguments = (config["url"], config["max_len_events"], profile_named(config["profile"]))
     if config["adapter"] == "threads":
-        _main_blocking(config["url"], config["max_len_events"])
+        _main_blocking(*arguments)
     else:
-        anyio.run(_main, config["url"], config["max_len_events"], backend=config["adapter"])
+        anyio.run(_main, *arguments, backend=config["adapter"])

@@ -11,7 +11,7 @@ import msgspec
 from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.events.stream import CompletedEvent, ProgressEvent
 from bullmq_protocol.model.flow import FlowJob, FlowNode
-from tests.interop.python.client import _options
+from tests.interop.python.client import node_of, options_of
 from tests.support.lines import Calls, finish, got, package_of, say, serve, serve_blocking
 
 _NAMES = {
@@ -23,12 +23,6 @@ _NAMES = {
     "deduplication_id": "deduplicationId",
     "deduplicated_job_id": "deduplicatedJobId",
 }
-
-
-def _node(flow: dict[str, Any]) -> FlowNode:
-    children = [_node(child) for child in flow.get("children", ())]
-    data = flow.get("data", msgspec.UNSET)
-    return FlowNode(flow["name"], flow["queueName"], data, _options(flow.get("opts", {})), flow.get("prefix"), children)
 
 
 def _ids(flow: FlowJob[Any]) -> dict[str, Any]:
@@ -79,11 +73,11 @@ class Family:
         return self._made[kind, queue]
 
     async def flow(self, flow: dict[str, Any], defaults: dict[str, Any] | None = None) -> Any:
-        options = {name: _options(each) for name, each in (defaults or {}).items()}
-        return _ids(await got(self._flows.add(_node(flow), queues_options=options)))
+        options = {name: options_of(each) for name, each in (defaults or {}).items()}
+        return _ids(await got(self._flows.add(node_of(flow), queues_options=options)))
 
     async def flows(self, flows: list[dict[str, Any]]) -> Any:
-        return [_ids(each) for each in await got(self._flows.add_bulk([_node(flow) for flow in flows]))]
+        return [_ids(each) for each in await got(self._flows.add_bulk([node_of(flow) for flow in flows]))]
 
     async def wide(self, parents: str, queue: str, count: int) -> Any:
         children = [FlowNode("c", queue, {"n": n}) for n in range(count)]

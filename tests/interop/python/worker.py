@@ -10,9 +10,10 @@ import anyio
 
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import DelayedError, UnrecoverableError
+from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobStalled, WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.support.lines import finish, got, package_of, say, serve, serve_blocking
+from tests.support.lines import finish, got, package_of, profile_named, say, serve, serve_blocking
 
 
 class _Processor:
@@ -72,9 +73,9 @@ def _calls(worker: Any) -> Any:
     return {"pause": pause, "resume": resume}
 
 
-async def _main(queue: str, url: str, options: WorkerOptions) -> None:
+async def _main(queue: str, url: str, options: WorkerOptions, profile: Profile) -> None:
     processor = _Processor(anyio.sleep, lambda job: anyio.sleep_forever())
-    worker: Any = package_of("asyncio").Worker(queue, processor.process, url, options=options)
+    worker: Any = package_of("asyncio").Worker(queue, processor.process, url, options=options, scripts=profile)
     _listen(worker)
     async with worker:
         say(event="ready")
@@ -82,9 +83,11 @@ async def _main(queue: str, url: str, options: WorkerOptions) -> None:
     say(event="closed")
 
 
-def _main_blocking(queue: str, url: str, options: WorkerOptions) -> None:
+def _main_blocking(queue: str, url: str, options: WorkerOptions, profile: Profile) -> None:
     processor = _Processor(time.sleep, lambda job: job.cancelled.wait())
-    worker: Any = package_of("threads").Worker(queue, lambda job: finish(processor.process(job)), url, options=options)
+    worker: Any = package_of("threads").Worker(
+        queue, lambda job: finish(processor.process(job)), url, options=options, scripts=profile
+    )
     _listen(worker)
     with worker:
         say(event="ready")
@@ -103,6 +106,7 @@ if __name__ == "__main__":
         given["limiter"] = Limiter(**given["limiter"])
     options = WorkerOptions(**given)
     if config["adapter"] == "threads":
-        _main_blocking(config["queue"], config["url"], options)
+        _main_blocking(config["queue"], config["url"], options, profile_named(config["profile"]))
     else:
-        anyio.run(_main, config["queue"], config["url"], options, backend=config["adapter"])
+        profile = profile_named(config["profile"])
+        anyio.run(_main, config["queue"], config["url"], options, profile, backend=config["adapter"])
