@@ -1,5 +1,6 @@
 --- keys: meta, id, delayed, waiting_children, completed, events
 --- args: job (MessagePack array), data (JSON), options (MessagePack map)
+--- flags: flow_node
 --- include add_job
 --- include event_cap
 

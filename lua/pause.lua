@@ -10,9 +10,7 @@
 --- include emit
 --- include mark_delayed
 
---- when merging_pause
---- paste pause_by_merging()
---- elsewhen waiting_layout v6
+--- when merging_pause or waiting_layout v6
 --- paste pause_by_merging()
 --- else
 -- specs/03-transitions-admin-getters.md#sec-7-1

@@ -9,7 +9,11 @@
 --- include scheduler_iteration
 
 -- specs/04-schedulers-flows-events.md#sec-3-2
+--- when write_nrjid
 local schedulers, producer, scheduler, timestamp = KEYS.repeats, KEYS.producer, ARGV.scheduler, ARGV.now
+--- else
+local schedulers, scheduler, timestamp = KEYS.repeats, ARGV.scheduler, ARGV.now
+--- end
 local options = cmsgpack.unpack(ARGV.options)
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
 if not previous then
@@ -49,6 +53,7 @@ end
 call('ZADD', schedulers, slot, scheduler)
 call('HINCRBY', record, 'ic', '1')
 call('INCR', KEYS.id)
+--- when scheduler_data_fallback
 local data = template.data or ARGV.data
 if data ~= '{}' then
   --@data-kept
@@ -56,12 +61,17 @@ if data ~= '{}' then
 else
   --@no-data
 end
+--- else
+local data = template.data or '{}'
+--- end
 local delay = math.max(slot - now, 0)
 create_iteration(job, id, template.name, data, options, timestamp, delay, scheduler, cap)
+--- when write_nrjid
 if producer ~= '' then
   --@producer
   call('HSET', producer, 'nrjid', id)
 else
   --@no-producer
 end
+--- end
 return id

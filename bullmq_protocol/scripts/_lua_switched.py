@@ -45,7 +45,11 @@ return id .. ''
 --- include scheduler_slot
 --- include scheduler_iteration
 local schedulers, meta = KEYS.repeats, KEYS.meta
+--- when write_nrjid
 local scheduler, data, base, producer = ARGV.scheduler, ARGV.data, ARGV.base, ARGV.producer
+--- else
+local scheduler, data, base = ARGV.scheduler, ARGV.data, ARGV.base
+--- end
 local record, id_stem = schedulers .. ':' .. scheduler, 'repeat:' .. scheduler .. ':'
 local function is_taken(slot)
   return call('EXISTS', record .. ':' .. slot) == 1
@@ -58,6 +62,14 @@ local function take_back(id)
       return true
     end
   end
+--- when merging_pause
+  for _, list in ipairs({ KEYS.wait, KEYS.paused }) do
+    if call('LREM', list, '1', id) == 1 then
+      erase_job(base, id)
+      return true
+    end
+  end
+--- else
   local list = KEYS.wait
   if call('HEXISTS', meta, 'paused') == 1 then
     list = KEYS.paused
@@ -66,6 +78,7 @@ local function take_back(id)
     erase_job(base, id)
     return true
   end
+--- end
   return false
 end
 local function write_record(slot, schedule, template)
@@ -107,15 +120,35 @@ local schedule = cmsgpack.unpack(ARGV.schedule)
 local now, every = tonumber(ARGV.now), schedule.every
 local fallback = (options['repeat'] or {}).offset
 local slot, offset = ARGV.slot, schedule.offset or fallback or 0
+--- unless scheduler_rules 5.62
+local is_changed = false
+--- end
 if every then
+--- when scheduler_rules 5.62
   slot, offset = next_slot(previous, every, now, offset, schedule.startDate)
+--- else
+  local known = previous
+  if previous and tonumber(call('HGET', record, 'every')) ~= every then
+    known, is_changed = nil, true
+  end
+  slot, offset = next_slot(known, every, now, offset, schedule.startDate)
+--- end
 else
 end
+--- when scheduler_rules 5.62
 if previous and is_taken(previous) and take_back(id_stem .. previous) then
   slot = previous
+--- else
+local is_replaced = previous and is_taken(previous) and take_back(id_stem .. previous)
+if is_replaced then
+  if every and not is_changed then
+    slot = previous
+  end
+--- end
 else
   schedule.offset = offset
 end
+--- when scheduler_rules 5.62
 if is_taken(slot) then
   if not every then
     return -10
@@ -126,18 +159,36 @@ if is_taken(slot) then
   end
 end
 local delay, id = math.max(slot - now, 0), id_stem .. slot
+--- else
+if every then
+  local steps = 0
+  while is_taken(slot) do
+    if steps == 32 then
+      return -11
+    end
+    slot, steps = slot + every, steps + 1
+  end
+end
+local delay, id = math.max(slot - now, 0), id_stem .. slot
+if not every and not is_replaced and is_taken(slot) then
+  return -10
+end
+--- end
 write_record(slot, schedule, template)
 call('INCR', KEYS.id)
 create_iteration(record .. ':' .. slot, id, schedule.name, data, options, now, delay, scheduler, cap)
+--- when write_nrjid
 if producer ~= '' then
   call('HSET', producer, 'nrjid', id)
 else
 end
+--- end
 return { id, delay }
 """,
         "addParentJob": """\
 --- keys: meta id delayed waiting_children completed events
 --- args: job data options
+--- flags: flow_node
 --- include add_job
 --- include event_cap
 open_job(cmsgpack.unpack(ARGV.job), ARGV.data)
@@ -991,62 +1042,7 @@ return 0
 --- include call
 --- include emit
 --- include mark_delayed
---- when merging_pause
-local MOST = 7000
-local source, target, meta, marker, change = KEYS.source, KEYS.target, KEYS.meta, KEYS.marker, ARGV.change
-local is_filled = call('EXISTS', source) == 1
---- when merging_pause
-if change == 'healed' and (not is_filled or call('HEXISTS', meta, 'paused') == 1) then
-  return 0
-end
---- end
-local left = 0
-if change == 'paused' then
-  call('HSET', meta, 'paused', '1')
-  call('DEL', marker)
---- when merging_pause
-  if is_filled and call('EXISTS', target) == 0 then
-    call('RENAME', source, target)
-  else
-    for _ = 1, MOST do
-      if not call('RPOPLPUSH', source, target) then
-        break
-      end
-    end
-  end
-  left = call('LLEN', source)
---- end
-else
---- when merging_pause
-  if change ~= 'healed' then
-    call('HDEL', meta, 'paused')
-  end
---- else
-  call('HDEL', meta, 'paused')
---- end
-  if not is_filled then
-  elseif call('EXISTS', target) == 0 then
-    call('RENAME', source, target)
-  else
-    call('RPUSH', target, unpack(call('LRANGE', source, '0', MOST - 1)))
-    call('LTRIM', source, MOST, '-1')
-    left = call('LLEN', source)
-  end
-  if call('LLEN', target) + call('ZCARD', KEYS.prioritized) > 0 then
-    call('ZADD', marker, '0', '0')
-  else
-    mark_delayed(marker, KEYS.delayed)
-  end
-end
---- when merging_pause
-if ARGV.emits ~= '0' and change ~= 'healed' then
---- else
-if ARGV.emits ~= '0' then
---- end
-  emit(KEYS.events, change)
-end
-return left
---- elsewhen waiting_layout v6
+--- when merging_pause or waiting_layout v6
 local MOST = 7000
 local source, target, meta, marker, change = KEYS.source, KEYS.target, KEYS.meta, KEYS.marker, ARGV.change
 local is_filled = call('EXISTS', source) == 1
@@ -1375,7 +1371,11 @@ return 0
 --- include event_cap
 --- include scheduler_slot
 --- include scheduler_iteration
+--- when write_nrjid
 local schedulers, producer, scheduler, timestamp = KEYS.repeats, KEYS.producer, ARGV.scheduler, ARGV.now
+--- else
+local schedulers, scheduler, timestamp = KEYS.repeats, ARGV.scheduler, ARGV.now
+--- end
 local options = cmsgpack.unpack(ARGV.options)
 local previous = tonumber(call('ZSCORE', schedulers, scheduler))
 if not previous then
@@ -1406,17 +1406,23 @@ end
 call('ZADD', schedulers, slot, scheduler)
 call('HINCRBY', record, 'ic', '1')
 call('INCR', KEYS.id)
+--- when scheduler_data_fallback
 local data = template[2] or ARGV.data
 if data ~= '{}' then
   call('HSET', record, 'data', data)
 else
 end
+--- else
+local data = template[2] or '{}'
+--- end
 local delay = math.max(slot - now, 0)
 create_iteration(job, id, template[1], data, options, timestamp, delay, scheduler, cap)
+--- when write_nrjid
 if producer ~= '' then
   call('HSET', producer, 'nrjid', id)
 else
 end
+--- end
 return id
 """,
         "addMany": """\
@@ -1896,13 +1902,18 @@ end
 --- end
 --- include emit_capped
 --- include store_job
+--- unless keep_last_if_active or reschedule
 --- lazy deduplicate: deduplicate
+--- end
 --- when batch
 local batch = nil
 --- end
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
 --- when deferred_parent_release
 local deferring
+--- end
+--- when keep_last_if_active or reschedule
+--- lazy deduplicate: deduplicate
 --- end
 local function open_job(head, job_data)
   base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
@@ -1958,7 +1969,12 @@ local function admit(sequence, options, cap)
     batch.flush()
   end
 --- end
+--- when keep_last_if_active or reschedule
+  local owner = options.de
+    and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
+--- else
   local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap)
+--- end
   if owner then
     return id, job, owner
   end
@@ -2281,26 +2297,82 @@ end
 --- include emit
 --- include emit_capped
 --- include purge
+--- when keep_last_if_active
+--- include keep_next
+--- end
+--- when reschedule
+--- unless flow_node
+--- include place_delayed
+--- end
+--- end
+--- when keep_last_if_active or reschedule
+local function deduplicate(rule, key, id, base, delayed, events, cap, options)
+--- else
 local function deduplicate(rule, key, id, base, delayed, events, cap)
+--- end
   local dedup_id = rule and rule.id
   if not dedup_id then
     return nil
   end
   local ttl = rule.ttl
+--- when keep_last_if_active
+  local keeps = rule.keepLastIfActive
+--- else
   local timed = ttl and ttl > 0
+--- end
   local function claim(owner)
+--- when keep_last_if_active
+    if not keeps and ttl and ttl > 0 then
+--- else
     if timed then
+--- end
       call('SET', key, owner, 'PX', ttl)
     else
       call('SET', key, owner)
     end
   end
   local function report(job_id, other_id)
+--- when debounced_event
     emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
+--- end
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
+--- when stale_key_repair
+  local function is_repaired(owner)
+    if not owner or call('PTTL', key) ~= -1 or call('EXISTS', base .. owner) == 1 then
+      return false
+    end
+    call('DEL', key)
+    call('DEL', base .. 'dn:' .. dedup_id)
+    claim(id)
+    return true
+  end
+--- end
+--- when keep_last_if_active
+  local function is_kept(owner)
+    if not (keeps and owner and is_active(base .. 'active', owner)) then
+      return false
+    end
+    keep_next(dedup_id, id, options)
+    report(owner, id)
+    return true
+  end
+--- end
+--- when reschedule
+--- unless flow_node
+  local function reschedule(owner)
+    if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+      local delay = tonumber(options.delay) or 0
+      call('HSET', base .. owner, 'delay', delay)
+      place_delayed(delayed, base .. 'marker', events, cap, owner, born_at, delay)
+    end
+  end
+--- end
+--- end
   local owner
+--- when keep_last_if_active
+--- unless flow_node
   if rule.replace then
     owner = call('GET', key)
     if not owner then
@@ -2308,28 +2380,102 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
     if call('ZREM', delayed, owner) == 0 then
+--- when stale_key_repair
+      if is_repaired(owner) then
+        return nil
+      end
+--- end
+--- when keep_last_if_active
+      is_kept(owner)
+--- end
       return owner
     end
     purge(base .. owner)
     emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
     report(id, owner)
+--- when stale_key_repair
+    call('DEL', base .. 'dn:' .. dedup_id)
+--- end
+--- when keep_last_if_active
+    if not keeps and not rule.extend and ttl and ttl > 0 then
+--- else
     if timed and not rule.extend then
+--- end
       call('SET', key, id, 'KEEPTTL')
     else
       claim(id)
     end
     return nil
   end
+--- end
+--- else
+  if rule.replace then
+    owner = call('GET', key)
+    if not owner then
+      claim(id)
+      return nil
+    end
+    if call('ZREM', delayed, owner) == 0 then
+--- when stale_key_repair
+      if is_repaired(owner) then
+        return nil
+      end
+--- end
+--- when keep_last_if_active
+      is_kept(owner)
+--- end
+      return owner
+    end
+    purge(base .. owner)
+    emit(events, 'removed', 'jobId', owner, 'prev', 'delayed')
+    report(id, owner)
+--- when stale_key_repair
+    call('DEL', base .. 'dn:' .. dedup_id)
+--- end
+--- when keep_last_if_active
+    if not keeps and not rule.extend and ttl and ttl > 0 then
+--- else
+    if timed and not rule.extend then
+--- end
+      call('SET', key, id, 'KEEPTTL')
+    else
+      claim(id)
+    end
+    return nil
+  end
+--- end
+--- when keep_last_if_active
+  local timed = ttl and ttl > 0
+--- end
   if timed and rule.extend then
     owner = call('GET', key)
     if not owner then
       claim(id)
       return nil
     end
+--- when stale_key_repair
+    if is_repaired(owner) then
+      return nil
+    end
+--- end
+--- when keep_last_if_active
+    if is_kept(owner) then
+--- when reschedule
+--- unless flow_node
+      reschedule(owner)
+--- end
+--- end
+      return owner
+    end
+--- end
     claim(owner)
   else
     local claimed
+--- when keep_last_if_active
+    if timed and not keeps then
+--- else
     if timed then
+--- end
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
     else
       claimed = call('SET', key, id, 'NX')
@@ -2338,8 +2484,28 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
     owner = call('GET', key)
+--- when stale_key_repair
+    if is_repaired(owner) then
+      return nil
+    end
+--- end
+--- when keep_last_if_active
+    if is_kept(owner) then
+--- when reschedule
+--- unless flow_node
+      reschedule(owner)
+--- end
+--- end
+      return owner
+    end
+--- end
   end
   report(owner, id)
+--- when reschedule
+--- unless flow_node
+  reschedule(owner)
+--- end
+--- end
   return owner
 end
 """,
@@ -2723,6 +2889,9 @@ local fetched_bytes = 0
 --- lazy unlink_child: unlink_given
 --- lazy retention: keep_by_age, keep_by_count
 --- lazy metrics: record_metric
+--- when keep_last_if_active
+--- lazy requeue_kept: requeue_kept
+--- end
 local function pop_after_finish()
   local next_id = call('RPOPLPUSH', KEYS.wait, KEYS.active)
   if not next_id then
@@ -2827,6 +2996,9 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   local has_parent = parent and parent ~= ''
 --- when deferred
   local may_wait = not (has_parent or link or keep_age or (keep_count and keep_count > 0))
+--- when keep_last_if_active
+  may_wait = may_wait and not stored[4]
+--- end
   if not may_wait then
     deferred.flush_finished()
   end
@@ -2839,6 +3011,15 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   trim_own(events, may_wait)
   if stored[4] then
     release_own_dedup(base, id, stored[4])
+--- when keep_last_if_active
+--- when batch
+    if load_requeue_kept()(base, stored[4], now) then
+      promoted_at = nil
+    end
+--- else
+    load_requeue_kept()(base, stored[4], now)
+--- end
+--- end
   end
   if parent_id == '' and has_parent then
     local parent_base
@@ -3048,6 +3229,21 @@ local function first_attempt(job, id, now, worker, found)
   return fields and { fields, id, 0, 0 }
 end
 """,
+        "is_active": """\
+--- include call
+local function is_active(active, id)
+  local place = redis.pcall('LPOS', active, id)
+  if type(place) ~= 'table' then
+    return place ~= false
+  end
+  for _, other in ipairs(call('LRANGE', active, '0', '-1')) do
+    if other == id then
+      return true
+    end
+  end
+  return false
+end
+""",
         "is_held": """\
 --- include call
 local function is_held(paused_field, concurrency, active)
@@ -3061,6 +3257,28 @@ local function is_held(paused_field, concurrency, active)
 end
 """,
         "job_head": """\
+""",
+        "keep_next": """\
+--- include call
+--- include is_active
+local function keep_next(dedup_id, id, options)
+  local kept = base .. 'dn:' .. dedup_id
+  local fields = { 'name', name, 'data', data, 'opts', cjson.encode(options), 'jid', id .. '' }
+  local function add(field, value)
+    if value then
+      fields[#fields + 1], fields[#fields + 2] = field, value
+    end
+  end
+  if parent then
+    add('pk', parent)
+    add('pd', cjson.encode(link))
+  end
+  add('pdk', pending)
+  add('rjk', scheduler)
+  call('DEL', kept)
+  call('HSET', kept, unpack(fields))
+  call('PERSIST', base .. 'de:' .. dedup_id)
+end
 """,
         "leave_pending": """\
 --- include call
@@ -3375,6 +3593,9 @@ local function release_dedup(base, job, id)
   local key = base .. 'de:' .. dedup_id
   if call('GET', key) == id then
     call('DEL', key)
+--- when keep_last_if_active
+    call('DEL', base .. 'dn:' .. dedup_id)
+--- end
   else
   end
 end
@@ -3540,6 +3761,65 @@ local function remove_tree(base, id, with_children)
   end_removal(base, id)
 end
 """,
+        "requeue_kept": """\
+--- include call
+--- include emit_capped
+--- include event_cap
+--- include queue_gate
+--- include mark_ready
+--- include zadd_by_priority
+--- include place_delayed
+--- include store_job
+local function place_kept(id, options, now, delay, cap)
+  if delay ~= 0 then
+    place_delayed(KEYS.delayed, KEYS.marker, KEYS.events, cap, id, now, tonumber(delay))
+    return
+  end
+  local target, held = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
+  local priority = options.priority or 0
+--- when scheduler_priority positive
+  if priority > 0 then
+--- else
+  if priority ~= 0 then
+--- end
+    zadd_by_priority(KEYS.prioritized, KEYS.pc, priority, id)
+  else
+    if options.lifo then
+      call('RPUSH', target, id)
+    else
+      call('LPUSH', target, id)
+    end
+  end
+  mark_ready(KEYS.marker, held)
+  emit_capped(KEYS.events, cap, 'waiting', 'jobId', id)
+end
+local function requeue_kept(base, dedup_id, now)
+  local record = base .. 'dn:' .. dedup_id
+  if call('EXISTS', record) == 0 then
+    return false
+  end
+  local kept = call('HMGET', record, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
+  local number = call('INCR', base .. 'id')
+  local id = kept[8] or number .. ''
+  local options = cjson.decode(kept[3])
+  local rule, key = options.de, base .. 'de:' .. dedup_id
+  local ttl = rule and not rule.keepLastIfActive and rule.ttl
+  if ttl and ttl > 0 then
+    call('SET', key, id, 'PX', ttl)
+  else
+    call('SET', key, id)
+  end
+  local cap, job = event_cap(KEYS.meta), base .. id
+  store_job(KEYS.events, job, id, kept[1], kept[2], now, options, kept[4] or nil, nil, kept[7], nil,
+    kept[5])
+  place_kept(id, options, tonumber(now), options.delay or 0, cap)
+  if kept[6] then
+    call('SADD', kept[6], job)
+  end
+  call('DEL', record)
+  return true
+end
+""",
         "requeue_parent": """\
 --- include call
 --- include queue_gate
@@ -3630,7 +3910,11 @@ local function create_iteration(job, id, name, data, options, now, delay, schedu
   end
   local target, held = queue_gate(KEYS.meta, KEYS.active, KEYS.wait, KEYS.paused)
   local priority = options.priority or 0
+--- when scheduler_priority positive
+  if priority > 0 then
+--- else
   if priority ~= 0 then
+--- end
     zadd_by_priority(KEYS.prioritized, KEYS.pc, priority, id)
   else
     if options.lifo then
@@ -3644,16 +3928,36 @@ local function create_iteration(job, id, name, data, options, now, delay, schedu
 end
 """,
         "scheduler_slot": """\
+--- when scheduler_rules 5.62
 local function next_slot(previous, every, now, offset, start)
+--- else
+local function next_slot(previous, every, now, given_offset, start)
+  local offset = tonumber(given_offset) or 0
+  local function slot_after_now()
+    local slot = math.floor(now / every) * every + offset
+    return slot > now and slot or slot + every
+  end
+--- end
   local slot = now
   if previous then
     slot = previous + every
     if slot < now then
+--- when scheduler_rules 5.62
       slot = math.floor(now / every) * every + every + offset
+--- else
+      slot = slot_after_now()
+--- end
     else
     end
+--- when scheduler_rules 5.62
   elseif start and tonumber(start) > now then
     slot = tonumber(start)
+--- else
+  elseif start then
+    slot = math.max(now, tonumber(start))
+  elseif offset > 0 then
+    slot = slot_after_now()
+--- end
   else
   end
   if offset == 0 then
@@ -3732,7 +4036,11 @@ end
 """,
         "store_job": """\
 --- include call
+--- when keep_last_if_active
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded, link_text)
+--- else
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+--- end
 --- when batch
   local text = encoded and encoded[options]
   if not text then
@@ -3749,7 +4057,14 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   }
   local count = 12
   if parent ~= nil then
+--- when keep_last_if_active
+    if link_text == nil then
+      link_text = cjson.encode(link)
+    end
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', link_text
+--- else
     fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+--- end
     count = 16
   end
   if scheduler then

@@ -91,28 +91,29 @@ def _taken(text: str, holding: frozenset[str]) -> _Taken:
             if taken:
                 lines.append(line)
             continue
-        words = line[4:].split()
-        begin = words[0]
+        begin, _, rest = line[4:].strip().partition(" ")
         if begin == "end":
             blocks.pop()
         elif begin in ("when", "unless"):
-            taken = blocks[-1][0] and _holds(words, holding)
+            taken = blocks[-1][0] and _holds(begin, rest, holding)
             blocks.append((taken, taken or not blocks[-1][0]))
         elif begin in ("elsewhen", "else"):
             was_taken = blocks[-1][1]
-            taken = not was_taken and (begin == "else" or _holds(words, holding))
+            taken = not was_taken and (begin == "else" or _holds(begin, rest, holding))
             blocks[-1] = (taken, was_taken or taken)
         elif taken and begin == "include":
-            includes.append(words[1])
+            includes.append(rest)
         elif taken and begin == "lazy":
             lines.append(line)
         elif taken and begin in ("keys:", "args:"):
-            heads[begin[:-1]] += words[1:]
+            heads[begin[:-1]] += rest.split()
         taken = blocks[-1][0]
     return _Taken(includes, lines, heads)
 
 
-def _holds(words: list[str], holding: frozenset[str]) -> bool:
-    begin, name, *values = words
-    is_so = any(f"{name} {value}" in holding for value in values) if values else name in holding
+def _holds(begin: str, condition: str, holding: frozenset[str]) -> bool:
+    is_so = False
+    for words in condition.split(" or "):
+        name, *values = words.split()
+        is_so = is_so or (any(f"{name} {value}" in holding for value in values) if values else name in holding)
     return is_so is (begin != "unless")

@@ -6,7 +6,9 @@
 --- end
 --- include emit_capped
 --- include store_job
+--- unless keep_last_if_active or reschedule
 --- lazy deduplicate: deduplicate
+--- end
 
 --- when batch
 -- specs/08-batches.md#add-many. Set by the command that adds several jobs while they may go together.
@@ -16,6 +18,10 @@ local batch = nil
 local base, custom_id, name, born_at, parent, pending, link, scheduler, dedup_key, data
 --- when deferred_parent_release
 local deferring
+--- end
+
+--- when keep_last_if_active or reschedule
+--- lazy deduplicate: deduplicate
 --- end
 
 -- specs/01-data-model-and-adding.md#sec-7-1
@@ -79,7 +85,12 @@ local function admit(sequence, options, cap)
     batch.flush()
   end
   --- end
+  --- when keep_last_if_active or reschedule
+  local owner = options.de
+    and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
+  --- else
   local owner = options.de and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap)
+  --- end
   if owner then
     --@deduplicated
     return id, job, owner

@@ -18,6 +18,9 @@
 --- lazy unlink_child: unlink_given
 --- lazy retention: keep_by_age, keep_by_count
 --- lazy metrics: record_metric
+--- when keep_last_if_active
+--- lazy requeue_kept: requeue_kept
+--- end
 
 --- paste pop_after_finish()
 
@@ -128,6 +131,9 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   --- when deferred
   -- what looks at other jobs needs their state to be complete
   local may_wait = not (has_parent or link or keep_age or (keep_count and keep_count > 0))
+  --- when keep_last_if_active
+  may_wait = may_wait and not stored.dedup_id
+  --- end
   if not may_wait then
     deferred.flush_finished()
   end
@@ -143,6 +149,16 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   trim_own(events, may_wait)
   if stored.dedup_id then
     release_own_dedup(base, id, stored.dedup_id)
+    --- when keep_last_if_active
+    --- when batch
+    if load_requeue_kept()(base, stored.dedup_id, now) then
+      -- it may be due
+      promoted_at = nil
+    end
+    --- else
+    load_requeue_kept()(base, stored.dedup_id, now)
+    --- end
+    --- end
   end
 
   -- step 11

@@ -11,6 +11,10 @@ local function release_dedup(base, job, id)
   if call('GET', key) == id then
     --@owned
     call('DEL', key)
+    --- when keep_last_if_active
+    -- specs/06-later-versions.md#sec-11-1, L7
+    call('DEL', base .. 'dn:' .. dedup_id)
+    --- end
   else
     --@not-owned
   end

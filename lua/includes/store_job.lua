@@ -1,7 +1,12 @@
 --- include call
 
 -- specs/01-data-model-and-adding.md#sec-6-3. encoded: the JSON texts of options that several jobs share, or nil.
+--- when keep_last_if_active
+-- link_text: the JSON text of link where that is known.
+local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded, link_text)
+--- else
 local function store_job(events, job, id, name, data, born_at, options, parent, link, scheduler, encoded)
+--- end
   --- when batch
   local text = encoded and encoded[options]
   if not text then
@@ -20,7 +25,14 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   local count = 12
   if parent ~= nil then
     --@parent
+    --- when keep_last_if_active
+    if link_text == nil then
+      link_text = cjson.encode(link)
+    end
+    fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', link_text
+    --- else
     fields[13], fields[14], fields[15], fields[16] = 'parentKey', parent, 'parent', cjson.encode(link)
+    --- end
     count = 16
   end
   if scheduler then

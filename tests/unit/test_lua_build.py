@@ -364,6 +364,17 @@ def test_a_block_is_there_for_its_values_alone(tmp_path: Path) -> None:
     assert "KEYS[2]" not in build.generate(root)
 
 
+def test_one_of_several_conditions_is_enough(tmp_path: Path) -> None:
+    text = "--- when reschedule or waiting_layout adaptive v6 or batch\none()\n--- end\n"
+    text += "--- unless reschedule or waiting_layout adaptive\nnone()\n--- end\n"
+    root = write(tmp_path, command=HEAD + text, several=HEAD + "--- flags: batch\n" + text)
+    packed = [build.packaged("command", root, each) for each in (build.STRICT, chosen(reschedule=True))]
+    assert packed == ["none()\n", "one()\n"]
+    assert build.packaged("command", root, chosen(waiting_layout="v6")) == "one()\nnone()\n"
+    assert build.packaged("several", root) == "one()\nnone()\n"
+    assert build.switches("command", root) == {"reschedule", "waiting_layout"}
+
+
 def test_a_switch_is_on_or_has_a_value(tmp_path: Path) -> None:
     text = "--- when age_retention_limit\nlimit()\n--- end\n--- unless debounced_event\nnone()\n--- end\nreturn\n"
     root = write(tmp_path, command=HEAD + text)
@@ -487,7 +498,7 @@ def test_an_include_with_a_state_is_made_once(tmp_path: Path) -> None:
 def test_each_flag_that_is_asked_for_is_set_somewhere() -> None:
     texts = [path.read_text() for path in build.ROOT.rglob("*.lua")]
     bounds = (build.BOUND.fullmatch(line.strip()) for text in texts for line in text.splitlines())
-    asked = {match[2].split()[0] for match in bounds if match and match[2]} - build.NAMES
+    asked = {name for match in bounds if match for name, *_ in build.asked(match[2] or "")} - build.NAMES
     listed = [found for text in texts for found in re.findall(r"(?:--- flags:|\) with) (.*)", text)]
     assert asked == {flag for found in listed for flag in found.split(", ")}
 

@@ -1,0 +1,49 @@
+--- needs: KEYS.events, KEYS.meta
+--- record kept: name data options parent link pending scheduler id
+--- include call
+--- include emit_capped
+--- include event_cap
+--- include queue_gate
+--- include mark_ready
+--- include zadd_by_priority
+--- include place_delayed
+--- include store_job
+
+local function place_kept(id, options, now, delay, cap)
+  --- paste place_new(id, options, now, delay, number = tonumber(delay), events = KEYS.events, cap)
+end
+
+-- specs/06-later-versions.md#sec-11-1, L6: adds the job that was kept until the active one ended. Gives whether there
+-- was one.
+local function requeue_kept(base, dedup_id, now)
+  local record = base .. 'dn:' .. dedup_id
+  if call('EXISTS', record) == 0 then
+    --@none-kept
+    return false
+  end
+  local kept = call('HMGET', record, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
+  local number = call('INCR', base .. 'id')
+  local id = kept.id or number .. ''
+  local options = cjson.decode(kept.options)
+  local rule, key = options.de, base .. 'de:' .. dedup_id
+  local ttl = rule and not rule.keepLastIfActive and rule.ttl
+  if ttl and ttl > 0 then
+    --@timed
+    call('SET', key, id, 'PX', ttl)
+  else
+    --@untimed
+    call('SET', key, id)
+  end
+  local cap, job = event_cap(KEYS.meta), base .. id
+  -- the text of the link is stored as it is
+  store_job(KEYS.events, job, id, kept.name, kept.data, now, options, kept.parent or nil, nil, kept.scheduler, nil,
+    kept.link)
+  place_kept(id, options, tonumber(now), options.delay or 0, cap)
+  if kept.pending then
+    --@linked
+    call('SADD', kept.pending, job)
+  end
+  --@requeued
+  call('DEL', record)
+  return true
+end
