@@ -110,9 +110,9 @@ lint: env ## the quick half of check: format, lint, types, stale Lua, twins and 
 check: env ## lint, pyright, and the core's coverage by the tests without a server
 	@$(MAKE) -j 2 lint pyright
 	@mkdir -p .cache
-	HYPOTHESIS_PROFILE=brief COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov=bullmq_protocol --cov-report= tests/unit tests/property
+	HYPOTHESIS_PROFILE=brief COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov=bullmq_protocol --cov=monque_protocol --cov-report= tests/unit tests/property
 	@# conformance.py is what a transport is put through: it runs in the tests with a server
-	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*' \
+	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*,monque_protocol/*' \
 	  --omit='bullmq_protocol/testing/conformance.py' --fail-under=100
 
 oracle: env ## compare our Lua with BullMQ's own scripts; PROFILE=fleet, BULLMQ=6.7.0 for others, SEQUENCES=2000 for more

@@ -20,10 +20,14 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _CORE = "bullmq_protocol"
+# The second system's core, which stands on what is neutral in the first.
+_MONQUE = "monque_protocol"
 _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 # What stands on the core: the adapters, and what is installed or run beside them.
 _BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples")
-_FILES = [file for package in (_CORE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))]
+_FILES = [
+    file for package in (_CORE, _MONQUE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))
+]
 
 _TEXTS = ("scripts._lua", "scripts._lua_later", "scripts._lua_relay")
 
@@ -59,6 +63,11 @@ _NEUTRAL = (
     *("model.backoff", "model.categories", "model.cron", "model.failure"),
     *("observability.metrics", "observability.stack", "observability.telemetry"),
     *("worker.actions", "worker.dispatch", "worker.events", "worker.lifecycle", "worker.snapshot"),
+)
+
+# The modules of Monque's core, lowest first: each may import those before it, and of the other core what is neutral.
+_MONQUE_MODULES = (
+    *("errors", "document", "options", "backoff", "cron", "cursor", "commands", "events", "operations", "scheduler"),
 )
 
 # What stands on the core may import of it, and of others besides the standard library and msgspec.
@@ -147,6 +156,10 @@ def _module(file: Path) -> str:
 
 def _core_files() -> list[Path]:
     return [file for file in _FILES if file.is_relative_to(_ROOT / _CORE)]
+
+
+def _pure_files() -> list[Path]:
+    return [file for file in _FILES if file.is_relative_to(_ROOT / _CORE) or file.is_relative_to(_ROOT / _MONQUE)]
 
 
 def _room(module: str) -> tuple[str, str]:
@@ -267,6 +280,47 @@ def test_what_is_neutral_imports_what_is_neutral(module: str) -> None:
     assert set(ours) <= set(_NEUTRAL)
 
 
+def _wrong_in_monque(importer: str, targets: Iterable[str]) -> list[str]:
+    """Return what a module of Monque's core may not import, of the two cores."""
+    name = importer.partition(".")[2]
+    lower = _MONQUE_MODULES[: _MONQUE_MODULES.index(name)] if name in _MONQUE_MODULES else ()
+    allowed = {f"{_MONQUE}.{each}" for each in lower} | {f"{_CORE}.{each}" for each in _NEUTRAL}
+    return [each for each in targets if each.startswith((f"{_MONQUE}.", f"{_CORE}.")) and each not in allowed]
+
+
+def test_monque_imports_what_is_lower_and_what_is_neutral() -> None:
+    files = [file for file in _FILES if file.is_relative_to(_ROOT / _MONQUE)]
+    assert {_module(file).partition(".")[2] for file in files} == {*_MONQUE_MODULES, "__init__"}
+    wrong = [
+        f"{file}:{found.line} {each}"
+        for file in files
+        for found in _imports(file)
+        for each in _wrong_in_monque(_module(file), _targets(found))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "target", "allowed"),
+    [
+        ("monque_protocol.commands", "monque_protocol.document", True),
+        ("monque_protocol.commands", "monque_protocol.scheduler", False),
+        ("monque_protocol.scheduler", "bullmq_protocol.worker.actions", True),
+        ("monque_protocol.scheduler", "bullmq_protocol.worker.machine", False),
+        ("monque_protocol.commands", "bullmq_protocol.command", False),
+        ("monque_protocol.somewhere_new", "monque_protocol.errors", False),
+    ],
+)
+def test_table_of_imports_of_monque(importer: str, target: str, allowed: bool) -> None:
+    assert (_wrong_in_monque(importer, [target]) == []) is allowed
+
+
+@pytest.mark.parametrize("package", [_CORE, *_ADAPTERS, "bullmq_otel", "bullmq_prometheus"])
+def test_bullmq_imports_nothing_of_monque(package: str) -> None:
+    files = [file for file in _FILES if file.is_relative_to(_ROOT / package)]
+    assert [found for file in files for found in _imports(file) if found.module.startswith("monque_")] == []
+
+
 def test_core_has_no_import_cycle() -> None:
     graph = {
         _module(file): {target for found in _imports(file) for target in _targets(found) if target.startswith(_CORE)}
@@ -278,10 +332,10 @@ def test_core_has_no_import_cycle() -> None:
 
 
 def test_core_imports_the_standard_library_and_msgspec_alone() -> None:
-    allowed = (sys.stdlib_module_names - _BANNED) | {_CORE, "msgspec"}
+    allowed = (sys.stdlib_module_names - _BANNED) | {_CORE, _MONQUE, "msgspec"}
     wrong = [
         f"{file}:{found.line} {found.module}"
-        for file in _core_files()
+        for file in _pure_files()
         for found in _imports(file)
         if found.module.partition(".")[0] not in allowed
         and (file.name, found.module.partition(".")[0]) != ("strategies.py", "hypothesis")
@@ -308,7 +362,7 @@ def _of_the_world(node: ast.AST) -> str | None:
 def test_core_reads_no_clock_and_touches_no_world() -> None:
     wrong = [
         f"{file}:{getattr(node, 'lineno', 0)} {what}"
-        for file in _core_files()
+        for file in _pure_files()
         for node in _nodes(file)
         if (what := _of_the_world(node)) is not None
     ]
@@ -331,7 +385,7 @@ def _is_mutable_state(node: ast.stmt) -> bool:
 def test_core_has_no_mutable_state_in_modules() -> None:
     wrong = [
         f"{file}:{node.lineno}: wrap it in MappingProxyType, frozenset or tuple"
-        for file in _core_files()
+        for file in _pure_files()
         for node in _tree(file).body
         if _is_mutable_state(node)
     ]
@@ -428,7 +482,7 @@ def test_what_stands_on_the_core_imports_by_its_row(package: str) -> None:
 
 
 def test_importing_the_core_loads_no_loop_socket_thread_log_or_dice() -> None:
-    modules = [_module(file).removesuffix(".__init__") for file in _core_files() if file.name != "strategies.py"]
+    modules = [_module(file).removesuffix(".__init__") for file in _pure_files() if file.name != "strategies.py"]
     site = str(Path(msgspec.__file__).parents[1])
     program = (
         f"import sys; sys.path[:0] = [{str(_ROOT)!r}, {site!r}]\n"

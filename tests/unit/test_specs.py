@@ -10,8 +10,8 @@ import pytest
 pytestmark = pytest.mark.any_python
 
 _ROOT = Path(__file__).parents[2]
-_SPECS = sorted((_ROOT / "specs").glob("0*.md"))
-_CITING = ("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "lua")
+_SPECS = [*sorted((_ROOT / "specs").glob("0*.md")), _ROOT / "specs" / "monque.md"]
+_CITING = ("bullmq_protocol", "monque_protocol", "bullmq_anyio", "bullmq_sync", "lua")
 _CITATION = re.compile(r"specs/([\w-]+(?:\.md)?)(?:#([\w.-]*\w))?")
 
 
@@ -29,7 +29,7 @@ def _citations() -> Iterator[tuple[str, str, str]]:
 
 
 def test_which_files_there_are() -> None:
-    assert [spec.name[:2] for spec in _SPECS] == ["01", "02", "03", "04", "05", "06", "08"]
+    assert [spec.name[:2] for spec in _SPECS] == ["01", "02", "03", "04", "05", "06", "08", "mo"]
 
 
 @pytest.mark.parametrize("spec", _SPECS, ids=lambda spec: str(spec.name))

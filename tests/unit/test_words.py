@@ -32,7 +32,17 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "twice is as once": ("idempotent", ()),
 }
 # The same for what is rewritten already; tests have many of these words.
-_REWRITTEN = ("bullmq_", "bench/", "examples/", "docs/", "README.md", "CONTRIBUTING.md", "Makefile", "observability/")
+_REWRITTEN = (
+    "bullmq_",
+    "monque_",
+    "bench/",
+    "examples/",
+    "docs/",
+    "README.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+    "observability/",
+)
 _PROSE: dict[str, tuple[str, tuple[str, ...]]] = {
     "told|heard": ("reported, received or notified", ()),
     "by[ _]hand": ("manual", ()),

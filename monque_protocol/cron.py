@@ -1,0 +1,30 @@
+"""Cron expressions by the rules of Monque's cron-parser 5.5, on the cron engine of `bullmq_protocol`.
+
+Source: specs/monque.md#sec-7
+"""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.cron import CronError, NoNextRun, next_run, parse_cron
+from monque_protocol.errors import InvalidCronError
+
+
+def next_cron(expression: str, *, after: Millis, zone: tzinfo) -> Millis:
+    """Return the first moment after `after` at which the expression is due in `zone`.
+
+    Raises `InvalidCronError`, also where it is never due; `UsageError` for what is no text.
+
+    Source: specs/monque.md#sec-7
+    """
+    if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("cron", expression, "must be text")
+    try:
+        return next_run(parse_cron(expression), after, zone)
+    except CronError as error:
+        raise InvalidCronError(expression, error.reason) from None
+    except NoNextRun as error:
+        raise InvalidCronError(expression, str(error)) from None
