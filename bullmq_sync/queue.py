@@ -32,6 +32,7 @@ from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
 from bullmq_protocol.operations.paging import Page
+from bullmq_protocol.operations.pausing import pause_queue, resume_queue
 from bullmq_protocol.operations.read_dependencies import DependencyRange, get_dependency_range
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
@@ -119,7 +120,7 @@ class Queue(QueueBase, Generic[T]):
             raise UsageError("default_job_options", default_job_options, "must be a JobOptions")
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
-        validate(default_job_options, limits=limits)
+        validate(default_job_options, limits=limits, switches=self._keys.switches)
         self._add_all = add_many if scripts.batches else add_each
         self._defaults = default_job_options
         self._limits = limits
@@ -476,7 +477,7 @@ class Queue(QueueBase, Generic[T]):
             ...     print(each.id == job.id)
             True
         """
-        named = queues.expand_states(_named(states))
+        named = queues.expand_states(self._keys, _named(states))
         check_flag("asc", asc)
         check_whole("page_size", page_size, least=1)
         return Items(self.pages(JobPages(states=named, page_size=page_size, ascending=asc)), self._jobs)
@@ -861,7 +862,7 @@ class Queue(QueueBase, Generic[T]):
             True
         """
         with self._span("pause"):
-            self.call(queues.pause(self._keys))
+            self.run(pause_queue(self._keys))
 
     def resume(self) -> None:
         """Let all workers take jobs again after `pause`.
@@ -875,7 +876,7 @@ class Queue(QueueBase, Generic[T]):
             False
         """
         with self._span("resume"):
-            self.call(queues.resume(self._keys))
+            self.run(resume_queue(self._keys))
 
     def is_paused(self) -> bool:
         """Tell whether the queue is paused.
@@ -1620,7 +1621,7 @@ class Queue(QueueBase, Generic[T]):
     def _template(self, name: str, options: JobOptions) -> JobTemplate:
         if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
-        checked = check_options(self._defaults, options, limits=self._limits)
+        checked = check_options(self._defaults, options, limits=self._limits, switches=self._keys.switches)
         if checked.options.repeat is not UNSET:
             raise UsageError("repeat", checked.options.repeat, "is for schedulers: use upsert_job_scheduler")
         return template_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)

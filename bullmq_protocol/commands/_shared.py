@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeGuard, cast
 
 import msgspec
 
+from bullmq_protocol.common.codec import pack
 from bullmq_protocol.common.reply import Reply, as_bytes, as_fields, as_int, as_list, as_text
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import ServerError, UnexpectedReply, script_error
@@ -160,12 +161,29 @@ def _gives_way(reply: Reply) -> TypeGuard[list[Reply]]:
 
 
 class FinishedReply(msgspec.Struct, frozen=True):
-    """Reply of moveToFinished, also as part of that of finishMany: an error code, 0, or the answer of a fetch."""
+    """Reply of moveToFinished, also as part of that of finishMany: an error code, 0, or the answer of a fetch. So is
+    that of moveToDelayed."""
 
     job_id: str
     now: Millis
+    command: str = "moveToFinished"
 
     def __call__(self, reply: Reply) -> Fetched:
         if isinstance(reply, int) and reply < 0:
-            raise script_error(reply, "moveToFinished", job_id=self.job_id, state="active")
+            raise script_error(reply, self.command, job_id=self.job_id, state="active")
         return as_fetched_at(reply, self.now)
+
+
+def packed_fetch(token: str, lock_ms: Millis, limiter: Limiter | None, worker_name: str | None) -> bytes:
+    """Return the packed options of a script that fetches one job.
+
+    Source: specs/02-worker-path.md#sec-2-1
+    """
+    return pack(
+        {
+            "token": token,
+            "lockDuration": lock_ms,
+            "limiter": None if limiter is None else limiter.packed(),
+            "name": worker_name,
+        }
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from bullmq_protocol.command import Command, Repeat
-from bullmq_protocol.commands._shared import NOTHING, Fetched, Limiter, as_fetched
-from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, number_text, pack
+from bullmq_protocol.commands._shared import NOTHING, Fetched, Limiter, as_fetched, packed_fetch
+from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, number_text
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import Reply, as_int, as_list, as_none, as_optional_float
 from bullmq_protocol.common.units import Millis
@@ -19,6 +19,7 @@ __all__ = [
     "Limiter",
     "due_of",
     "move_to_active",
+    "packed_fetch",
     "put_marker",
     "rate_limit",
     "stalled_check_ttl",
@@ -45,19 +46,13 @@ def move_to_active(
     Cost:    O(log n), plus up to 1,000 due jobs
     Source:  specs/02-worker-path.md#move-to-active
     """
-    options = {
-        "token": token,
-        "lockDuration": lock_ms,
-        "limiter": None if limiter is None else limiter.packed(),
-        "name": worker_name,
-    }
     return Command(
         "moveToActive",
         (
             *keys.of_fetch,
             keys.marker,
         ),
-        (keys.base, now, pack(options)),
+        (keys.base, now, packed_fetch(token, lock_ms, limiter, worker_name)),
         as_fetched,
         script=MOVE_TO_ACTIVE,
     )

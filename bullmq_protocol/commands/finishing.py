@@ -191,17 +191,30 @@ def move_to_delayed(
     delay: float,
     count_attempt: bool,
     fields: Sequence[str] = (),
-) -> Command[int]:
+    fetch: bytes | None = None,
+) -> Command[Fetched | int]:
     """Put an active job into delayed, due at now + `delay` ms.
 
-    Keys:    marker, active, prioritized, delayed, job, events, meta, stalled
-    Args:    base prefix, now (ms), id, token, delay (ms), 1 to count no attempt, packed fields or empty
-    Reply:   0 -> int
+    With the switch `next_job_of_move_to_delayed` it can take the next job: `fetch` are the packed options for that. An
+    answer without a job does not tell why there is none.
+
+    Keys:    marker, active, prioritized, delayed, job, events, meta, stalled; with the switch also wait, limiter,
+             paused (but for `waiting_layout` v6), pc
+    Args:    base prefix, now (ms), id, token, delay (ms), 1 to count no attempt, packed fields or empty; with the
+             switch also 1 to fetch, packed options or empty
+    Reply:   0 -> int; with the switch also [fields, id, 0, 0] -> Fetched
     Raises:  JobNotFound, LockMissing, WrongState, LockMismatch
     Repeat:  guarded by the token
-    Cost:    O(active + log delayed)
-    Source:  specs/03-transitions-admin-getters.md#move-to-delayed
+    Cost:    O(active + log delayed), plus the fetch
+    Source:  specs/03-transitions-admin-getters.md#move-to-delayed, specs/06-later-versions.md#sec-11-7
     """
+    switches = keys.switches
+    more_keys: tuple[str, ...] = ()
+    more_args: tuple[bytes | str, ...] = ()
+    if switches.next_job_of_move_to_delayed:
+        paused = () if switches.waiting_layout == "v6" else (keys.paused,)
+        more_keys = (keys.wait, keys.limiter, *paused, keys.pc)
+        more_args = ("0", "") if fetch is None else ("1", fetch)
     return Command(
         "moveToDelayed",
         (
@@ -213,9 +226,19 @@ def move_to_delayed(
             keys.events,
             keys.meta,
             keys.stalled,
+            *more_keys,
         ),
-        (keys.base, now, job_id, token, number_text(delay), "0" if count_attempt else "1", _packed_fields(fields)),
-        JobCode("moveToDelayed", job_id, state="active"),
+        (
+            keys.base,
+            now,
+            job_id,
+            token,
+            number_text(delay),
+            "0" if count_attempt else "1",
+            _packed_fields(fields),
+            *more_args,
+        ),
+        FinishedReply(job_id, now, "moveToDelayed") if more_keys else JobCode("moveToDelayed", job_id, state="active"),
         script=MOVE_TO_DELAYED,
         repeat=Repeat.GUARDED,
     )

@@ -48,7 +48,7 @@ class PriorityCounts(msgspec.Struct, frozen=True):
 def get_counts_per_priority(keys: QueueKeys, priorities: Sequence[int]) -> Command[dict[int, int]]:
     """Count the waiting jobs of each priority; 0: those without.
 
-    Keys:    wait, paused, meta, prioritized
+    Keys:    wait, paused, meta, prioritized; with `waiting_layout` v6 wait, prioritized
     Args:    priorities
     Reply:   one integer per priority -> map from priority to integer, in the order given, duplicates dropped
     Raises:  UsageError, UnexpectedReply
@@ -61,7 +61,9 @@ def get_counts_per_priority(keys: QueueKeys, priorities: Sequence[int]) -> Comma
         check_whole("priority", priority, least=0, most=MAX_PRIORITY)
     return Command(
         "getCountsPerPriority",
-        (keys.wait, keys.paused, keys.meta, keys.prioritized),
+        (keys.wait, keys.prioritized)
+        if keys.switches.waiting_layout == "v6"
+        else (keys.wait, keys.paused, keys.meta, keys.prioritized),
         distinct,
         PriorityCounts(distinct),
         script=GET_COUNTS_PER_PRIORITY,

@@ -8,9 +8,9 @@ from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
 from bullmq_protocol.common.codec import check_choice, number_text
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.reply import as_bool
 from bullmq_protocol.common.units import Millis, check_flag, check_whole
-from bullmq_protocol.model.options import MAX_PRIORITY
 from bullmq_protocol.scripts._lua import (
     CHANGE_DELAY,
     CHANGE_PRIORITY,
@@ -87,20 +87,39 @@ def move_jobs_to_wait(
 
 
 def reprocess_job(
-    keys: QueueKeys, job_id: str, *, state: Literal["failed", "completed"], lifo: bool = False
+    keys: QueueKeys,
+    job_id: str,
+    *,
+    state: Literal["failed", "completed"],
+    lifo: bool = False,
+    reset_attempts_made: bool = False,
+    reset_attempts_started: bool = False,
 ) -> Command[int]:
-    """Run a finished job again. Its priority is not looked at, its attempts are kept.
+    """Run a finished job again.
 
-    Keys:    job, events, the state's set, wait, meta, paused, active, marker
-    Args:    id, LPUSH or RPUSH, failedReason or returnvalue, state
+    Its attempts are kept, unless one of the last two says that they count anew. Its priority is looked at with
+    `single_retry` 6.3 alone.
+
+    Keys:    job, events, the state's set, wait, meta, paused, active, marker; with `single_retry` 6.3 also prioritized
+             and pc, and with `waiting_layout` v6 without paused
+    Args:    id, LPUSH or RPUSH, failedReason or returnvalue, state; from `single_retry` 5.81 on 1 to count attempts
+             made anew, 1 for those started
     Reply:   1 -> int
     Raises:  UsageError, JobNotFound, WrongState
     Repeat:  guarded: a second run finds the job not finished
     Cost:    O(log n)
-    Source:  specs/03-transitions-admin-getters.md#reprocess-job
+    Source:  specs/03-transitions-admin-getters.md#reprocess-job, specs/06-later-versions.md#sec-11-10
     """
     known = check_choice("state", state, ("failed", "completed"))
     failed = known == "failed"
+    switches = keys.switches
+    resets: tuple[str, ...] = ()
+    flags = {"reset_attempts_made": reset_attempts_made, "reset_attempts_started": reset_attempts_started}
+    for name, flag in flags.items():
+        if check_flag(name, flag):
+            require_later(switches.single_retry != "5.62", name, flag)
+    if switches.single_retry != "5.62":
+        resets = tuple("1" if flag else "0" for flag in flags.values())
     return Command(
         "reprocessJob",
         (
@@ -109,11 +128,12 @@ def reprocess_job(
             keys.failed if failed else keys.completed,
             keys.wait,
             keys.meta,
-            keys.paused,
+            *((keys.paused,) if switches.waiting_layout != "v6" else ()),
             keys.active,
             keys.marker,
+            *((keys.prioritized, keys.pc) if switches.single_retry == "6.3" else ()),
         ),
-        (job_id, "RPUSH" if lifo else "LPUSH", "failedReason" if failed else "returnvalue", known),
+        (job_id, "RPUSH" if lifo else "LPUSH", "failedReason" if failed else "returnvalue", known, *resets),
         JobCode("reprocessJob", job_id, state=known),
         script=REPROCESS_JOB,
         repeat=Repeat.GUARDED,
@@ -151,7 +171,7 @@ def change_priority(keys: QueueKeys, job_id: str, *, priority: int, lifo: bool =
     Cost:    O(log n + length of the list)
     Source:  specs/03-transitions-admin-getters.md#change-priority
     """
-    check_whole("priority", priority, least=0, most=MAX_PRIORITY)
+    check_whole("priority", priority, least=0, most=keys.switches.max_priority)
     check_flag("lifo", lifo)
     return Command(
         "changePriority",

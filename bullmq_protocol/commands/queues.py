@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -12,8 +12,9 @@ import msgspec
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.common.codec import check_choice, plain
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
 from bullmq_protocol.scripts._lua import GET_COUNTS, GET_RATE_LIMIT_TTL, IS_MAXED, OBLITERATE, PAUSE
 
@@ -36,6 +37,7 @@ _LABEL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 SUMMARY_STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")
+_SUMMED_STATES: Final = (*SUMMARY_STATES, "paused")
 
 
 class QueueNotPaused(BullMQError):
@@ -81,35 +83,43 @@ def check_states(states: Sequence[str]) -> tuple[str, ...]:
     return tuple(check_choice("state", state, STATES) for state in named)
 
 
-def expand_states(states: Sequence[str]) -> tuple[str, ...]:
+def expand_states(keys: QueueKeys, states: Sequence[str]) -> tuple[str, ...]:
     """Return the states meant by a caller's names: without names all, `waiting` brings `paused` with it, none twice.
 
-    Raises `UsageError`.
+    Where jobs may wait in both lists, so does `wait` (specs/06-later-versions.md#sec-8-2). Raises `UsageError`.
 
     Source: specs/03-transitions-admin-getters.md#sec-11-1
     """
     named = check_states(states) or DEFAULT_STATES
-    return tuple(dict.fromkeys((*named, "paused") if "waiting" in named else named))
+    both = "waiting" in named or (keys.switches.merging_pause and "wait" in named)
+    return tuple(dict.fromkeys((*named, "paused") if both else named))
 
 
-def get_job_counts(keys: QueueKeys, states: Sequence[str] = ()) -> Command[dict[str, int]]:
+def get_job_counts(
+    keys: QueueKeys, states: Sequence[str] = (), *, due_before: Millis | None = None
+) -> Command[dict[str, int]]:
     """Count the jobs per state, by the names that BullMQ's users know; without names: all states.
 
-    `waiting` brings `paused` with it. An unknown name is refused.
+    `waiting` brings `paused` with it. An unknown name is refused. `due_before`: of delayed jobs count those that are
+    due before this moment (specs/06-later-versions.md#sec-11-17).
 
     Keys:    base prefix
-    Args:    state names as in the keys
+    Args:    the moment (ms) if there is one, state names as in the keys
     Reply:   one integer per state -> map from name to integer, in the order of the names
     Raises:  UsageError, UnexpectedReply
     Repeat:  safe
     Cost:    O(states)
     Source:  specs/03-transitions-admin-getters.md#sec-11-2
     """
-    named = expand_states(states)
+    named = expand_states(keys, states)
+    cut_off: tuple[Millis, ...] = ()
+    if due_before is not None:
+        cut_off = (check_whole("due_before", due_before, least=0),)
+        require_later(keys.switches.counts_cut_off, "due_before", due_before)
     return Command(
         "getCounts",
         (keys.base,),
-        tuple("wait" if state == "waiting" else state for state in named),
+        (*cut_off, *("wait" if state == "waiting" else state for state in named)),
         NamedCounts(named),
         script=GET_COUNTS,
         repeat=Repeat.SAFE,
@@ -154,32 +164,44 @@ def count_until(keys: QueueKeys, state: str, until: Millis | None) -> Command[in
     return Command("ZCOUNT", (f"{keys.base}{state}",), (0, highest), as_int, repeat=Repeat.SAFE)
 
 
-def pause(keys: QueueKeys) -> Command[None]:
-    """Pause the whole queue.
+def pause(keys: QueueKeys, *, again: bool = False) -> Command[int | None]:
+    """Pause the whole queue. `again`: go on with what a call before left, without a second event.
 
     Keys:    wait, paused, meta, prioritized, events, delayed, marker
-    Args:    paused
-    Reply:   nil -> None
+    Args:    paused; with the profiles of later versions 1, or 0 for no event
+    Reply:   nil, or how many jobs are left for another call -> None or int
     Repeat:  unsafe: a second run writes a second event
-    Cost:    O(1)
-    Source:  specs/03-transitions-admin-getters.md#pause
+    Cost:    O(1); O(7000) where both lists are filled
+    Source:  specs/03-transitions-admin-getters.md#pause, specs/06-later-versions.md#sec-8-2
     """
     names = (keys.wait, keys.paused, keys.meta, keys.prioritized, keys.events, keys.delayed, keys.marker)
-    return Command("pause", names, ("paused",), as_none, script=PAUSE)
+    return Command("pause", names, ("paused", *_emit(keys, again)), _left(keys), script=PAUSE)
 
 
-def resume(keys: QueueKeys) -> Command[None]:
-    """Resume a paused queue.
+def resume(keys: QueueKeys, *, again: bool = False) -> Command[int | None]:
+    """Resume a paused queue. `again`: go on with what a call before left, without a second event.
 
     Keys:    paused, wait, meta, prioritized, events, delayed, marker
-    Args:    resumed
-    Reply:   nil -> None
+    Args:    resumed; with the profiles of later versions 1, or 0 for no event
+    Reply:   nil, or how many jobs are left for another call -> None or int
     Repeat:  unsafe: a second run writes a second event
-    Cost:    O(1)
-    Source:  specs/03-transitions-admin-getters.md#pause
+    Cost:    O(1); O(7000) where both lists are filled
+    Source:  specs/03-transitions-admin-getters.md#pause, specs/06-later-versions.md#sec-8-2
     """
-    names = (keys.paused, keys.wait, keys.meta, keys.prioritized, keys.events, keys.delayed, keys.marker)
-    return Command("pause", names, ("resumed",), as_none, script=PAUSE)
+    return Command("pause", _keys_of_resume(keys), ("resumed", *_emit(keys, again)), _left(keys), script=PAUSE)
+
+
+def heal(keys: QueueKeys) -> Command[int]:
+    """Put what stands in `paused` of a queue that is not paused in line again; for profiles whose pause merges.
+
+    Keys:    paused, wait, meta, prioritized, events, delayed, marker
+    Args:    healed, 0
+    Reply:   how many jobs are left for another call -> int
+    Repeat:  safe
+    Cost:    O(1); O(7000) where both lists are filled
+    Source:  specs/06-later-versions.md#sec-8-2
+    """
+    return Command("pause", _keys_of_resume(keys), ("healed", "0"), as_int, script=PAUSE, repeat=Repeat.SAFE)
 
 
 def is_paused(keys: QueueKeys) -> Command[bool]:
@@ -330,7 +352,7 @@ def ping() -> Command[None]:
 
 
 def _as_summary(reply: Reply) -> QueueSummary:
-    counts = NamedCounts(expand_states(SUMMARY_STATES))(reply)
+    counts = NamedCounts(_SUMMED_STATES)(reply)
     return QueueSummary(
         waiting=counts["waiting"] + counts["paused"] + counts["prioritized"],
         active=counts["active"],
@@ -342,6 +364,23 @@ def _as_summary(reply: Reply) -> QueueSummary:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _keys_of_resume(keys: QueueKeys) -> tuple[str, ...]:
+    return keys.paused, keys.wait, keys.meta, keys.prioritized, keys.events, keys.delayed, keys.marker
+
+
+def _emit(keys: QueueKeys, again: bool) -> tuple[str, ...]:
+    """The flag whether to write the event, which scripts of 5.x do not look at."""
+    return ("0" if again else "1",) if _counts_the_rest(keys) else ()
+
+
+def _left(keys: QueueKeys) -> Callable[[Reply], int | None]:
+    return as_int if _counts_the_rest(keys) else as_none
+
+
+def _counts_the_rest(keys: QueueKeys) -> bool:
+    return keys.switches.merging_pause or keys.switches.waiting_layout == "v6"
 
 
 def _obliterated(reply: Reply) -> bool:

@@ -45,6 +45,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     every: float | None = None
     limit: int | None = None
+    offset: Millis | None = None
 
     def packed(self) -> bytes:
         """Return the msgpack map."""
@@ -57,7 +58,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
                 "pattern": self.pattern,
                 "every": self.every,
                 "limit": self.limit,
-                "offset": None,
+                "offset": self.offset,
             },
             field="schedule",
         )

@@ -1,8 +1,9 @@
 """Cron patterns: what a pattern means, and the first moment after another at which it is due.
 
-The rules are those of cron-parser 4.9.0. Nothing here reads a clock or a file: the moment and the zone are arguments.
+The rules are those of cron-parser 4.9.0, and those of its version 5.10 where they differ. Nothing here reads a clock
+or a file: the moment and the zone are arguments.
 
-Source: specs/04-schedulers-flows-events.md#sec-5
+Source: specs/04-schedulers-flows-events.md#sec-5, specs/06-later-versions.md#sec-4-6-7
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 from calendar import monthrange
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -23,6 +24,10 @@ from bullmq_protocol.errors import BullMQError, UsageError
 
 Zones: TypeAlias = Callable[[str], tzinfo | None]
 """Finds a zone by its IANA name, or `local` (that of the process); None: there is no such zone."""
+
+Dialect: TypeAlias = Literal["4.9", "common", "5.10", "either"]
+"""Whose patterns: those of cron-parser 4.9 (BullMQ 5), of 5.10 (BullMQ 6), what both read alike, or what one of them
+reads: 4.9 if it can."""
 
 LOCAL: Final = "local"
 MAX_ROUNDS: Final = 10_000
@@ -41,6 +46,17 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "@hourly": "0 * * * *",
     }
 )
+_LATER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_WORDS,
+        "@annually": "0 0 1 1 *",
+        "@minutely": "* * * * *",
+        "@secondly": "* * * * * *",
+        "@weekdays": "0 0 * * 1-5",
+        "@weekends": "0 0 * * 0,6",
+    }
+)
+_CHANCE: Final = "H stands for a value of chance, another one each time"
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS: Final[Mapping[str, int]] = MappingProxyType({name: number for number, name in enumerate(_MONTH_NAMES, 1)})
@@ -54,6 +70,8 @@ _NAME: Final = re.compile("[A-Za-z]{3}")
 _INTEGER: Final = re.compile("-?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BASED: Final = re.compile("0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
+_RANDOM: Final = re.compile(r"(?<![A-Za-z])H(?![A-Za-z])")
+_ANY: Final = ("*", "?")
 _FIXED: Final = re.compile(r"utc(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?)?", re.IGNORECASE)
 
 
@@ -108,9 +126,11 @@ _PARTS_IN_ORDER: Final = (
 class Cron(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern that was read: the values of each part, in order and with duplicates (they count).
 
-    `last_days` and `last_weekdays` are the texts with an `L`; `nth` is the occurrence within the month (`#`).
+    `last_days` and `last_weekdays` are the texts with an `L`; `nth` is the occurrence within the month (`#`). In 5.10
+    `any_day` and `any_weekday` tell whether the part is `*` or `?`; in 4.9 the number of values says so, and they are
+    None.
 
-    Source: specs/04-schedulers-flows-events.md#sec-5-4
+    Source: specs/04-schedulers-flows-events.md#sec-5-4, specs/06-later-versions.md#sec-4-6-7
     """
 
     seconds: tuple[int, ...]
@@ -122,16 +142,78 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
     weekdays: tuple[int, ...]
     last_weekdays: tuple[str, ...]
     nth: float | None = None
+    any_day: bool | None = None
+    any_weekday: bool | None = None
 
 
-def parse_cron(pattern: str, *, nth: float | None = None) -> Cron:
+def parse_cron(pattern: str, *, nth: float | None = None, dialect: Dialect = "4.9") -> Cron:
     """Read a pattern of up to six parts: second, minute, hour, day of month, month, day of week; the last ones count.
 
-    `nth` is BullMQ's option `nthDayOfWeek`. Raises `CronError`, which names the part and the rule.
+    `nth` is BullMQ's option `nthDayOfWeek`, which 5.10 does not know. Raises `CronError`, which names the part and the
+    rule.
 
-    Source: specs/04-schedulers-flows-events.md#sec-5-2
+    Source: specs/04-schedulers-flows-events.md#sec-5-2, specs/06-later-versions.md#sec-4-6-7
     """
-    texts = _PARTS.findall(_WORDS.get(pattern, pattern))
+    if dialect == "5.10":
+        return _parse(pattern, None, later=True)
+    try:
+        cron = _parse(pattern, nth, later=False)
+    except CronError as error:
+        if dialect == "4.9":
+            raise
+        later = _tried(pattern, later=True)
+        if isinstance(later, CronError):
+            raise error from None
+        if dialect == "either":
+            return later
+        reason = f"BullMQ 5 refuses it ({error.reason}); the profile V6_7 takes it"
+        raise CronError(pattern, error.part, reason) from None
+    if dialect == "common":
+        why = _difference(cron, _tried(pattern, later=True))
+        if why is not None:
+            raise CronError(pattern, None, f"{why}; the profile STRICT takes it")
+    return cron
+
+
+def read_differently(pattern: str) -> str | None:
+    """Return why BullMQ 5 and 6 do not read a pattern alike, as a clause; None where they do, or both refuse it.
+
+    Source: specs/06-later-versions.md#sec-4-6-7
+    """
+    old, new = _tried(pattern, later=False), _tried(pattern, later=True)
+    if isinstance(old, Cron):
+        return _difference(old, new)
+    if isinstance(new, Cron):
+        return f"BullMQ 5 refuses it: {old.rule}"
+    return f"BullMQ 5 refuses it, and for BullMQ 6 {_CHANCE}" if new.reason == _CHANCE else None
+
+
+def _difference(old: Cron, new: Cron | CronError) -> str | None:
+    """Return in what a pattern that 4.9 reads means something else in 5.10."""
+    if isinstance(new, CronError):
+        return f"BullMQ 6 refuses it: {new.rule}"
+    weekdays = {day % 7 for day in old.weekdays}
+    if weekdays != {day % 7 for day in new.weekdays} or old.last_days != new.last_days:
+        return "BullMQ 5 and BullMQ 6 take it for other days"
+    all_weekdays = len(old.weekdays) + len(old.last_weekdays) == 8
+    full = {len(old.days) + len(old.last_days) >= _MONTH_DAYS[month - 1] for month in old.months}
+    same = (
+        (all_weekdays and new.any_weekday)
+        or (new.any_day and full == {True})
+        or (not all_weekdays and not new.any_weekday and full == {False} and old.nth is None)
+    )
+    return None if same else "BullMQ 5 and BullMQ 6 combine its days and days of the week in two ways"
+
+
+def _tried(pattern: str, *, later: bool) -> Cron | CronError:
+    try:
+        return _parse(pattern, None, later=later)
+    except CronError as error:
+        return error
+
+
+def _parse(pattern: str, nth: float | None, *, later: bool) -> Cron:
+    texts = _PARTS.findall((_LATER_WORDS if later else _WORDS).get(pattern, pattern))
     if len(texts) > len(_PARTS_IN_ORDER):
         raise CronError(pattern, None, "Invalid cron expression")
     texts = [part.default for part in _PARTS_IN_ORDER[: len(_PARTS_IN_ORDER) - len(texts)]] + texts
@@ -141,19 +223,21 @@ def parse_cron(pattern: str, *, nth: float | None = None) -> Cron:
         try:
             if part.names is _WEEKDAYS and "#" in text:
                 text, nth = _occurrence(text)
-            found = _values(part, text)
+            found = _values(part, text, later=later)
         except _Wrong as wrong:
             raise CronError(pattern, part.name, str(wrong)) from None
         numbers.append(tuple(sorted(value for value in found if isinstance(value, int))))
         lasts.append(tuple(sorted(value for value in found if isinstance(value, str))))
     seconds, minutes, hours, days, months, weekdays = numbers
     last_days = lasts[3]
+    any_day, any_weekday = (texts[3] in _ANY, texts[5] in _ANY) if later else (None, None)
     if len(months) == 1:
         most = _MONTH_DAYS[months[0] - 1]
-        if days and days[0] > most:
+        if days and days[0] > most and (not later or (any_weekday and not last_days)):
             raise CronError(pattern, "day of month", "Invalid explicit day of month definition")
         days = tuple(day for day in days if day <= most)
-        last_days = tuple(text for text in last_days if text == "L")
+        if not later:
+            last_days = tuple(text for text in last_days if text == "L")
     return Cron(
         seconds=seconds,
         minutes=minutes,
@@ -164,6 +248,8 @@ def parse_cron(pattern: str, *, nth: float | None = None) -> Cron:
         weekdays=weekdays,
         last_weekdays=lasts[5],
         nth=nth,
+        any_day=any_day,
+        any_weekday=any_weekday,
     )
 
 
@@ -208,7 +294,9 @@ def _occurrence(text: str) -> tuple[str, float]:
     return weekday, nth
 
 
-def _values(part: _Part, text: str) -> list[int | str]:
+def _values(part: _Part, text: str, *, later: bool) -> list[int | str]:
+    if later and _RANDOM.search(text):
+        raise _Wrong(_CHANCE)
     if part.names:
 
         def number_of(match: re.Match[str]) -> str:
@@ -218,6 +306,8 @@ def _values(part: _Part, text: str) -> list[int | str]:
             return str(part.names[name])
 
         text = _NAME.sub(number_of, text)
+    if later:
+        text = text.replace("?", "*")
     if not part.allowed.fullmatch(text):
         raise _Wrong(f"Invalid characters, got value: {text}")
     every = f"{part.least}-{part.most}"
@@ -225,10 +315,26 @@ def _values(part: _Part, text: str) -> list[int | str]:
     items = text.split(",")
     if "" in items:
         raise _Wrong("Invalid list value format")
-    return [value for item in items for value in _item(part, item)]
+    found = [_item(part, item, later=later) for item in items]
+    if later:
+        _refuse_twice(part, found)
+    return [value for values in found for value in values]
 
 
-def _item(part: _Part, item: str) -> list[int | str]:
+def _refuse_twice(part: _Part, found: Sequence[Sequence[int | str]]) -> None:
+    """Refuse what 5.10 refuses: a value that two items of a part have."""
+    seen: set[int | str] = set()
+    for values in found:
+        own = {value % 7 if part.names is _WEEKDAYS and isinstance(value, int) else value for value in values}
+        if part.names is _WEEKDAYS and "L" in own:
+            raise _Wrong("L needs a day of the week in front of it")
+        twice = seen & own
+        if twice:
+            raise _Wrong(f"{min(map(str, twice))} comes twice")
+        seen |= own
+
+
+def _item(part: _Part, item: str, *, later: bool) -> list[int | str]:
     span, *steps = item.split("/")
     if len(steps) > 1:
         raise _Wrong(f"Invalid repeat: {item}")
@@ -238,7 +344,7 @@ def _item(part: _Part, item: str) -> list[int | str]:
     pieces = span.split("-")
     if len(pieces) > 1:
         if pieces[0] != "":
-            return _range(part, span, _number(pieces[0]), _number(pieces[1]), step)
+            return _range(part, span, _number(pieces[0]), _number(pieces[1]), step, later=later)
         if pieces[1] == "":
             raise _Wrong(f"Invalid range: {span}")
     elif part.takes_last and "L" in span:
@@ -250,7 +356,7 @@ def _item(part: _Part, item: str) -> list[int | str]:
     return [int(value) % 7 if part.names is _WEEKDAYS else int(value)]
 
 
-def _range(part: _Part, span: str, first: float, last: float, step: float) -> list[int | str]:
+def _range(part: _Part, span: str, first: float, last: float, step: float, *, later: bool) -> list[int | str]:
     if math.isnan(first) or math.isnan(last) or first < part.least or last > part.most:
         raise _Wrong(f"Constraint error, got range {number_text(first)}-{number_text(last)} {part.span}")
     if first > last:
@@ -258,7 +364,7 @@ def _range(part: _Part, span: str, first: float, last: float, step: float) -> li
     if not step > 0:
         raise _Wrong(f"Constraint error, cannot repeat at every {number_text(step)} time.")
     values: list[int | str] = [*range(int(first), int(last) + 1, int(min(step, 100)))]
-    if part.names is _WEEKDAYS and last in (0, 7) and 0 not in values:
+    if part.names is _WEEKDAYS and last in (0, 7) and 0 not in values and (7 in values or not later):
         values.append(0)
     return values
 
@@ -329,12 +435,18 @@ class _Search:
         weekday = today.isoweekday() % 7
         by_day = today.day in cron.days or (today.day == most and bool(cron.last_days))
         by_weekday = weekday in cron.weekdays or self._is_last_weekday(today, weekday, most)
+        nth = cron.nth
+        is_nth = nth is None or not nth > 0 or (nth < 6 and (today.day - 1) // 7 + 1 == nth)
+        if cron.any_day is not None:
+            by_weekday = by_weekday and is_nth
+            if cron.any_day:
+                return by_weekday
+            return by_day if cron.any_weekday else by_day or by_weekday
         all_days = len(cron.days) + len(cron.last_days) >= _MONTH_DAYS[today.month - 1]
         all_weekdays = len(cron.weekdays) + len(cron.last_weekdays) == 8
         if not (by_day or (by_weekday and not all_weekdays)) or (all_days and not all_weekdays and not by_weekday):
             return False
-        nth = cron.nth
-        return nth is None or not nth > 0 or (nth < 6 and (today.day - 1) // 7 + 1 == nth)
+        return is_nth
 
     def _is_last_weekday(self, today: date, weekday: int, most: int) -> bool:
         for text in self._cron.last_weekdays:

@@ -22,6 +22,7 @@ from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, Pa
 J = TypeVar("J")
 
 _NO_OPTIONS: Final = JobOptions()
+_NOT_BELOW: Final = "is for roots only: a job that comes later has no place in the flow (BullMQ refuses it since 6.5.1)"
 
 
 class FlowNode(Struct, frozen=True):
@@ -85,9 +86,10 @@ class PreparedNode(Struct, frozen=True, gc=False):
 
 
 class PreparedFlow(Struct, frozen=True):
-    """The nodes of one or many flows, level by level: the order in which they are added."""
+    """The nodes of one or many flows, level by level: the order in which they are added. `now` is when that is."""
 
     nodes: tuple[PreparedNode, ...]
+    now: Millis = 0
 
     @property
     def queues(self) -> tuple[QueueKeys, ...]:
@@ -160,7 +162,12 @@ def prepare_flow(
                     parent = None if above < 0 else ParentRef(nodes[above].job.job_id, nodes[above].keys.qualified)
                     _check_node(node, parent)
                     own = defaults.get(node.queue_name, _NO_OPTIONS)
-                    options = checked[shared] = check_options(own, node.options, limits=limits, parent=parent)
+                    options = checked[shared] = check_options(
+                        own, node.options, limits=limits, parent=parent, switches=switches
+                    )
+                own_id = options.options.deduplication
+                if above >= 0 and own_id is not UNSET and own_id.keep_last_if_active is True:
+                    raise UsageError("options.deduplication.keep_last_if_active", True, _NOT_BELOW)
                 job = prepare_checked(
                     keys,
                     NewJob(node.name, node.data),
@@ -169,13 +176,14 @@ def prepare_flow(
                     now_ms=now_ms,
                     generated_id=new_id(),
                     has_children=len(node.children) > 0,
+                    deferring=switches.deferred_parent_release,
                 )
             except UsageError as error:
                 raise UsageError(f"{_label(nodes, above, place)}: {error.field}", error.value, error.rule) from None
             below += [(child, len(nodes), index) for index, child in enumerate(node.children)]
             nodes.append(PreparedNode(keys, job, above, place))
         level = below
-    return PreparedFlow(tuple(nodes))
+    return PreparedFlow(tuple(nodes), now_ms)
 
 
 def tree(nodes: Sequence[tuple[int, J]], missing: Mapping[int, Sequence[str]] | None = None) -> list[FlowJob[J]]:

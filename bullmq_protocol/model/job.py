@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 
 from bullmq_protocol.common.codec import json_text, pack, parse_json
 from bullmq_protocol.common.keys import QueueKeys, check_name
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.options import (
@@ -40,8 +41,10 @@ _PLAIN: Final = JobOptions(attempts=0)
 NO_OPTIONS_PACKED: Final = pack(stored_of({}))
 """The options stored for a job without any."""
 
-# MessagePack for an array of nine.
+# MessagePack for an array of nine, and of ten.
 _HEAD_OF_NINE: Final = b"\x99"
+_HEAD_OF_TEN: Final = b"\x9a"
+_DEFERRING: Final = pack("1")
 _pack_moment: Final = msgspec.msgpack.Encoder().encode
 _replace: Final = msgspec.structs.replace
 _JS_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)")
@@ -417,7 +420,7 @@ def prepare(
         raise UsageError("job", new_job, "must be a NewJob(name, data, options)")
     if not isinstance(new_job.options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("options", new_job.options, "must be a JobOptions, such as JobOptions(delay=1000)")
-    checked = check_options(defaults, new_job.options, limits=limits, parent=parent)
+    checked = check_options(defaults, new_job.options, limits=limits, parent=parent, switches=keys.switches)
     return prepare_checked(
         keys,
         new_job,
@@ -443,13 +446,18 @@ class CheckedOptions(Struct, frozen=True, gc=False):
 
 
 def check_options(
-    defaults: JobOptions, options: JobOptions, *, limits: Limits = DEFAULT_LIMITS, parent: ParentRef | None = None
+    defaults: JobOptions,
+    options: JobOptions,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    parent: ParentRef | None = None,
+    switches: Switches = STRICT_SWITCHES,
 ) -> CheckedOptions:
     """Merge, check and pack options; `parent` goes after all others. Raises `UsageError`."""
     found = merged(defaults, options)
     if parent is not None:
         found["parent"] = parent
-    warnings = validate_of(found, limits=limits) if found else ()
+    warnings = validate_of(found, limits=limits, switches=switches) if found else ()
     packed = pack(stored_of(found)) if found else NO_OPTIONS_PACKED
     made = JobOptions(**found) if found else _NO_OPTIONS
     parent_key = dependencies_key = parent_map = None
@@ -508,8 +516,12 @@ def template_of(
     data_type: Any = Any,
     generated_id: str | None = None,
     has_children: bool = False,
+    deferring: bool = False,
 ) -> JobTemplate:
-    """Return what prepares jobs of one name. Raises `UsageError` for the name."""
+    """Return what prepares jobs of one name. Raises `UsageError` for the name.
+
+    `deferring`: the add lets no parent go (specs/06-later-versions.md#sec-11-2).
+    """
     name = check_name("name", name, max_length=limits.max_name_length)
     found = checked.found
     job_id = found.get("job_id") or generated_id or ""
@@ -544,8 +556,8 @@ def template_of(
     return JobTemplate(
         model,
         # Short arrays have one byte before their items.
-        _HEAD_OF_NINE + pack((keys.base, job_id, name))[1:],
-        pack(after)[1:],
+        (_HEAD_OF_TEN if deferring else _HEAD_OF_NINE) + pack((keys.base, job_id, name))[1:],
+        pack(after)[1:] + (_DEFERRING if deferring else b""),
         found.get("timestamp"),
         size_limit,
         most if size_limit is None else min(most, size_limit),
@@ -564,6 +576,7 @@ def prepare_checked(
     data_type: Any = Any,
     generated_id: str | None = None,
     has_children: bool = False,
+    deferring: bool = False,
 ) -> PreparedJob:
     """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
     template = template_of(
@@ -574,6 +587,7 @@ def prepare_checked(
         data_type=data_type,
         generated_id=generated_id,
         has_children=has_children,
+        deferring=deferring,
     )
     return template.prepare(new_job.data, now_ms)
 

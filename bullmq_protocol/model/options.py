@@ -17,6 +17,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text, plain
 from bullmq_protocol.common.keys import MAX_NAME_LENGTH, refuse_login
+from bullmq_protocol.common.later import require_later
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import Backoff, duration_number
@@ -79,6 +81,8 @@ class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
         count: How many, the newest ones; 0: none, -1: all. By default only `age` counts.
         age: How long, in **seconds** or as a `timedelta`. By default only `count` counts.
         extra: Further members as another client stored them; none by default.
+        limit: How many jobs at most go for their `age` when one finishes, at least 1; 1,000 by default. The profile
+            `STRICT` refuses it: all go.
 
     Source: specs/05-worker-runtime.md#sec-11
 
@@ -90,6 +94,7 @@ class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
     count: int | UnsetType = UNSET
     age: Number | timedelta | UnsetType = UNSET
     extra: Mapping[str, Any] = {}
+    limit: int | UnsetType = UNSET
 
 
 Retention: TypeAlias = bool | int | KeepJobs
@@ -124,8 +129,12 @@ class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
         extend: True: each add starts `ttl` again. False by default.
         replace: True: a delayed job gives way to the new one. False by default.
         extra: Further members as another client stored them; none by default.
+        keep_last_if_active: True: while the job is active, the last add with the id is kept, and becomes a job when
+            that one finishes; `ttl` does not count then. False by default; the profile `STRICT` refuses it.
+        reschedule: True: an add gives a delayed job its own delay, counted from now. False by default; the profile
+            `STRICT` refuses it.
 
-    Source: specs/01-data-model-and-adding.md#sec-6-4
+    Source: specs/01-data-model-and-adding.md#sec-6-4, specs/06-later-versions.md#sec-4-2
 
     Examples:
         >>> JobOptions(deduplication=Deduplication("daily-report", ttl=60_000))
@@ -137,6 +146,8 @@ class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
     extend: bool | UnsetType = UNSET
     replace: bool | UnsetType = UNSET
     extra: Mapping[str, Any] = {}
+    keep_last_if_active: bool | UnsetType = UNSET
+    reschedule: bool | UnsetType = UNSET
 
 
 class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
@@ -300,7 +311,8 @@ def retention_map(value: Retention) -> Any:
     if not isinstance(value, KeepJobs):
         return value
     age = value.age
-    return _members(value, count=value.count, age=age.total_seconds() if isinstance(age, timedelta) else age)
+    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    return _members(value, count=value.count, age=seconds, limit=value.limit)
 
 
 def _members(value: Backoff | KeepJobs | ParentRef | Deduplication, **members: Any) -> dict[str, Any]:
@@ -328,7 +340,15 @@ def _write_parent(value: ParentRef) -> dict[str, Any]:
 
 
 def _write_deduplication(value: Deduplication) -> dict[str, Any]:
-    return _members(value, id=value.id, ttl=_write_duration(value.ttl), extend=value.extend, replace=value.replace)
+    return _members(
+        value,
+        id=value.id,
+        ttl=_write_duration(value.ttl),
+        extend=value.extend,
+        replace=value.replace,
+        keepLastIfActive=value.keep_last_if_active,
+        reschedule=value.reschedule,
+    )
 
 
 def _write_repeat(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -441,7 +461,7 @@ def _read_struct(kind: type[S], required: int, readers: Mapping[str, Callable[[A
         try:
             if read is None:
                 raise _Misfit
-            known["max_delay" if name == "maxDelay" else name] = read(member)
+            known[_NAMES.get(name, name)] = read(member)
         except _Misfit:
             extra[name] = member
     if any(name not in known for name in kind.__struct_fields__[:required]):
@@ -474,11 +494,20 @@ def _read_deduplication(value: Any) -> Deduplication:
 _BACKOFF_READERS: Final = MappingProxyType(
     {"type": _read_text, "delay": _read_number, "jitter": _read_number, "maxDelay": _read_number}
 )
-_KEEP_READERS: Final = MappingProxyType({"count": _read_number, "age": _read_number})
+_KEEP_READERS: Final = MappingProxyType({"count": _read_number, "age": _read_number, "limit": _read_number})
 _PARENT_READERS: Final = MappingProxyType({"id": _read_text, "queue": _read_text})
 _DEDUPLICATION_READERS: Final = MappingProxyType(
-    {"id": _read_text, "ttl": _read_number, "extend": _read_bool, "replace": _read_bool}
+    {
+        "id": _read_text,
+        "ttl": _read_number,
+        "extend": _read_bool,
+        "replace": _read_bool,
+        "keepLastIfActive": _read_bool,
+        "reschedule": _read_bool,
+    }
 )
+_NAMES: Final = MappingProxyType({"maxDelay": "max_delay", "keepLastIfActive": "keep_last_if_active"})
+"""The fields of members whose stored name is another one."""
 _READERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = MappingProxyType(
     {
         "attempts": ("attempts", _read_number),
@@ -562,20 +591,25 @@ _TAKEN_NAMES: Final = frozenset(
 )
 
 
-def validate(options: JobOptions, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """Check options that a caller gives for a new job; return warnings.
+def validate(
+    options: JobOptions, *, limits: Limits = DEFAULT_LIMITS, switches: Switches = STRICT_SWITCHES
+) -> list[str]:
+    """Check options that a caller gives for a new job; return warnings. `switches` say what the queue's profile knows.
 
     Raises `UsageError`, naming field, value and rule.
 
     Source: specs/01-data-model-and-adding.md#sec-3-8
     """
-    return validate_of(given(options), limits=limits)
+    return validate_of(given(options), limits=limits, switches=switches)
 
 
-def validate_of(found: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+def validate_of(
+    found: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS, switches: Switches = STRICT_SWITCHES
+) -> list[str]:
     """Check options given by field name, as `validate` does."""
     for field, value in found.items():
         _CHECKS[field](field, value, limits)
+    _check_known(found, switches)
     if found.get("delay") and found.get("repeat") and not found["repeat"].get("count"):
         raise UsageError("delay", found["delay"], "cannot be used together with repeat")
     flags = [flag for flag in _PARENT_FLAGS if found.get(flag)]
@@ -588,6 +622,30 @@ def validate_of(found: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) ->
     if wait is not UNSET and duration_number(wait) > LONG_BACKOFF_MS:
         return [f"backoff.delay: {duration_number(wait)} ms is more than one hour; is it meant in milliseconds?"]
     return []
+
+
+def _check_known(found: Mapping[str, Any], switches: Switches) -> None:
+    """Refuse what the profile does not know, and what later versions refuse.
+
+    Source: specs/06-later-versions.md#sec-4-15
+    """
+    if found.get("priority", 0) > switches.max_priority:
+        most = switches.max_priority
+        rule = f"must be a whole number from 0 to {most}: the profile STRICT alone takes {MAX_PRIORITY}"
+        raise UsageError("priority", found["priority"], rule)
+    for field in ("remove_on_complete", "remove_on_fail"):
+        check_kept(field, found.get(field), switches)
+    deduplication = found.get("deduplication")
+    if deduplication is not None:
+        for name in ("keep_last_if_active", "reschedule"):
+            if getattr(deduplication, name) is True:
+                require_later(getattr(switches, name), f"deduplication.{name}", True)
+
+
+def check_kept(field: str, kept: object, switches: Switches) -> None:
+    """Refuse a limit of retention by age where the profile knows none. Raises `UsageError`."""
+    if isinstance(kept, KeepJobs) and kept.limit is not UNSET:
+        require_later(switches.age_retention_limit is not None, f"{field}.limit", kept.limit)
 
 
 def check_job_id(field: str, value: object, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -694,6 +752,8 @@ def _check_retention(field: str, value: object, limits: Limits) -> None:
     age = value.age.total_seconds() if isinstance(value.age, timedelta) else value.age
     if age is not UNSET and (type(age) not in (int, float) or not 0 <= age <= MAX_SAFE_INTEGER):
         raise UsageError(f"{field}.age", age, "must be a number of seconds (or a timedelta) of at least 0")
+    if value.limit is not UNSET:
+        _whole(f"{field}.limit", value.limit, 1)
 
 
 def _check_parent(field: str, value: object, limits: Limits) -> None:
@@ -723,7 +783,8 @@ def _check_deduplication(field: str, value: object, limits: Limits) -> None:
         raise UsageError("deduplication.id", value.id, "must not be empty")
     if value.ttl is not UNSET:
         _milliseconds("deduplication.ttl", value.ttl, 1)
-    for name, flag in (("extend", value.extend), ("replace", value.replace)):
+    for name in ("extend", "replace", "keep_last_if_active", "reschedule"):
+        flag = getattr(value, name)
         if flag is not UNSET:
             _check_bool(f"deduplication.{name}", flag, limits)
 

@@ -17,10 +17,11 @@ from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.common.codec import double, plain
 from bullmq_protocol.common.keys import QueueKeys, check_name
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import Backoff, duration_number
-from bullmq_protocol.model.cron import LOCAL, NoNextRun, Zones, fixed_zone, next_run, parse_cron
+from bullmq_protocol.model.cron import LOCAL, Dialect, NoNextRun, Zones, fixed_zone, next_run, parse_cron
 from bullmq_protocol.model.job import NewJob, prepare
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, given, merged, stored_of
 
@@ -31,6 +32,8 @@ Moment: TypeAlias = Millis | datetime
 """What callers may pass for a moment: milliseconds since the epoch, or a `datetime` with a time zone."""
 
 _LOCAL_NAMES: Final = frozenset((LOCAL, "system", "default"))
+_HALF_HOURS: Final = ("australia/lord_howe", "australia/lhi")
+_MONTH_S: Final = 30 * 86_400
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # What the scheduler itself decides, or what would have no effect in a job that it makes.
 _NOT_IN_TEMPLATES: Final = ("job_id", "delay", "repeat", "deduplication", "parent", "prev_millis", "repeat_job_key")
@@ -45,9 +48,11 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_default
     Args:
         every: The time between two jobs, in milliseconds or as a `timedelta`.
         pattern: A cron pattern of five parts, or of six with seconds in front.
-        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default the zone of each process.
+        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default the zone of each process;
+            with the profile `FLEET` that of this one, by its name.
         limit: How many jobs to make; no bound by default.
-        offset: Accepted, and without effect, as in BullMQ.
+        offset: How far into each period of `every` the jobs are due, in milliseconds or as a `timedelta`; 0 by default.
+            With the profile `STRICT`, and with a pattern, it is accepted and has no effect, as in BullMQ.
         start_date: No job is due before this moment; none by default.
         end_date: No job is made after this moment; none by default.
         immediately: True: the first job of a pattern is due now. False by default.
@@ -111,12 +116,14 @@ def check_scheduler_id(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
     return scheduler_id
 
 
-def rule_of(repeat: RepeatOptions, *, now: Millis, zones: Zones) -> dict[str, Any]:
+def rule_of(
+    repeat: RepeatOptions, *, now: Millis, zones: Zones, switches: Switches = STRICT_SWITCHES
+) -> dict[str, Any]:
     """Check a user's rule, and return it as it is stored, without `immediately`.
 
     Raises `UsageError` (`CronError` for the pattern), naming field, value and rule.
 
-    Source: specs/04-schedulers-flows-events.md#sec-4-2
+    Source: specs/04-schedulers-flows-events.md#sec-4-2, specs/06-later-versions.md#sec-4-6-7
     """
     if not isinstance(repeat, RepeatOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("repeat", repeat, "must be a RepeatOptions")
@@ -135,22 +142,40 @@ def rule_of(repeat: RepeatOptions, *, now: Millis, zones: Zones) -> dict[str, An
         raise UsageError("pattern", None, "must be given, or every")
     else:
         rule["pattern"] = check_name("pattern", repeat.pattern, max_length=None)
-        parse_cron(rule["pattern"])
+        parse_cron(rule["pattern"], dialect=switches.cron)
     if check_flag("immediately", repeat.immediately) and start is not None:
         raise UsageError("immediately", True, "must not be given together with start_date")
     if repeat.tz is not UNSET:
         rule["tz"] = plain(repeat.tz)
         find_zone(rule["tz"], zones)
+    if switches.cron == "common" and "pattern" in rule:
+        rule["tz"] = _zone_for_all(rule.get("tz", LOCAL), now, zones)
     if repeat.limit is not UNSET:
         rule["limit"] = check_whole("limit", repeat.limit, least=1)
     if repeat.offset is not UNSET:
-        check_whole("offset", to_ms("offset", repeat.offset), least=0)
-        rule["offset"] = None
+        offset = check_whole("offset", to_ms("offset", repeat.offset), least=0)
+        rule["offset"] = offset if "every" in rule and switches.scheduler_rules != "5.62" else None
     if start is not None:
         rule["startDate"] = start
     if end is not None:
         rule["endDate"] = end
     return rule
+
+
+def _zone_for_all(name: str, now: Millis, zones: Zones) -> str:
+    """Return a zone by a name that every process takes for the same one. Raises `UsageError`."""
+    zone = find_zone(name, zones)
+    own = str(getattr(zone, "key", name))
+    if own.lower() in _HALF_HOURS:
+        rule = "changes its clock by half an hour, which BullMQ 5 and 6 follow in two ways; the profile STRICT takes it"
+        raise UsageError("tz", own, rule)
+    if own.lower() not in _LOCAL_NAMES:
+        return own
+    moments = [datetime.fromtimestamp(now // 1000 + months * _MONTH_S, zone) for months in (0, 3, 6, 9)]
+    if any(moment.utcoffset() for moment in moments):
+        rule = "must be an IANA name: other processes have local zones of their own; the profile STRICT takes it"
+        raise UsageError("tz", name, rule)
+    return "UTC"
 
 
 _UNKNOWN_ZONE = (
@@ -174,10 +199,13 @@ def find_zone(name: object, zones: Zones) -> tzinfo:
     return found
 
 
-def next_due(rule: Mapping[str, Any], *, now: Millis, previous: object = None, zones: Zones) -> Due | None:
+def next_due(
+    rule: Mapping[str, Any], *, now: Millis, previous: object = None, zones: Zones, dialect: Dialect = "4.9"
+) -> Due | None:
     """Return the job that follows by a stored rule, or None where the rule has come to its end.
 
-    `previous` is the slot of the job before (`prevMillis`). Raises `UsageError` for a rule that cannot be followed.
+    `previous` is the slot of the job before (`prevMillis`), `dialect` that of a pattern. Raises `UsageError` for a rule
+    that cannot be followed.
 
     Source: specs/04-schedulers-flows-events.md#sec-4-3
     """
@@ -193,7 +221,7 @@ def next_due(rule: Mapping[str, Any], *, now: Millis, previous: object = None, z
     if iteration is None or not pattern:
         return None if iteration is None else Due(iteration)
     reference = max(now, number_of(previous) or 0)
-    next_at = next_slot(rule, pattern, reference, now=now, start=start, end=end, zones=zones)
+    next_at = next_slot(rule, pattern, reference, now=now, start=start, end=end, zones=zones, dialect=dialect)
     return None if next_at is None else Due(iteration, max(next_at, math.floor(reference)))
 
 
@@ -213,11 +241,12 @@ def next_slot(
     start: float | None,
     end: float | None,
     zones: Zones,
+    dialect: Dialect = "4.9",
 ) -> Millis | None:
     """Return the first match of the rule's pattern after the reference time, and after its start; None without one."""
     if not isinstance(pattern, str):
         raise UsageError("pattern", pattern, "must be a string")
-    cron = parse_cron(pattern, nth=number_of(rule.get("nthDayOfWeek")))
+    cron = parse_cron(pattern, nth=number_of(rule.get("nthDayOfWeek")), dialect=dialect)
     zone = UTC if rule.get("utc") else find_zone(LOCAL if rule.get("tz") is None else rule["tz"], zones)
     if rule.get("immediately"):
         return now
@@ -251,7 +280,14 @@ def number_of(value: object) -> float | None:
 
 
 def options_of_next(
-    base: Mapping[str, Any], rule: Mapping[str, Any], scheduler_id: str, due: Due, *, now: Millis, zones: Zones
+    base: Mapping[str, Any],
+    rule: Mapping[str, Any],
+    scheduler_id: str,
+    due: Due,
+    *,
+    now: Millis,
+    zones: Zones,
+    switches: Switches = STRICT_SWITCHES,
 ) -> dict[str, Any]:
     """Lay what belongs to the next job over its other options (`base`), and return all in the order of BullMQ.
 
@@ -260,7 +296,7 @@ def options_of_next(
     options = {name: value for name, value in base.items() if name != "repeatJobKey"}
     options["repeat"] = {
         **{name: value for name, value in rule.items() if name != "immediately"},
-        "offset": None,
+        "offset": None if switches.scheduler_rules == "5.62" else number_of(rule.get("offset")),
         "count": due.iteration,
         "startDate": stored_moment("startDate", rule, zones),
         "endDate": stored_moment("endDate", rule, zones),
@@ -298,7 +334,8 @@ def prepare_scheduler(
     Source: specs/04-schedulers-flows-events.md#sec-4-2
     """
     scheduler_id = check_scheduler_id(scheduler_id, limits)
-    rule = rule_of(repeat, now=now_ms, zones=zones)
+    switches = keys.switches
+    rule = rule_of(repeat, now=now_ms, zones=zones, switches=switches)
     for field in given(template.options):
         if field in _NOT_IN_TEMPLATES:
             raise UsageError(field, getattr(template.options, field), "has no place in a scheduler's template")
@@ -309,7 +346,7 @@ def prepare_scheduler(
     warnings = job.warnings
     if repeat.immediately and repeat.every is not UNSET:
         warnings += ("immediately has no effect together with every: the first job is due now anyway",)
-    due = next_due({**rule, "immediately": repeat.immediately}, now=now_ms, zones=zones)
+    due = next_due({**rule, "immediately": repeat.immediately}, now=now_ms, zones=zones, dialect=switches.cron)
     if due is None:
         return None
     base = _template(merged(defaults, template.options))
@@ -320,7 +357,7 @@ def prepare_scheduler(
         data_text=job.data_text,
         rule=rule,
         template=base,
-        options=options_of_next(first, rule, scheduler_id, due, now=now_ms, zones=zones),
+        options=options_of_next(first, rule, scheduler_id, due, now=now_ms, zones=zones, switches=switches),
         next_at=due.next_at,
         now=now_ms,
         warnings=warnings,

@@ -54,6 +54,7 @@ class Clean(msgspec.Struct, frozen=True, kw_only=True):
         if 0 < len(removed) < size:
             # Some of those looked at stay; were there more than those?
             last = state in _BY_RANGE or sum((yield from get_counts(keys, (state,)))) + len(removed) <= size
-        if last or left == 0:
+        if left == 0 or (last and not (state == "wait" and keys.switches.merging_pause)):
             return Page(removed, None)
-        return Page(removed, replace(self, limit=left if self.limit else 0))
+        # Jobs may wait in both lists (specs/06-later-versions.md#sec-8-2).
+        return Page(removed, replace(self, state="paused" if last else self.state, limit=left if self.limit else 0))

@@ -6,10 +6,11 @@ import msgspec
 from msgspec.structs import replace
 
 from bullmq_protocol.command import Operation
-from bullmq_protocol.commands.queues import get_counts, obliterate_page, pause
+from bullmq_protocol.commands.queues import get_counts, obliterate_page
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.operations.paging import Page
+from bullmq_protocol.operations.pausing import pause_queue
 
 _DESTROYED = ("active", "delayed", "completed", "paused", "prioritized", "failed")
 
@@ -30,7 +31,7 @@ class Obliterate(msgspec.Struct, frozen=True, kw_only=True):
     def page(self, keys: QueueKeys) -> Operation[Page[int]]:
         check_whole("count", self.count, least=1)
         if not self.paused:
-            yield from pause(keys)
+            yield from pause_queue(keys)
         more = yield from obliterate_page(keys, count=self.count, force=self.force)
         if not more:
             return Page(0, None)

@@ -41,7 +41,7 @@ class JobPages(msgspec.Struct, frozen=True, kw_only=True):
 
     def page(self, keys: QueueKeys) -> Operation[Page[list[JobRecord]]]:
         check_whole("page_size", self.page_size, least=1)
-        states = expand_states(self.states)
+        states = expand_states(keys, self.states)
         end = self.start + self.page_size - 1
         ids = yield from get_ranges(keys, states[:1], start=self.start, end=end, ascending=self.ascending)
         jobs = yield from read_jobs(keys, ids)
@@ -64,7 +64,7 @@ def get_jobs(
     """
     check_whole("start", start)
     check_whole("end", end)
-    ids = yield from _ids(keys, expand_states(states), start, end, ascending)
+    ids = yield from _ids(keys, expand_states(keys, states), start, end, ascending)
     return (yield from read_jobs(keys, ids))
 
 

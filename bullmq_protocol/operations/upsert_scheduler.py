@@ -29,6 +29,7 @@ def upsert_scheduler(keys: QueueKeys, prepared: PreparedScheduler) -> Operation[
             pattern=rule.get("pattern"),
             every=rule.get("every"),
             limit=rule.get("limit"),
+            offset=rule.get("offset"),
         ),
         data_text=prepared.data_text,
         packed_template=pack(prepared.template),

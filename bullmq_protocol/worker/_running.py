@@ -132,7 +132,11 @@ class ReportCall(RunCall, frozen=True, eq=False):
             shared.notify(report.notice(job, duration))
             if kind is not ReportKind.FAILED:
                 running.retried += 1
-                fetching.empty = False
+                if report.fetch_next and isinstance(value, Fetched) and value.job is not None:
+                    fetching.begin(value, run.token)
+                else:
+                    # Why moveToDelayed has brought no job it does not tell.
+                    fetching.empty = False
                 return
             running.failed += 1
         if isinstance(value, Fetched):
@@ -179,7 +183,7 @@ class Running:
         self.shared = shared
         self.fetching = fetching
         self._upkeep = upkeep
-        self._finishing = Finishing(shared.settings)
+        self._finishing = Finishing(shared.settings, limited=shared.keys.switches.age_retention_limit is not None)
         self.retries: dict[int, Millis] = {}
         """When a run's refused call is made again, by the run's number."""
         self._abandoned: set[int] = set()
@@ -211,7 +215,7 @@ class Running:
         if self._upkeep.renew_at is None:
             self._upkeep.plan_renewal()
         try:
-            schedule = schedule_of(job)
+            schedule = schedule_of(job, shared.keys.switches)
             if schedule is None:
                 self._run(run)
             else:
@@ -366,7 +370,7 @@ class Running:
             and shared.state is WorkerState.RUNNING
             and not shared.asked_to_end
             and len(shared.runs) <= shared.concurrency
-            and report.may_fetch_next
+            and report.may_fetch_next(shared.keys)
         )
         command = report.command(shared.keys, run.job, run.token, self._finishing, now=shared.at.wall)
         run.sent = True

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bullmq_protocol.commands.fetching import stalled_check_ttl
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
+from bullmq_protocol.commands.queues import heal
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.worker._fetching import Fetching
@@ -77,6 +78,26 @@ class StalledTtlCall(StalledCheckCall, frozen=True, eq=False):
         self.upkeep.next_check_in(value)
 
 
+class HealCall(Pending, frozen=True, eq=False):
+    """Puts in line again what stands in `paused` of a queue that runs: a courtesy, made again with each check."""
+
+    upkeep: Upkeep
+
+    def answered(self, value: Any) -> None:
+        self.upkeep.healed(value)
+
+    def refused(self, error: BullMQError | None, message: str, transient: bool) -> None:
+        self.upkeep.healing = False
+        self.upkeep.notify_refused_heal(message)
+
+    def lost(self, event: CallFailed) -> bool:
+        self.upkeep.healing = False
+        return True
+
+    def abandoned(self) -> None:
+        self.upkeep.healing = False
+
+
 class Upkeep:
     """The timers of the locks and of the stalled check. `renew_at` is set while a job is held, and does not count while
     `renewing`."""
@@ -89,6 +110,7 @@ class Upkeep:
         self.renewing = False
         self.stalled_at: Millis | None = None
         self._checking = False
+        self.healing = False
 
     # --- timers -----------------------------------------------------------------------------------------------------
 
@@ -98,6 +120,7 @@ class Upkeep:
         if self.renew_at is not None and now >= self.renew_at and not self.renewing:
             self.renew()
         if self.stalled_at is not None and now >= self.stalled_at:
+            self.heal()
             self.check_stalled()
 
     def defer(self) -> None:
@@ -193,6 +216,26 @@ class Upkeep:
             interval_ms=settings.stalled_ms,
         )
         shared.call(StalledCheckCall(command, self))
+
+    def heal(self) -> None:
+        """Put in line what is left in `paused`, where the profile knows how: nobody would take it.
+
+        Source: specs/06-later-versions.md#sec-8-2
+        """
+        shared = self._shared
+        if shared.keys.switches.merging_pause and not self.healing:
+            self.healing = True
+            shared.call(HealCall(heal(shared.keys), self))
+
+    def healed(self, left: int) -> None:
+        """Go on with what is left."""
+        self.healing = False
+        if left and self._shared.state is not WorkerState.DRAINING:
+            self.heal()
+
+    def notify_refused_heal(self, message: str) -> None:
+        """Emit a notice of the server's refusal."""
+        self._shared.notify(WorkerProblem(f"jobs left in a paused list: {message}"))
 
     def _plan_check(self, wait: Millis) -> None:
         draining = self._shared.state is WorkerState.DRAINING

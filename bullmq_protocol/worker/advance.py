@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 import msgspec
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.fetching import Fetched
 from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.commands.schedulers import (
     RepeatableKey,
@@ -19,9 +21,10 @@ from bullmq_protocol.commands.schedulers import (
 )
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, clean_text, doubles, number_text, pack, parse_json
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.model.cron import Zones
+from bullmq_protocol.model.cron import Dialect, Zones
 from bullmq_protocol.model.job import AddCommand, JobRecord, PreparedJob
 from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.model.schedule import (
@@ -37,6 +40,10 @@ MAX_DELAY_MS = 300_000
 
 MAX_ID_PARTS = 4
 """A repeat key with more parts belongs to the oldest generation of repeatable jobs."""
+
+
+_READ: Final[Mapping[str, Dialect]] = MappingProxyType({"4.9": "4.9", "common": "either", "5.10": "5.10"})
+"""How the patterns of other clients are read."""
 
 
 class Unschedulable(BullMQError):
@@ -63,10 +70,10 @@ class Advance(msgspec.Struct, frozen=True):
             raise Unschedulable(f"repeatable job: {error}; the job was delayed") from None
 
 
-def schedule_of(job: JobRecord) -> Schedule | None:
+def schedule_of(job: JobRecord, switches: Switches = STRICT_SWITCHES) -> Schedule | None:
     """Return the schedule that a fetched job must advance, or None.
 
-    Source: specs/04-schedulers-flows-events.md#sec-4-5
+    Source: specs/04-schedulers-flows-events.md#sec-4-5, specs/06-later-versions.md#sec-4-7-3
     """
     fields = job.fields
     options = fields.get("opts", b"")
@@ -76,6 +83,8 @@ def schedule_of(job: JobRecord) -> Schedule | None:
     key: object = job.repeat_job_key or job.opts.extra.get("repeatJobKey")
     if isinstance(key, str) and key.count(":") < MAX_ID_PARTS:
         return Schedule(key)
+    if not key and switches.repeat_without_rjk == "ordinary":
+        return None
     return Schedule(None) if job.opts.repeat else None
 
 
@@ -95,10 +104,11 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis,
     try:
         if scheduler_id is None:
             return _advance_repeatable(keys, job, stored, rule, now=now, zones=zones)
-        due = next_due(rule, now=now, previous=stored.get("prevMillis"), zones=zones)
+        dialect = _READ[keys.switches.cron]
+        due = next_due(rule, now=now, previous=stored.get("prevMillis"), zones=zones, dialect=dialect)
         if due is None:
             return None
-        options = options_of_next(_base(stored), rule, scheduler_id, due, now=now, zones=zones)
+        options = options_of_next(_base(stored), rule, scheduler_id, due, now=now, zones=zones, switches=keys.switches)
         command = update_job_scheduler(
             keys,
             scheduler_id,
@@ -231,7 +241,7 @@ def delay_problem(message: str) -> str:
     return f"Failed to add repeatable job for next iteration: {message}"
 
 
-def delay_job(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Command[int]:
+def delay_job(keys: QueueKeys, job: JobRecord, *, token: str, now: Millis) -> Command[Fetched | int]:
     """Return the command that delays such a job: 2 s the first time, doubling to five minutes; no attempt is counted.
 
     Source: specs/05-worker-runtime.md#sec-6

@@ -48,6 +48,7 @@ StalledCheckCall JobStalled, PTTL             WorkerProblem,               moveS
                                               moveStalledJobsToWait
 StalledTtlCall   moveStalledJobsToWait        WorkerProblem,               moveStalledJobsToWait
                  after that time              moveStalledJobsToWait
+HealCall         pause, if jobs are left      WorkerProblem                nothing
 ProbeCall        Reconnected                  Reconnected: it is there     ReconnectFailed, PING later
 ================ ============================ ============================ =============================
 
@@ -184,6 +185,7 @@ class WorkerMachine:
             shared.state = WorkerState.PAUSED if paused else WorkerState.RUNNING
             if paused:
                 shared.notify(Paused())
+            self._upkeep.heal()
             if not self._settings.skip_stalled_check:
                 self._upkeep.check_stalled()
         self._fetching.proceed()

@@ -19,7 +19,7 @@ from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker._fetching import QueueView
 from bullmq_protocol.worker.advance import Unschedulable, advance, delay_job, delay_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
-from bullmq_protocol.worker.outcome import Finishing, Report, failure_report, success_report
+from bullmq_protocol.worker.outcome import Finishing, Report, ReportKind, failure_report, success_report
 
 MAX_BLOCK_MS: Millis = 10_000
 
@@ -38,7 +38,7 @@ class ManualWork:
     def __init__(self, keys: QueueKeys, settings: WorkerSettings) -> None:
         self._keys = keys
         self._settings = settings
-        self._finishing = Finishing(settings)
+        self._finishing = Finishing(settings, limited=keys.switches.age_retention_limit is not None)
         self._queue = QueueView(keys, settings)
 
     def next_job(self, token: str, *, block: bool = True) -> Operation[Taken]:
@@ -128,7 +128,7 @@ class ManualWork:
 
     def _advance(self, job: JobRecord, token: str, at: Instant) -> Operation[str | None]:
         """Create the next run of the job's scheduler; if that fails, delay the job and return why."""
-        schedule = schedule_of(job)
+        schedule = schedule_of(job, self._keys.switches)
         if schedule is None:
             return None
         try:
@@ -147,10 +147,10 @@ class ManualWork:
 
     def _report(self, report: Report, job: JobRecord, token: str, fetch_next: bool) -> Operation[Taken]:
         at = yield from NOW
-        report.fetch_next = fetch_next and report.may_fetch_next
+        report.fetch_next = fetch_next and report.may_fetch_next(self._keys)
         command: Command[Any] = report.command(self._keys, job, token, self._finishing, now=at.wall)
         answer = yield from command
-        if report.fetch_next and isinstance(answer, Fetched):
+        if report.fetch_next and isinstance(answer, Fetched) and (answer.job or report.kind is not ReportKind.DELAY):
             return (yield from self._take(answer, token))
         self._queue.empty = False
         return Taken()

@@ -224,6 +224,8 @@ def _check_keep(field: str, keep: object) -> None:
         _at_least(f"{field}.count", keep.count, -1)
     if keep.age is not UNSET:
         _check_age(f"{field}.age", keep.age)
+    if keep.limit is not UNSET:
+        _at_least(f"{field}.limit", keep.limit, 1)
 
 
 def _check_age(field: str, age: object) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.command import Command
+from bullmq_protocol.commands.fetching import packed_fetch
 from bullmq_protocol.commands.finishing import (
     FinishOptions,
     PackedFinish,
@@ -66,12 +67,16 @@ class ReportKind(Enum):
 
 
 class Finishing:
-    """The packed options of moveToFinished of one worker, kept as long as jobs come with the same options."""
+    """The packed options of moveToFinished of one worker, kept as long as jobs come with the same options.
 
-    __slots__ = ("_packed", "_settings")
+    `limited`: the script takes a limit of retention by age.
+    """
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    __slots__ = ("_limited", "_packed", "_settings")
+
+    def __init__(self, settings: WorkerSettings, *, limited: bool = False) -> None:
         self._settings = settings
+        self._limited = limited
         self._packed: dict[tuple[bytes, bool], bytes] = {}
 
     def options(self, job: JobRecord, token: str, *, completed: bool) -> PackedFinish:
@@ -79,12 +84,17 @@ class Finishing:
         text = job.fields.get("opts", b"")
         rest = self._packed.get((text, completed))
         if rest is None:
-            rest = finish_options(job, token, self._settings, completed=completed).packed_rest()
+            rest = finish_options(job, token, self._settings, completed=completed, limited=self._limited).packed_rest()
             if len(self._packed) >= _MOST_PACKED:
                 self._packed.clear()
             if len(text) <= _LONGEST_KEPT:
                 self._packed[text, completed] = rest
         return PackedFinish(token, rest)
+
+    def fetch(self, token: str) -> bytes:
+        """Return the options for a job that is taken with this token."""
+        settings = self._settings
+        return packed_fetch(token, settings.lock_ms, settings.limiter, settings.name)
 
 
 class Report(msgspec.Struct, eq=False):
@@ -102,11 +112,12 @@ class Report(msgspec.Struct, eq=False):
     plain: bool = False
     """Nothing of the job's options goes into it."""
 
-    @property
-    def may_fetch_next(self) -> bool:
-        """Only moveToFinished can bring the next job."""
+    def may_fetch_next(self, keys: QueueKeys) -> bool:
+        """Only moveToFinished can bring the next job, and in later versions moveToDelayed."""
         kind = self.kind
-        return (kind is ReportKind.COMPLETED or kind is ReportKind.FAILED) and not self.plain
+        if kind is ReportKind.COMPLETED or kind is ReportKind.FAILED:
+            return not self.plain
+        return kind is ReportKind.DELAY and keys.switches.next_job_of_move_to_delayed
 
     def command(
         self, keys: QueueKeys, job: JobRecord, token: str, finishing: Finishing, *, now: Millis
@@ -133,7 +144,14 @@ class Report(msgspec.Struct, eq=False):
                 return retry_job(keys, job.id, token=token, now=now, lifo=lifo, fields=self.fields)
             case ReportKind.DELAY:
                 return move_to_delayed(
-                    keys, job.id, token=token, now=now, delay=self.delay, count_attempt=True, fields=self.fields
+                    keys,
+                    job.id,
+                    token=token,
+                    now=now,
+                    delay=self.delay,
+                    count_attempt=True,
+                    fields=self.fields,
+                    fetch=finishing.fetch(token) if self.fetch_next else None,
                 )
             case _:
                 return move_job_from_active_to_wait(keys, job.id, token=token)
@@ -241,7 +259,9 @@ def stack_trace_limit(job: JobRecord) -> float | None:
     return None if isinstance(limit, UnsetType) else limit
 
 
-def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, completed: bool) -> FinishOptions:
+def finish_options(
+    job: JobRecord, token: str, settings: WorkerSettings, *, completed: bool, limited: bool = False
+) -> FinishOptions:
     """Return the packed options of moveToFinished for this job and worker.
 
     Source: specs/05-worker-runtime.md#sec-11
@@ -251,7 +271,7 @@ def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, comp
     default = settings.remove_on_complete if completed else settings.remove_on_fail
     return FinishOptions(
         token=token,
-        keep_jobs=keep_jobs(own, default),
+        keep_jobs=keep_jobs(own, default, limited=limited),
         lock_ms=settings.lock_ms,
         attempts=job.attempts,
         limiter=settings.limiter,
@@ -264,8 +284,12 @@ def finish_options(job: JobRecord, token: str, settings: WorkerSettings, *, comp
     )
 
 
-def keep_jobs(own: Retention | UnsetType | None, default: KeepJobs | None) -> dict[str, int | float]:
+def keep_jobs(
+    own: Retention | UnsetType | None, default: KeepJobs | None, *, limited: bool = False
+) -> dict[str, int | float]:
     """Return the retention map: the job's option wins, then the worker's; neither keeps everything.
+
+    `limited`: with the limit of retention by age (specs/06-later-versions.md#sec-11-6-1).
 
     Source: specs/02-worker-path.md#sec-2-3
     """
@@ -282,6 +306,9 @@ def keep_jobs(own: Retention | UnsetType | None, default: KeepJobs | None) -> di
         value = number_of(stored.get(name))
         if value is not None:
             kept[name] = _count(value) if name == "count" else value
+    limit = number_of(stored.get("limit")) if limited else None
+    if limit is not None and limit == math.floor(limit) and abs(limit) <= MAX_SAFE_INTEGER:
+        kept["limit"] = int(limit)
     return kept
 
 

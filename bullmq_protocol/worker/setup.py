@@ -11,7 +11,7 @@ from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.cron import Zones
-from bullmq_protocol.model.options import Limits
+from bullmq_protocol.model.options import Limits, check_kept
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector, check_collector
 from bullmq_protocol.observability.telemetry import TelemetryProvider
 from bullmq_protocol.worker.machine import WorkerMachine
@@ -58,6 +58,8 @@ class WorkerSetup:
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
         self.settings, self.warnings = options.checked(zones=zones)
+        for field in ("remove_on_complete", "remove_on_fail"):
+            check_kept(field, getattr(options, field), switches)
         self.id = made_id if worker_id is None else check_label("worker_id", worker_id)
         self.extra: dict[str, Any] = {"worker_id": self.id, "queue": self.keys.name}
         """The fields of its log lines."""

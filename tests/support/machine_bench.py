@@ -56,10 +56,10 @@ OPEN = ("moveToActive", "extendLocks", "moveStalledJobsToWait", "PING")
 class Bench:
     """A machine with everything it asked for in view."""
 
-    def __init__(self, *, batches: bool = False, **options: Any) -> None:
+    def __init__(self, *, batches: bool = False, keys: QueueKeys = KEYS, **options: Any) -> None:
         settings, self.warnings = WorkerOptions(**options).checked()
         self.settings = settings
-        self.machine = WorkerMachine(KEYS, settings, "w", batches=batches)
+        self.machine = WorkerMachine(keys, settings, "w", batches=batches)
         self.wall = START
         self.mono = 50_000
         self.calls: dict[int, Call] = {}

@@ -51,7 +51,7 @@ _ROOMS = MappingProxyType(
 )
 # Modules of these rooms do not import each other, but for what they share.
 _SHARED = MappingProxyType(
-    {"commands": ("commands._shared", "commands._merging"), "operations": ("operations.paging",)},
+    {"commands": ("commands._shared", "commands._merging"), "operations": ("operations.paging", "operations.pausing")},
 )
 _NOT = MappingProxyType({"commands": ("model.flow",)})
 # What only the first may import of its own room: the texts of the scripts; what connections pack.

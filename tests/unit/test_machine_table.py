@@ -11,6 +11,8 @@ from typing import Any, get_args
 
 import pytest
 
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import FLEET_SWITCHES
 from bullmq_protocol.errors import UnrecoverableError
 from bullmq_protocol.worker import machine
 from bullmq_protocol.worker._contact import Contact
@@ -27,7 +29,7 @@ _WAYS = ("answered", "refused", "lost")
 _NOTICES = {kind.__name__ for kind in get_args(Notice)}
 _COMMANDS = {
     *("moveToActive", "BZPOPMIN", "ZADD", "updateJobScheduler", "moveToDelayed", "moveToFinished", "extendLocks"),
-    *("moveJobFromActiveToWait", "moveStalledJobsToWait", "PTTL", "PING"),
+    *("moveJobFromActiveToWait", "moveStalledJobsToWait", "PTTL", "PING", "pause"),
 }
 _WORDS = _NOTICES | _COMMANDS | {"RunJob", "Wait"}
 # What goes with every job that begins, that is let go or that is cancelled, and with every end, is not in the table.
@@ -205,6 +207,14 @@ def _ttl() -> Bench:
     return bench
 
 
+def _heal() -> Bench:
+    bench = _fetch(keys=QueueKeys.of("q", switches=FLEET_SWITCHES))
+    bench.reply("moveToActive", NO_JOB)
+    bench.pause()
+    bench.end_wait()
+    return bench
+
+
 def _probe() -> Bench:
     bench = _paused()
     bench.tell(ConnectionEnded("closed"))
@@ -223,6 +233,7 @@ _CALLS = {
     "RenewCall": "extendLocks",
     "StalledCheckCall": "moveStalledJobsToWait",
     "StalledTtlCall": "PTTL",
+    "HealCall": "pause",
     "ProbeCall": "PING",
 }
 # A case: a machine with the call under way, and the reply. A refusal is one by its reply, or else an error.
@@ -238,6 +249,7 @@ _CASES: dict[str, dict[str, list[tuple[Callable[[], Bench], Any]]]] = {
         "RenewCall": [(_renewal, []), (_renewal, [b"1"])],
         "StalledCheckCall": [(_check, [b"1"])],
         "StalledTtlCall": [(_ttl, 4000)],
+        "HealCall": [(_heal, 0), (_heal, 7)],
         "ProbeCall": [(_probe, b"PONG")],
     },
     "refused": {
@@ -253,6 +265,7 @@ _CASES: dict[str, dict[str, list[tuple[Callable[[], Bench], Any]]]] = {
                 "RenewCall": _renewal,
                 "StalledCheckCall": _check,
                 "StalledTtlCall": _ttl,
+                "HealCall": _heal,
                 "ProbeCall": _probe,
             }.items()
         },
@@ -272,6 +285,7 @@ _CASES: dict[str, dict[str, list[tuple[Callable[[], Bench], Any]]]] = {
             "RenewCall": (_renewal,),
             "StalledCheckCall": (_check,),
             "StalledTtlCall": (_ttl,),
+            "HealCall": (_heal,),
             "ProbeCall": (_probe,),
         }.items()
     },

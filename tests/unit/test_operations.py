@@ -52,13 +52,13 @@ def answered(operation: Any, exchanges: Iterable[Exchange]) -> Any:
     return result
 
 
-def pages_of(plan: Plan[T], exchanges: Iterable[Exchange]) -> list[T]:
+def pages_of(plan: Plan[T], exchanges: Iterable[Exchange], keys: QueueKeys = K) -> list[T]:
     """Walk through all pages; each rest goes through JSON, as of a program that is started anew."""
     transport = ScriptedTransport(exchanges)
     found: list[T] = []
     left: Plan[T] | None = plan
     while left is not None:
-        page = run(left.page(K), transport)
+        page = run(left.page(keys), transport)
         found.append(page.value)
         left = page.rest
         if left is not None:

@@ -50,7 +50,7 @@ STORED: list[tuple[JobOptions, dict[str, Any]]] = [
         {"attempts": 0, "removeOnComplete": True, "removeOnFail": 100},
     ),
     (
-        JobOptions(remove_on_complete=KeepJobs(count=5), remove_on_fail=KeepJobs(age=4.5, extra={"limit": 9})),
+        JobOptions(remove_on_complete=KeepJobs(count=5), remove_on_fail=KeepJobs(age=4.5, limit=9)),
         {"attempts": 0, "removeOnComplete": {"count": 5}, "removeOnFail": {"age": 4.5, "limit": 9}},
     ),
     (
@@ -63,7 +63,7 @@ STORED: list[tuple[JobOptions, dict[str, Any]]] = [
         {"attempts": 0, "de": {"id": "d", "ttl": 50, "extend": True, "replace": False}},
     ),
     (
-        JobOptions(deduplication=Deduplication("d", extra={"keepLastIfActive": True})),
+        JobOptions(deduplication=Deduplication("d", keep_last_if_active=True)),
         {"attempts": 0, "de": {"id": "d", "keepLastIfActive": True}},
     ),
     (JobOptions(fail_parent_on_failure=True), {"attempts": 0, "fpof": True}),

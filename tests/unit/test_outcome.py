@@ -9,6 +9,8 @@ import pytest
 
 from bullmq_protocol.commands._shared import Limiter
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import FLEET_SWITCHES
+from bullmq_protocol.errors import LockMismatch
 from bullmq_protocol.model.failure import Category, Failure, FailureKind
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import KeepJobs
@@ -141,9 +143,46 @@ def test_the_command_of_each_outcome() -> None:
     assert sent(Report(ReportKind.RATE_LIMIT)).name == "moveJobFromActiveToWait"
 
 
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        ('{"removeOnComplete":{"age":5,"limit":7}}', {"age": 5, "limit": 7}),
+        ('{"removeOnComplete":{"age":5,"limit":2.5}}', {"age": 5}),
+        ('{"removeOnComplete":{"age":5,"limit":"x"}}', {"age": 5}),
+        ('{"removeOnComplete":{"age":5,"limit":1e300}}', {"age": 5}),
+    ],
+)
+def test_retention_by_age_has_a_limit_where_the_scripts_know_one(own: str, kept: dict[str, int]) -> None:
+    for limited in (False, True):
+        options = Finishing(settings(), limited=limited).options(job(own), "t", completed=True)
+        found = msgspec.msgpack.decode(options.packed())["keepJobs"]
+        assert found == (kept if limited else {"age": 5})
+
+
+def test_a_delayed_retry_can_take_the_next_job() -> None:
+    keys = QueueKeys.of("q", switches=FLEET_SWITCHES)
+    report = Report(ReportKind.DELAY, delay=30)
+    finishing = Finishing(settings(name="w", limiter=Limiter(max=1, duration=5)))
+    command = report.command(keys, job("{}"), "t", finishing, now=1)
+    assert command.keys[8:] == (keys.wait, keys.limiter, keys.paused, keys.pc)
+    assert command.args[7:] == ("0", "")
+    report.fetch_next = True
+    flag, options = report.command(keys, job("{}"), "t", finishing, now=1).args[7:]
+    assert (flag, msgspec.msgpack.decode(options)) == (
+        "1",
+        {"token": "t", "lockDuration": 30_000, "limiter": {"max": 1, "duration": 5}, "name": "w"},
+    )
+    assert command.decode(0).job is None
+    assert command.decode([[b"name", b"n"], b"8", 0, 0]).job.id == "8"
+    with pytest.raises(LockMismatch, match="moveToDelayed"):
+        command.decode(-6)
+
+
 def test_only_what_ends_a_job_brings_the_next() -> None:
-    able = {kind for kind in ReportKind if Report(kind).may_fetch_next}
+    able = {kind for kind in ReportKind if Report(kind).may_fetch_next(K)}
     assert able == {ReportKind.COMPLETED, ReportKind.FAILED}
+    able = {kind for kind in ReportKind if Report(kind).may_fetch_next(QueueKeys.of("q", switches=FLEET_SWITCHES))}
+    assert able == {ReportKind.COMPLETED, ReportKind.FAILED, ReportKind.DELAY}
 
 
 @pytest.mark.parametrize("kind", [ReportKind.RETRY, ReportKind.DELAY, ReportKind.FAILED])

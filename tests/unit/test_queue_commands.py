@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from bullmq_protocol.command import Command
+from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands import cleaning, getters, jobs, moving, queues, settings
 from bullmq_protocol.commands.events import as_entries
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import FLEET_SWITCHES, V6_7_SWITCHES
 from bullmq_protocol.common.units import check_flag, check_whole
 from bullmq_protocol.errors import UnexpectedReply, UsageError
 from bullmq_protocol.model.job import JobRecord
 
 K = QueueKeys.of("q")
+FLEET = QueueKeys.of("q", switches=FLEET_SWITCHES)
+V6 = QueueKeys.of("q", switches=V6_7_SWITCHES)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,37 @@ K = QueueKeys.of("q")
     ],
 )
 def test_names_of_states(names: Any, expanded: tuple[str, ...]) -> None:
-    assert queues.expand_states(names) == expanded
+    assert queues.expand_states(K, names) == expanded
+
+
+def test_wait_brings_paused_where_jobs_may_be_in_both() -> None:
+    assert queues.expand_states(FLEET, ["wait"]) == ("wait", "paused")
+    assert queues.expand_states(V6, ["wait"]) == ("wait",)
+
+
+def test_a_pause_counts_what_is_left_in_later_versions() -> None:
+    for command, word in ((queues.pause, "paused"), (queues.resume, "resumed")):
+        assert command(K).args == (word,) == command(K, again=True).args
+        assert command(K).decode(None) is None
+        for keys in (FLEET, V6):
+            assert command(keys).args == (word, "1")
+            assert command(keys, again=True).args == (word, "0")
+            assert command(keys).decode(7) == 7
+            with pytest.raises(UnexpectedReply):
+                command(keys).decode(None)
+    healing = queues.heal(FLEET)
+    assert (healing.keys, healing.args) == (queues.resume(FLEET).keys, ("healed", "0"))
+    assert (healing.decode(3), healing.repeat) == (3, Repeat.SAFE)
+
+
+def test_delayed_jobs_are_counted_up_to_a_moment() -> None:
+    command = queues.get_job_counts(FLEET, ("delayed",), due_before=1_700_000_000_000)
+    assert command.args == (1_700_000_000_000, "delayed")
+    assert command.decode([4]) == {"delayed": 4}
+    with pytest.raises(UsageError, match=r"due_before: needs a profile of later versions.*scripts=FLEET"):
+        queues.get_job_counts(K, ("delayed",), due_before=5)
+    with pytest.raises(UsageError, match="due_before"):
+        queues.get_job_counts(FLEET, ("delayed",), due_before=-1)
 
 
 def test_counts_are_named_as_asked() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import FLEET_SWITCHES
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.model.backoff import Backoff
+from bullmq_protocol.model.cron import CronError
 from bullmq_protocol.model.job import JobRecord, NewJob
 from bullmq_protocol.model.options import Deduplication, JobOptions, Limits, ParentRef, Telemetry
 from bullmq_protocol.model.schedule import (
@@ -360,3 +363,56 @@ def test_an_offset_of_another_type_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         rule_of(RepeatOptions(every=1000, offset="x"), now=NOW, zones=zones)  # type: ignore[arg-type]
     assert caught.value.field == "offset"
+
+
+# --- profiles
+
+FLEET = QueueKeys.of("q", switches=FLEET_SWITCHES)
+
+
+def _fleet_rule(zone: tzinfo = UTC, **options: Any) -> dict[str, Any]:
+    return rule_of(RepeatOptions(**options), now=NOW, zones=lambda name: zone, switches=FLEET_SWITCHES)
+
+
+def test_in_a_fleet_the_zone_is_always_stored() -> None:
+    paris = ZoneInfo("Europe/Paris")
+    assert _fleet_rule(paris, pattern="0 6 * * *", tz="europe/paris")["tz"] == "Europe/Paris"
+    assert _fleet_rule(paris, pattern="0 6 * * *")["tz"] == "Europe/Paris"
+    assert _fleet_rule(paris, pattern="0 6 * * *", tz="local")["tz"] == "Europe/Paris"
+    assert _fleet_rule(pattern="0 6 * * *", tz="UTC+3")["tz"] == "UTC+3"
+    assert _fleet_rule(pattern="0 6 * * *")["tz"] == "UTC"
+    assert "tz" not in _fleet_rule(every=1000)
+    strict = rule_of(RepeatOptions(pattern="0 6 * * *"), now=NOW, zones=lambda name: paris)
+    assert "tz" not in strict
+
+
+def test_in_a_fleet_a_zone_must_mean_the_same_to_all() -> None:
+    with pytest.raises(UsageError, match="tz: must be an IANA name: other processes have local zones of their own"):
+        _fleet_rule(timezone(timedelta(hours=3)), pattern="0 6 * * *")
+    for name in ("Australia/Lord_Howe", "Australia/LHI"):
+        with pytest.raises(UsageError, match="tz: changes its clock by half an hour"):
+            _fleet_rule(ZoneInfo(name), pattern="0 6 * * *", tz=name)
+        with pytest.raises(UsageError, match="tz: changes its clock by half an hour"):
+            _fleet_rule(ZoneInfo(name), pattern="0 6 * * *")
+
+
+def test_in_a_fleet_a_pattern_must_be_read_alike_by_all() -> None:
+    """On a worker of BullMQ 6 the job of such a scheduler never runs: it goes round in `active`."""
+    with pytest.raises(CronError, match="pattern: BullMQ 6 refuses it: second: 0 comes twice; the profile STRICT"):
+        _fleet_rule(pattern="*/2,*/3 * * * * *")
+    rule_of(RepeatOptions(pattern="*/2,*/3 * * * * *"), now=NOW, zones=no_zones)
+
+
+def test_an_offset_is_stored_for_an_interval_in_later_versions() -> None:
+    assert _fleet_rule(every=1000, offset=timedelta(milliseconds=900))["offset"] == 900
+    assert _fleet_rule(pattern="0 6 * * *", offset=900)["offset"] is None
+    prepared = prepare_scheduler(
+        FLEET, "s", RepeatOptions(every=1000, offset=900), NewJob("n"), now_ms=NOW, zones=no_zones
+    )
+    assert prepared is not None
+    assert (prepared.rule["offset"], prepared.options["repeat"]["offset"]) == (900, 900)
+    due = Due(2, None)
+    again = options_of_next({}, prepared.options["repeat"], "s", due, now=NOW, zones=no_zones, switches=FLEET_SWITCHES)
+    assert again["repeat"]["offset"] == 900
+    strange = options_of_next({}, {"offset": "x"}, "s", due, now=NOW, zones=no_zones, switches=FLEET_SWITCHES)
+    assert strange["repeat"]["offset"] is None

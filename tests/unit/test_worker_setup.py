@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys
-from bullmq_protocol.common.switches import STRICT_SWITCHES
+from bullmq_protocol.common.switches import FLEET_SWITCHES, STRICT_SWITCHES
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UnrecoverableError, UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.model.options import DEFAULT_LIMITS
+from bullmq_protocol.model.options import DEFAULT_LIMITS, KeepJobs
 from bullmq_protocol.observability.metrics import NO_METRICS
 from bullmq_protocol.observability.telemetry import NO_SPAN, TelemetrySpan
 from bullmq_protocol.worker.events import JobRaised
@@ -57,6 +57,15 @@ def setup(processor: Any = lambda job: job, **changes: Any) -> WorkerSetup:
         "limits": DEFAULT_LIMITS,
     }
     return WorkerSetup("q", processor, **(given | changes))
+
+
+def test_a_limit_of_retention_needs_a_profile_that_knows_one() -> None:
+    options = WorkerOptions(remove_on_fail=KeepJobs(age=5, limit=9))
+    assert setup(options=options, switches=FLEET_SWITCHES).settings.remove_on_fail == options.remove_on_fail
+    with pytest.raises(UsageError, match=r"remove_on_fail\.limit: needs a profile of later versions"):
+        setup(options=options)
+    with pytest.raises(UsageError, match=r"remove_on_fail\.limit: must be at least 1"):
+        setup(options=WorkerOptions(remove_on_fail=KeepJobs(limit=0)), switches=FLEET_SWITCHES)
 
 
 def test_what_is_not_given_is_made() -> None:
