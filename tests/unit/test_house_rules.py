@@ -126,6 +126,14 @@ class Import(NamedTuple):
     line: int
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_dropped() -> Iterator[None]:
+    """They are half a million objects, through which each later look for garbage would go."""
+    yield
+    _nodes.cache_clear()
+    _tree.cache_clear()
+
+
 @functools.cache
 def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), str(file))
