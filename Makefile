@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) environments demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -143,6 +143,9 @@ chaos: env ## strike all adapters and Node on shared queues; DURATION=3600 SEED=
 
 chaos-abrupt: env ## kill masters and promote their replicas: lost is what the replica lacked, and nothing else
 	@$(IN) -m tests.chaos --abrupt --duration $(DURATION) --seed $(SEED)
+
+chaos-fleet: env ## BullMQ 5.62, 5.81 and 6.7 on Node, its Python port and ours on shared queues; DURATION=600 SEED=1 for more
+	@$(IN) -m tests.chaos.fleet --duration $(DURATION) --seed $(SEED)
 
 bench: env ## measure, side by side with BullMQ on Node where it is installed
 	@$(IN) -m bench
