@@ -131,9 +131,6 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   --- when deferred
   -- what looks at other jobs needs their state to be complete
   local may_wait = not (has_parent or link or keep_age or (keep_count and keep_count > 0))
-  --- when keep_last_if_active
-  may_wait = may_wait and not stored.dedup_id
-  --- end
   if not may_wait then
     deferred.flush_finished()
   end

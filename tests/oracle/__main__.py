@@ -5,7 +5,8 @@ are compared with: the version that the profile is, or the profile that the vers
 `fleet` is compared with each version as far as it must do the same (`profiles.py`).
 
 `SEQUENCES` is the number of sequences, of which hypothesis drives one in ten; ten times as many random states come on
-top, and as many of several jobs in one call against single calls. `SEED` repeats a run.
+top, and as many of several jobs in one call against single calls. `SEED` repeats a run, `SHOWN` is how many differences
+are printed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.oracle import batches, cases, directed, machine, profiles, regressions, report, scripts, sequences
+from tests.oracle.directed import later
 from tests.oracle.harness import Bench
 from tests.oracle.layouts import VERSIONS
 from tests.oracle.profiles import Comparison
@@ -23,7 +25,7 @@ from tests.support import node, servers
 
 STATES_PER_SEQUENCE = 10
 HYPOTHESIS_DRIVES_ONE_IN = 10
-SHOWN = 10
+SHOWN = int(os.environ.get("SHOWN") or 10)
 
 
 def differences(bench: Bench, comparison: Comparison, count: int, seed: int) -> Iterator[str]:
@@ -34,6 +36,8 @@ def differences(bench: Bench, comparison: Comparison, count: int, seed: int) -> 
             yield from batches.compare(bench, *edge)
         for number in range(count * STATES_PER_SEQUENCE):
             yield from batches.run(bench, seed, number)
+    else:
+        yield from _directed(bench, comparison)
     if comparison.sequences:
         begun, found = machine.run(bench, max(1, count // HYPOTHESIS_DRIVES_ONE_IN), seed)
         if found is not None:
@@ -63,6 +67,16 @@ def _of_strict(bench: Bench) -> Iterator[str]:
     bench.replace(scripts.ours())
 
 
+def _directed(bench: Bench, comparison: Comparison) -> Iterator[str]:
+    version = comparison.side.version
+    for case in later.CASES[version] if comparison.whole else ():
+        for problem in cases.run(bench, case):
+            yield f"directed case {case.name}\n  {problem}"
+    for case in (*directed.CASES, *later.CASES[version]):
+        for problem in profiles.run_case(bench, comparison, case):
+            yield f"directed case {case.name}, in such states\n  {problem}"
+
+
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -79,6 +93,12 @@ def compare(server: servers.Server, name: str, version: str, count: int, seed: i
                 if total <= SHOWN:
                     say(text)
             calls += bench.tally.calls
+    if name == "fleet":
+        with scripts.bench(server, profiles.fleet_alone()) as bench:
+            for case in later.FLEET:
+                for problem in cases.run_ours(bench, case):
+                    total += 1
+                    say(f"directed case {case.name}\n  {problem}")
     say(f"oracle: {name} = {version}: {count} sequences, {calls} calls, {total} differences")
     return total
 

@@ -4,7 +4,11 @@ States and calls are random and seeded, like those of `states`. Half of the stat
 server may hold (`KINDS`), but no key of the queue itself has a wrong type: what a call for several jobs postpones would
 be refused at another point.
 
-`COUNT=25000 SEED=7 python -m tests.oracle.batches` runs the edges and this many states, and nothing else of the oracle.
+Calls of another profile than `strict` are compared with its own single scripts, which `profiles` compares with BullMQ's
+(`later_state` has what came after 5.62.0).
+
+`COUNT=25000 SEED=7 PROFILE=fleet python -m tests.oracle.batches` runs the edges and this many states, and nothing else
+of the oracle.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -20,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bullmq_protocol.command import Command as Built
-from bullmq_protocol.command import Merge
+from bullmq_protocol.command import Merge, Script
 from bullmq_protocol.commands import batches
 from bullmq_protocol.commands._merging import ADDS, OUTCOMES
 from bullmq_protocol.commands._shared import Limiter
@@ -28,8 +32,11 @@ from bullmq_protocol.commands.adding import KINDS as ADD_KINDS
 from bullmq_protocol.commands.finishing import PackedFinish
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import ServerError
+from bullmq_protocol.scripts import profile as profile_module
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS
-from tests.oracle import calls, scripts, states
+from bullmq_protocol.scripts.profile import Profile
+from lua import build
+from tests.oracle import calls, later_states, profiles, scripts, sequences, states
 from tests.oracle.calls import Call, Command, P, Q, T, pack
 from tests.oracle.harness import Bench, differences, error_class, replies_equal
 from tests.oracle.states import PLAIN, Draw
@@ -739,16 +746,61 @@ def state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merge
     return name, made, found, merged
 
 
+def later_state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merged]:
+    """Return the same with what came after 5.62.0: jobs that are kept for later, and that are only fetched to fail;
+    adds that find another job active, delayed or gone; queues that clients of several versions have paused."""
+    name, made, found, merged = state(seed, number)
+    draw = Draw(Random(f"batch/later/{seed}/{number}"))
+    for dedup_id in ("d", "d2"):
+        made += later_states.kept(Sound(draw.random), Q, ["1", "5"], dedup_id) if draw.chance(0.5) else []
+    for id in ("1", "2", "3", "41", "42", "43"):
+        made += states.fields(Q + id, {"defa": "zz"}) if draw.chance(0.2) else []
+    if draw.chance(0.3):
+        made += [
+            ("HSET", f"{Q}meta", "paused", "1"),
+            *(("DEL", Q + list_) for list_ in draw.some(["wait", "paused"], 0, 1)),
+        ]
+    changed = []
+    for call in found:
+        if call.name == "moveToFinished" and draw.chance(0.4):
+            made += states.fields(Q + str(call.args[0]), {"deid": draw.pick("d", "d2")})
+        elif call.name in calls.ADD_KEYS and draw.chance(0.4):
+            owner = draw.pick("1", "2", "gone")
+            made.append(("SET", f"{Q}de:d", owner, *draw.pick((), (), ("PX", 400_000))))
+            made += states.settle(draw, Q, owner, "active", "active", "delayed", "wait") if owner != "gone" else []
+            head, options = sequences.opened(call.args[0]), sequences.opened(call.args[2])
+            if isinstance(head, list) and len(head) >= 9 and isinstance(options, dict):
+                rule = {"id": "d", draw.pick("keepLastIfActive", "reschedule", "extend", "replace"): True}
+                rule |= draw.pick({}, {"keepLastIfActive": True}, {"ttl": 5000})
+                head[8] = f"{Q}de:d"
+                call = call.with_arg(0, pack(head)).with_arg(2, pack({**options, "de": rule}))
+        changed.append(call)
+    return f"{name} later", made, changed, merged
+
+
 def run(bench: Bench, seed: int, number: int) -> tuple[str, ...]:
     """Run one state; return the differences."""
     return compare(bench, *state(seed, number))
 
 
-def compare(bench: Bench, name: str, made: list[Command], found: list[Call], merged: Merged) -> tuple[str, ...]:
-    """Run calls one by one and at once; return the differences."""
+def bench_of(server: servers.Server, profile: Profile) -> Bench:
+    """Open a bench whose two sides have the single scripts of a profile."""
+    singles = {name: profile.scripts[name].source for name in build.commands()}
+    return Bench(server.host, server.port, singles, {})
+
+
+def compare(
+    bench: Bench,
+    name: str,
+    made: list[Command],
+    found: list[Call],
+    merged: Merged,
+    profile: Mapping[str, Script] | None = None,
+) -> tuple[str, ...]:
+    """Run calls one by one and at once, with the scripts of a profile; return the differences."""
     bench.reset(made, strict=False)
     singles = _one_by_one(bench, found)
-    several = at_once(bench, found, merged)
+    several = at_once(bench, found, merged, OUR_SCRIPTS if profile is None else profile)
     texts = []
     for at, (call, (one, added), other) in enumerate(zip(found, singles, several, strict=False)):
         if not _equal(call, one, other):
@@ -806,14 +858,14 @@ def _gave_way(reply: Any) -> bool:
     return isinstance(reply, list) and len(reply) == 2 and reply[1] == 0
 
 
-def at_once(bench: Bench, found: Sequence[Call], merged: Merged) -> list[Any]:
+def at_once(bench: Bench, found: Sequence[Call], merged: Merged, profile: Mapping[str, Script]) -> list[Any]:
     """Run calls at once on our side; return what each was answered."""
     replies: list[Any] = []
     bench.wire.run([("SELECT", bench.databases[1])])
     while len(replies) < len(found):
         built = merged(found[len(replies) :])
         assert built.script is not None
-        source = OUR_SCRIPTS[built.name].source
+        source = profile[built.name].source
         running = ("LLEN", f"{Q}active")
         before, reply, after = bench.wire.run(
             [running, ("EVAL", source, len(built.keys), *built.keys, *built.args), running]
@@ -874,18 +926,36 @@ def _finish(call: Call) -> Built[Any]:
     return replace(built, merge=Merge(OUTCOMES, Q, 0, (token, rest)))
 
 
+def of_profile(server: servers.Server, profile: Profile, seed: int, count: int) -> Iterator[tuple[str, ...]]:
+    """Compare the calls of a profile with its single ones: the edges, and states of both kinds."""
+    with bench_of(server, profile) as bench:
+        later = (later_state(seed, number) for number in range(count))
+        for each in itertools.chain(edges(), (state(seed, number) for number in range(count)), later):
+            yield compare(bench, *each, profile.scripts)
+
+
+def of_strict(server: servers.Server, seed: int, count: int) -> Iterator[tuple[str, ...]]:
+    """Compare the calls of `strict` with BullMQ's scripts: the edges, and states."""
+    with scripts.bench(server) as bench:
+        for edge in edges():
+            yield (*singly(bench, *edge[:3]), *compare(bench, *edge))
+        for number in range(count):
+            yield run(bench, seed, number)
+
+
 def main() -> int:
     """Run and print; return the exit status."""
     count, seed = int(os.environ.get("COUNT") or 2500), int(os.environ.get("SEED") or 0)
+    label = os.environ.get("PROFILE", "strict")
     total = 0
-    with servers.start() as server, scripts.bench(server) as bench:
-        each = ((*singly(bench, *edge[:3]), *compare(bench, *edge)) for edge in edges())
-        for texts in itertools.chain(each, (run(bench, seed, number) for number in range(count))):
+    with servers.start() as server:
+        profile = getattr(profile_module, profiles.CONSTANTS[label])
+        each = of_strict(server, seed, count) if label == "strict" else of_profile(server, profile, seed, count)
+        for texts in each:
             total += len(texts)
             sys.stdout.writelines(f"{text}\n" for text in texts)
             sys.stdout.flush()
-        calls_made = bench.tally.calls
-    sys.stdout.write(f"batches: {count} states, seed {seed}, {server.kind}, {calls_made} calls, {total} differences\n")
+    sys.stdout.write(f"batches: {label}, {count} states, seed {seed}, {server.kind}, {total} differences\n")
     return 1 if total else 0
 
 

@@ -262,3 +262,23 @@ def run(bench: Bench, case: Case) -> list[str]:
         if not matches(expected, entry):
             problems.append(f"the specification says {key} is {expected!r}, BullMQ's is {plain(entry)!r}")
     return problems
+
+
+def run_ours(bench: Bench, case: Case) -> list[str]:
+    """Run a case on our side alone; return how it differs from what the case expects."""
+    bench.reset()
+    reply: Any = None
+    for step in case.steps:
+        if isinstance(step, Call):
+            reply = bench.call_one(1, step)
+        else:
+            bench.plain([step])
+    problems: list[str] = []
+    if not reply_matches(case.reply, reply):
+        problems.append(f"the specification says reply {case.reply!r}, ours is {reply!r}")
+    state = bench.state(1) if case.after else {}
+    for key, expected in case.after.items():
+        entry = state.get(full(key))
+        if not matches(expected, entry):
+            problems.append(f"the specification says {key} is {expected!r}, ours is {plain(entry)!r}")
+    return problems

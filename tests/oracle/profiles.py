@@ -7,7 +7,7 @@ A profile of one version is compared with it, wholly. `fleet` mixes with three v
 - 5.62.0 and 5.81.5 about the layout alone (the other switches are theirs), in queues that 5.x can have, with only the
   list that the state of the pause names; and about the list that jobs are put in, where both are filled.
 
-What has no counterpart (both lists filled before a pause or a resume, healing) are cases of `directed/fleet.py`.
+What has no counterpart (both lists filled before a pause or a resume, healing) are cases of `directed/later/fleet.py`.
 
 Source: specs/06-later-versions.md#sec-8-2
 """
@@ -25,6 +25,7 @@ from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.scripts import profile as profiles
 from tests.oracle import later_states, states
 from tests.oracle.calls import Call, Command, P, Q
+from tests.oracle.cases import Case
 from tests.oracle.harness import Bench
 from tests.oracle.layouts import VERSIONS
 from tests.oracle.scripts import Side
@@ -58,6 +59,8 @@ class Comparison:
     fit: Callable[[list[Command]], list[Command]] = list
     """Change a start state."""
     allowed: Callable[[Bench, Call], bool] = lambda _bench, _call: True
+    whole: bool = False
+    """Whether nothing is left out, so that cases hold as they are written."""
     sequences: bool = True
     """Whether sequences from an empty database stay in such states."""
 
@@ -72,7 +75,7 @@ def comparisons(name: str, version: str) -> tuple[Comparison, ...]:
     """Return what a profile is compared on."""
     own = switches_of(name)
     if name != "fleet":
-        return (Comparison("", Side(own, version)),)
+        return (Comparison("", Side(own, version), whole=version == OWN[name]),)
     if version == "6.7.0":
         side = Side(replace(own, **AS_6_7), version)
         return (
@@ -85,6 +88,11 @@ def comparisons(name: str, version: str) -> tuple[Comparison, ...]:
         Comparison("in queues of 5.x", side, older_queues, _as_in_5x),
         Comparison("paused, both lists filled", side, set_aside, _puts_in_paused, sequences=False),
     )
+
+
+def fleet_alone() -> Side:
+    """Return the side of `fleet` as it is, for the cases that have no counterpart."""
+    return Side(switches_of("fleet"), "6.7.0")
 
 
 def versions_of(name: str) -> tuple[str, ...]:
@@ -163,6 +171,23 @@ def _as_in_5x(bench: Bench, call: Call) -> bool:
 
 def _generator(version: str) -> Any:
     return states.state if version == "5.62.0" else later_states.state
+
+
+def run_case(bench: Bench, comparison: Comparison, case: Case) -> list[str]:
+    """Run a directed case in such states, whatever it expects; return how the two sides differ."""
+    bench.reset()
+    made: list[Command] = []
+    group: list[Command] = []
+    found: list[str] = []
+    for step in case.steps:
+        if not isinstance(step, Call):
+            group.append(step)
+            continue
+        made += group
+        bench.plain([*group, *comparison.fit(made)[len(made) :]], strict=False)
+        group = []
+        found += bench.call(step).differences
+    return found
 
 
 def run_state(bench: Bench, comparison: Comparison, seed: int, number: int) -> Found | None:

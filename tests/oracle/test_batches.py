@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 import pytest
 from msgspec.structs import replace
 
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS
+from bullmq_protocol.scripts.profile import FLEET, V5_81, V6_7, Profile
 from lua import build
 from tests.oracle import batches
 from tests.oracle.harness import COVERAGE, Bench
+from tests.support import servers
 
 FAULTS = (
     ("finishMany", "deferred.cap + emitted - deferred.emitted", "deferred.cap"),
@@ -43,6 +46,40 @@ def test_one_call_equals_the_single_calls(bench: Bench) -> None:
         assert batches.compare(bench, *edge) == ()
     for number in range(150):
         assert batches.run(bench, 1, number) == ()
+
+
+PROFILES = (FLEET, V6_7, V5_81)
+LATER_FAULTS = (
+    ("finishMany", "(base, stored[4], now) then\n      promoted_at = nil", "(base, stored[4], now) then"),
+    ("addMany", "call('EXISTS', KEYS[2]) == 1 or ", ""),
+    ("addMany", "call('PERSIST', base .. 'de:' .. dedup_id)", "local _"),
+)
+
+
+@pytest.fixture(scope="module", params=servers.ends())
+def each_server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    with servers.start(request.param) as started:
+        yield started
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.label)
+def test_one_call_equals_the_single_calls_of_its_profile(each_server: servers.Server, profile: Profile) -> None:
+    assert [text for texts in batches.of_profile(each_server, profile, 1, 100) for text in texts] == []
+
+
+@pytest.fixture(scope="module")
+def of_fleet() -> Iterator[Bench]:
+    with servers.start() as started, batches.bench_of(started, FLEET) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("name", "right", "wrong"), LATER_FAULTS)
+def test_a_fault_in_what_came_later_is_found(of_fleet: Bench, name: str, right: str, wrong: str) -> None:
+    script = FLEET.scripts[name]
+    assert right in script.source
+    planted = {**FLEET.scripts, name: replace(script, source=script.source.replace(right, wrong))}
+    some = (batches.later_state(1, number) for number in range(1000))
+    assert any(batches.compare(of_fleet, *each, planted) for each in some if each[3](each[2]).name == name)
 
 
 def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
