@@ -23,7 +23,6 @@ NEVER_SENT = {
     "addStandardJob": {"options.delay is given", "options.priority is given"},
     "addPrioritizedJob": {"options.delay is given"},
     "isFinished": {"with the result = ", "reply: completed", "reply: failed"},
-    "addJobScheduler": {"schedule.offset is given"},
 }
 """What the scripts know and no builder of ours sends: other commands do it, or nobody does."""
 
