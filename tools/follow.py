@@ -25,8 +25,7 @@ import msgspec
 
 from tests.oracle import directed, scripts
 from tests.oracle.calls import Call
-from tests.oracle.cases import Case
-from tests.oracle.directed import switched
+from tests.oracle.directed import later
 from tests.oracle.harness import Bench, Wire
 from tests.oracle.layouts import Layout
 from tests.support import servers, vectors
@@ -243,14 +242,16 @@ def _numbers(counts: Iterable[int]) -> str:
 # --- cases and vectors ------------------------------------------------------------------------------------------------
 
 
-def _cases(version: str) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Give the directed cases: those of all versions, and those of profiles beside a pin not newer than this one."""
-    chosen: list[Case] = list(directed.CASES)
-    for side, more in switched.CASES.items():
-        if order(side.version) <= order(version):
+def cases_of(version: str) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Give the directed cases: those of all versions, and those of the pins up to this version."""
+    chosen = list(directed.CASES)
+    for pin, more in later.CASES.items():
+        if order(pin) <= order(version):
             chosen += more
-    for each in chosen:
-        yield each.name, each.steps
+    # Most of the later ones do the same in each version, and expect something else.
+    names = {case.steps: case.name for case in reversed(chosen)}
+    for steps, name in reversed(names.items()):
+        yield name, steps
 
 
 def _vectors() -> Iterator[tuple[str, Sequence[Any]]]:
@@ -285,7 +286,7 @@ def compared(
     with Bench(server.host, server.port, *texts, layout=layout) as bench:
         run = functools.partial(_differing, bench, other, lost)
         return Compared(
-            run(_cases(new.version) if cases is None else cases),
+            run(cases_of(new.version) if cases is None else cases),
             run(_vectors() if vectors is None else vectors),
             frozenset(lost),
         )

@@ -162,3 +162,10 @@ def test_two_pins(home: Server) -> None:
     assert "| `pause` | arguments 1 → 2 |" in rows
     assert any(row.startswith("| `moveToDelayed` | keys 8 → 11; arguments 7 → 9") for row in rows)
     assert any("`addStandardJob` | ARGV[1] -[9] +[10]" in row for row in rows)
+
+
+def test_cases_of_the_pins_up_to_a_version_are_run() -> None:
+    later, earlier = ([tuple(steps) for _, steps in follow.cases_of(version)] for version in ("6.7.0", "5.62.0"))
+    assert set(earlier) < set(later)
+    assert len(set(later)) == len(later)
+    assert "06#11.2: moved by a delay" in {name for name, _ in follow.cases_of("6.7.0")}
