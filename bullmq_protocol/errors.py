@@ -555,3 +555,31 @@ def script_error(
     """
     kind = SCRIPT_ERRORS.get(code, ScriptError)
     return kind(command, job_id=job_id, parent_key=parent_key, state=state, code=code)
+
+
+RELAY_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        -1: "the topic is none",
+        -2: "the pattern is none",
+        -3: "the node is not registered (any more)",
+        -4: "the message is larger than allowed",
+        -5: "an id is none",
+        -6: "the namespace has a layout that this library does not know",
+    }
+)
+
+
+class RelayRefused(BullMQError):
+    """A script of the relay refused the call.
+
+    Args:
+        command: BullMQ's name of the command.
+        code: The number it replied, a key of `RELAY_CODES`.
+
+    Source: specs/06-later-versions.md#sec-4-14
+    """
+
+    def __init__(self, command: str, code: int) -> None:
+        super().__init__(f"{RELAY_CODES.get(code, f'unknown code {code}')}. {command}")
+        self.command = command
+        self.code = code

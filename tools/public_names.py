@@ -37,9 +37,12 @@ TIERS = MappingProxyType(
             "bullmq_protocol.observability.metrics",
             "bullmq_protocol.observability.telemetry",
             "bullmq_protocol.operations.*",
+            "bullmq_protocol.relay.*",
             "bullmq_protocol.testing.*",
             "bullmq_protocol.worker.*",
+            "bullmq_anyio.relay",
             "bullmq_anyio.testing",
+            "bullmq_sync.relay",
             "bullmq_sync.testing",
         ),
     }

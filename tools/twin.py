@@ -26,6 +26,7 @@ NAMES = (
     "worker",
     "manual",
     "worker_ids",
+    "relay",
     "subscribers",
     "signals",
     "driving/audience",

@@ -69,6 +69,9 @@ class Stage:
     async def flows(self) -> Any:
         return self._keep("flows", lambda: self._adapter.FlowProducer(**self._place))
 
+    async def relay(self) -> Any:
+        return self._keep("relay", lambda: self._adapter.Relay(**self._place))
+
     async def transport(self) -> Any:
         if self._adapter.name == "threads":
             made = bullmq_sync.connect(self._place["connection"])
@@ -132,7 +135,7 @@ class Stage:
 
     makers = (
         *("completed", "failed", "active", "parent", "child", "job", "delayed", "urgent"),
-        *("queue", "worker", "events", "producer", "flows", "transport"),
+        *("queue", "worker", "events", "producer", "flows", "transport", "relay"),
     )
 
 
@@ -143,7 +146,7 @@ async def send(job: Any) -> str:
 def public_names(package: ModuleType) -> dict[str, Any]:
     return {
         name: value
-        for module in (*_PUBLIC, package)
+        for module in (*_PUBLIC, package, package.relay)
         for name, value in vars(module).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }

@@ -16,7 +16,9 @@ import anyio.to_thread
 from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
+import bullmq_anyio.relay
 import bullmq_sync
+import bullmq_sync.relay
 from bullmq_protocol.model.flow import FlowJob, tree
 from bullmq_protocol.scripts.profile import STRICT, Profile
 
@@ -32,6 +34,8 @@ _TWINS: dict[type, type] = {
     bullmq_sync.EventStream: bullmq_anyio.EventStream,
     bullmq_sync.FlowProducer: bullmq_anyio.FlowProducer,
     bullmq_sync.QueueEventsProducer: bullmq_anyio.QueueEventsProducer,
+    bullmq_sync.relay.Relay: bullmq_anyio.relay.Relay,
+    bullmq_sync.relay.RelayNode: bullmq_anyio.relay.RelayNode,
 }
 _OTHER_NAMES = {"aclose": "close"}
 
@@ -53,6 +57,8 @@ class Adapter:
         publisher = bullmq_sync.QueueEventsProducer
         self.QueueEvents: Any = functools.partial(events, scripts=scripts)
         self.FlowProducer: Any = functools.partial(flows, scripts=scripts)
+        relay = bullmq_sync.relay.Relay
+        self.Relay: Any = threads.making(relay) if name == "threads" else bullmq_anyio.relay.Relay
         self.QueueEventsProducer: Any = (
             threads.making(publisher) if name == "threads" else bullmq_anyio.QueueEventsProducer
         )

@@ -9,14 +9,18 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import bullmq_anyio
+import bullmq_anyio.relay
 import bullmq_sync
+import bullmq_sync.relay
 
 PACKAGES: tuple[ModuleType, ...] = (bullmq_anyio, bullmq_sync)
 FACADE = ("Queue", "Job", "Worker", "QueueEvents", "FlowProducer", "QueueEventsProducer")
 # What methods of those return: only they make it.
 RETURNED = ("EventStream", "Notices", "Pages", "Items")
 FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_workers")
-_NOT_MADE = ("Job", *RETURNED)
+# In a module of their own, which a program imports if it wants it.
+RELAY = ("Relay", "RelayNode")
+_NOT_MADE = ("Job", "RelayNode", *RETURNED)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Examples):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+): (.+\n(?:     .+\n)*)", re.MULTILINE)
 
@@ -54,8 +58,8 @@ def documented() -> Iterator[Documented]:
     for package in PACKAGES:
         for name in FUNCTIONS:
             yield Documented(package, name, "", getattr(package, name))
-        for name in (*FACADE, *RETURNED):
-            kind = getattr(package, name)
+        for name in (*FACADE, *RETURNED, *RELAY):
+            kind = getattr(package.relay if name in RELAY else package, name)
             yield Documented(package, name, "", kind)
             owners = [owner for owner in reversed(kind.__mro__) if owner.__module__.startswith("bullmq_")]
             members = {name: member for owner in owners for name, member in vars(owner).items()}

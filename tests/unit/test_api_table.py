@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 import bullmq_anyio
+import bullmq_anyio.relay
 import bullmq_sync
+import bullmq_sync.relay
 
 pytestmark = pytest.mark.any_python
 
-_TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+_TEXT = "".join(
+    (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8") for page in ("api.md", "relay.md")
+)
 # Set in the constructors, so the classes do not show them.
 _ATTRIBUTES = {"Job": {"record", "token", "cancelled"}}
 
@@ -35,3 +39,9 @@ def public(kind: type[Any]) -> set[str]:
 def test_every_public_name_has_a_row(kind: str) -> None:
     both = public(getattr(bullmq_anyio, kind)) | public(getattr(bullmq_sync, kind))
     assert rows(kind) == both | _ATTRIBUTES.get(kind, set())
+
+
+@pytest.mark.parametrize("kind", ["Relay", "RelayNode"])
+def test_every_public_name_of_the_relay_has_a_row(kind: str) -> None:
+    both = public(getattr(bullmq_anyio.relay, kind)) | public(getattr(bullmq_sync.relay, kind))
+    assert rows(kind) == both | ({"connection"} & rows(kind))

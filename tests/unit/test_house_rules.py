@@ -29,7 +29,7 @@ _FILES = [
     file for package in (_CORE, _MONQUE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))
 ]
 
-_TEXTS = ("scripts._lua", "scripts._lua_later", "scripts._lua_relay")
+_TEXTS = ("scripts._lua", "scripts._lua_later")
 
 # Each room of the core, lowest first, and what it may import besides its own modules: rooms, or single modules of them.
 _ROOMS = MappingProxyType(
@@ -46,6 +46,7 @@ _ROOMS = MappingProxyType(
         "observability": ("errors", "common", "model"),
         "operations": ("errors", "common", "command", "model", "events", "net.merge", "commands", "observability"),
         "worker": ("errors", "common", "command", "model", "commands", "net.handshake", "net.merge", "observability"),
+        "relay": ("errors", "common", "command", "scripts._lua_relay"),
         "testing": ("errors", "common", "command", "model", "events", "commands", "net", "operations", "worker"),
     }
 )
