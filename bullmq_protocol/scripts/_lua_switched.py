@@ -2298,11 +2298,11 @@ end
 --- include emit_capped
 --- include purge
 --- when keep_last_if_active
---- include keep_next
+--- lazy keep_next: keep_next
 --- end
 --- when reschedule
 --- unless flow_node
---- include place_delayed
+--- lazy place_delayed: place_delayed
 --- end
 --- end
 --- when keep_last_if_active or reschedule
@@ -2338,38 +2338,6 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
---- when stale_key_repair
-  local function is_repaired(owner)
-    if not owner or call('PTTL', key) ~= -1 or call('EXISTS', base .. owner) == 1 then
-      return false
-    end
-    call('DEL', key)
-    call('DEL', base .. 'dn:' .. dedup_id)
-    claim(id)
-    return true
-  end
---- end
---- when keep_last_if_active
-  local function is_kept(owner)
-    if not (keeps and owner and is_active(base .. 'active', owner)) then
-      return false
-    end
-    keep_next(dedup_id, id, options)
-    report(owner, id)
-    return true
-  end
---- end
---- when reschedule
---- unless flow_node
-  local function reschedule(owner)
-    if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
-      local delay = tonumber(options.delay) or 0
-      call('HSET', base .. owner, 'delay', delay)
-      place_delayed(delayed, base .. 'marker', events, cap, owner, born_at, delay)
-    end
-  end
---- end
---- end
   local owner
 --- when keep_last_if_active
 --- unless flow_node
@@ -2381,12 +2349,17 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if is_repaired(owner) then
+      if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+        call('DEL', key)
+        call('DEL', base .. 'dn:' .. dedup_id)
+        claim(id)
         return nil
       end
 --- end
 --- when keep_last_if_active
-      is_kept(owner)
+      if keeps and load_keep_next()(dedup_id, id, owner, options) then
+        report(owner, id)
+      end
 --- end
       return owner
     end
@@ -2417,12 +2390,17 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if is_repaired(owner) then
+      if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+        call('DEL', key)
+        call('DEL', base .. 'dn:' .. dedup_id)
+        claim(id)
         return nil
       end
 --- end
 --- when keep_last_if_active
-      is_kept(owner)
+      if keeps and load_keep_next()(dedup_id, id, owner, options) then
+        report(owner, id)
+      end
 --- end
       return owner
     end
@@ -2454,15 +2432,23 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
 --- when stale_key_repair
-    if is_repaired(owner) then
+    if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+      call('DEL', key)
+      call('DEL', base .. 'dn:' .. dedup_id)
+      claim(id)
       return nil
     end
 --- end
 --- when keep_last_if_active
-    if is_kept(owner) then
+    if keeps and owner and load_keep_next()(dedup_id, id, owner, options) then
+      report(owner, id)
 --- when reschedule
 --- unless flow_node
-      reschedule(owner)
+      if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+        local delay = tonumber(options.delay) or 0
+        call('HSET', base .. owner, 'delay', delay)
+        load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)
+      end
 --- end
 --- end
       return owner
@@ -2485,15 +2471,23 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     owner = call('GET', key)
 --- when stale_key_repair
-    if is_repaired(owner) then
+    if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+      call('DEL', key)
+      call('DEL', base .. 'dn:' .. dedup_id)
+      claim(id)
       return nil
     end
 --- end
 --- when keep_last_if_active
-    if is_kept(owner) then
+    if keeps and owner and load_keep_next()(dedup_id, id, owner, options) then
+      report(owner, id)
 --- when reschedule
 --- unless flow_node
-      reschedule(owner)
+      if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+        local delay = tonumber(options.delay) or 0
+        call('HSET', base .. owner, 'delay', delay)
+        load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)
+      end
 --- end
 --- end
       return owner
@@ -2503,7 +2497,11 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
 --- when reschedule
 --- unless flow_node
-  reschedule(owner)
+  if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+    local delay = tonumber(options.delay) or 0
+    call('HSET', base .. owner, 'delay', delay)
+    load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)
+  end
 --- end
 --- end
   return owner
@@ -3009,13 +3007,13 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if stored[4] then
     release_own_dedup(base, id, stored[4])
 --- when keep_last_if_active
+    local record = base .. 'dn:' .. stored[4]
+    if call('EXISTS', record) == 1 then
+      load_requeue_kept()(base, record, stored[4], now)
 --- when batch
-    if load_requeue_kept()(base, stored[4], now) then
       promoted_at = nil
-    end
---- else
-    load_requeue_kept()(base, stored[4], now)
 --- end
+    end
 --- end
   end
   if parent_id == '' and has_parent then
@@ -3258,7 +3256,10 @@ end
         "keep_next": """\
 --- include call
 --- include is_active
-local function keep_next(dedup_id, id, options)
+local function keep_next(dedup_id, id, owner, options)
+  if not is_active(base .. 'active', owner) then
+    return false
+  end
   local kept = base .. 'dn:' .. dedup_id
   local fields = { 'name', name, 'data', data, 'opts', cjson.encode(options), 'jid', id .. '' }
   local function add(field, value)
@@ -3275,6 +3276,7 @@ local function keep_next(dedup_id, id, options)
   call('DEL', kept)
   call('HSET', kept, unpack(fields))
   call('PERSIST', base .. 'de:' .. dedup_id)
+  return true
 end
 """,
         "leave_pending": """\
@@ -3790,11 +3792,7 @@ local function place_kept(id, options, now, delay, cap)
   mark_ready(KEYS.marker, held)
   emit_capped(KEYS.events, cap, 'waiting', 'jobId', id)
 end
-local function requeue_kept(base, dedup_id, now)
-  local record = base .. 'dn:' .. dedup_id
-  if call('EXISTS', record) == 0 then
-    return false
-  end
+local function requeue_kept(base, record, dedup_id, now)
   local kept = call('HMGET', record, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
   local number = call('INCR', base .. 'id')
   local id = kept[8] or number .. ''
@@ -3814,7 +3812,6 @@ local function requeue_kept(base, dedup_id, now)
     call('SADD', kept[6], job)
   end
   call('DEL', record)
-  return true
 end
 """,
         "requeue_parent": """\

@@ -3,11 +3,11 @@
 --- include emit_capped
 --- include purge
 --- when keep_last_if_active
---- include keep_next
+--- lazy keep_next: keep_next
 --- end
 --- when reschedule
 --- unless flow_node
---- include place_delayed
+--- lazy place_delayed: place_delayed
 --- end
 --- end
 
@@ -53,46 +53,6 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
       other_id)
   end
-  --- when stale_key_repair
-  -- specs/06-later-versions.md#sec-11-1, L4: gives whether the key was a job's that is gone, and is the new one's now
-  local function is_repaired(owner)
-    if not owner or call('PTTL', key) ~= -1 or call('EXISTS', base .. owner) == 1 then
-      --@sound
-      return false
-    end
-    --@repaired
-    call('DEL', key)
-    call('DEL', base .. 'dn:' .. dedup_id)
-    claim(id)
-    return true
-  end
-  --- end
-  --- when keep_last_if_active
-  -- specs/06-later-versions.md#sec-11-1, L5: gives whether the new job is kept until the active one ends
-  local function is_kept(owner)
-    if not (keeps and owner and is_active(base .. 'active', owner)) then
-      --@not-kept
-      return false
-    end
-    --@kept-for-later
-    keep_next(dedup_id, id, options)
-    report(owner, id)
-    return true
-  end
-  --- end
-  --- when reschedule
-  --- unless flow_node
-  -- the delayed job that stays is put off anew
-  local function reschedule(owner)
-    if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
-      --@rescheduled
-      local delay = tonumber(options.delay) or 0
-      call('HSET', base .. owner, 'delay', delay)
-      place_delayed(delayed, base .. 'marker', events, cap, owner, born_at, delay)
-    end
-  end
-  --- end
-  --- end
 
   local owner
   --- when keep_last_if_active
@@ -113,16 +73,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       claim(id)
       return nil
     end
-    --- when stale_key_repair
-    if is_repaired(owner) then
-      return nil
-    end
-    --- end
-    --- when keep_last_if_active
-    if is_kept(owner) then
-      --- paste answer_owner()
-    end
-    --- end
+    --- paste check_owner(rule, key, id, base, delayed, events, cap, dedup_id)
     --@extend-owned
     claim(owner)
   else
@@ -143,18 +94,9 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
     owner = call('GET', key)
-    --- when stale_key_repair
-    if is_repaired(owner) then
-      return nil
-    end
-    --- end
-    --- when keep_last_if_active
-    if is_kept(owner) then
-      --- paste answer_owner()
-    end
-    --- end
+    --- paste check_owner(rule, key, id, base, delayed, events, cap, dedup_id)
   end
   --@kept
   report(owner, id)
-  --- paste answer_owner()
+  --- paste answer_owner(rule, base, delayed, events, cap)
 end

@@ -147,14 +147,15 @@ local function finish_job(base, id, job, now, field, result, outcome, finished, 
   if stored.dedup_id then
     release_own_dedup(base, id, stored.dedup_id)
     --- when keep_last_if_active
-    --- when batch
-    if load_requeue_kept()(base, stored.dedup_id, now) then
+    local record = base .. 'dn:' .. stored.dedup_id
+    if call('EXISTS', record) == 1 then
+      --@requeued
+      load_requeue_kept()(base, record, stored.dedup_id, now)
+      --- when batch
       -- it may be due
       promoted_at = nil
+      --- end
     end
-    --- else
-    load_requeue_kept()(base, stored.dedup_id, now)
-    --- end
     --- end
   end
 

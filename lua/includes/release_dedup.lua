@@ -12,7 +12,7 @@ local function release_dedup(base, job, id)
     --@owned
     call('DEL', key)
     --- when keep_last_if_active
-    -- specs/06-later-versions.md#sec-11-1, L7
+    -- specs/06-later-versions.md#l7
     call('DEL', base .. 'dn:' .. dedup_id)
     --- end
   else

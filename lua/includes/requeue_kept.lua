@@ -13,14 +13,9 @@ local function place_kept(id, options, now, delay, cap)
   --- paste place_new(id, options, now, delay, number = tonumber(delay), events = KEYS.events, cap)
 end
 
--- specs/06-later-versions.md#sec-11-1, L6: adds the job that was kept until the active one ended. Gives whether there
--- was one.
-local function requeue_kept(base, dedup_id, now)
-  local record = base .. 'dn:' .. dedup_id
-  if call('EXISTS', record) == 0 then
-    --@none-kept
-    return false
-  end
+-- specs/06-later-versions.md#l6, steps 2 to 9: adds the job that was kept until the active one ended. record: the key
+-- that holds it.
+local function requeue_kept(base, record, dedup_id, now)
   local kept = call('HMGET', record, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
   local number = call('INCR', base .. 'id')
   local id = kept.id or number .. ''
@@ -45,5 +40,4 @@ local function requeue_kept(base, dedup_id, now)
   end
   --@requeued
   call('DEL', record)
-  return true
 end

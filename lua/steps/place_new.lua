@@ -1,7 +1,7 @@
 --- step: id, options, now, delay, number, events, cap
 --- needs: KEYS.active, KEYS.delayed, KEYS.marker, KEYS.meta, KEYS.paused, KEYS.pc, KEYS.prioritized, KEYS.wait
 
--- specs/04-schedulers-flows-events.md#sec-1-5, steps 4 and 5, and specs/06-later-versions.md#sec-11-1, L2: puts a
+-- specs/04-schedulers-flows-events.md#sec-1-5, steps 4 and 5, and specs/06-later-versions.md#l2: puts a
 -- stored job in line. number: the delay as one.
 if delay ~= 0 then
   --@delayed

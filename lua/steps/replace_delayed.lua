@@ -11,13 +11,12 @@ if rule.replace then
   end
   if call('ZREM', delayed, owner) == 0 then
     --@not-delayed
-    --- when stale_key_repair
-    if is_repaired(owner) then
-      return nil
-    end
-    --- end
+    --- paste repair_key(key, id, base, dedup_id)
     --- when keep_last_if_active
-    is_kept(owner)
+    if keeps and load_keep_next()(dedup_id, id, owner, options) then
+      --@kept-for-later
+      report(owner, id)
+    end
     --- end
     return owner
   end

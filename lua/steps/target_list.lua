@@ -2,7 +2,7 @@
 
 -- The list for new work, as target. paused: the field of meta, false if it is absent. call has to be there.
 --- when waiting_layout adaptive
--- specs/06-later-versions.md#sec-11-1: the list that is empty is left empty
+-- specs/06-later-versions.md#l1: the list that is empty is left empty
 local target = wait
 if paused and (call('EXISTS', set_aside) == 1 or call('EXISTS', wait) == 0) then
   --@set-aside

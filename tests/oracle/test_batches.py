@@ -50,7 +50,7 @@ def test_one_call_equals_the_single_calls(bench: Bench) -> None:
 
 PROFILES = (FLEET, V6_7, V5_81)
 LATER_FAULTS = (
-    ("finishMany", "(base, stored[4], now) then\n      promoted_at = nil", "(base, stored[4], now) then"),
+    ("finishMany", "(base, record, stored[4], now)\n      promoted_at = nil", "(base, record, stored[4], now)"),
     ("addMany", "call('EXISTS', KEYS[2]) == 1 or ", ""),
     ("addMany", "call('PERSIST', base .. 'de:' .. dedup_id)", "local _"),
 )
