@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from bullmq_doctor.facts import Facts, QueueFacts, ServerFacts
+from bullmq_protocol.model.cron import read_differently
 from bullmq_protocol.net.server_info import MINIMUM_VERSION
 
 SKEW_MS = 1_000
@@ -265,6 +266,24 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             f"on them: {_some(queue.unlisted)}",
             "remove these jobs (each is the next of its series); use job schedulers",
         )
+    differing = [f"{member} ({pattern}: {why})" for member, pattern, why in _differing(queue)]
+    if differing:
+        yield found(
+            "cron-dialects",
+            Severity.ERROR if newer else Severity.NOTE,
+            f"has cron patterns that BullMQ 5 and 6 read differently: {_some(differing)}; a worker of BullMQ 6 that "
+            "refuses one takes the job over and over, and never runs it",
+            "write them without what differs, and upsert their schedulers",
+        )
+    zoneless = [member for member, _, zone in queue.patterns if not zone]
+    if zoneless:
+        yield found(
+            "cron-zone",
+            Severity.WARNING if queue.port else Severity.NOTE,
+            f"has cron patterns without a zone: {_some(zoneless)}; Node reads them in the zone of the host, the Python "
+            "port in UTC",
+            "upsert their schedulers with tz",
+        )
     if queue.finished_bytes > FINISHED_SHARE * server.memory_used > 0:
         yield found(
             "finished-memory",
@@ -296,6 +315,17 @@ def _version(queue: QueueFacts) -> tuple[int, ...]:
     name, _, dotted = queue.version.partition(":")
     parts = dotted.split("-")[0].split(".")
     return tuple(map(int, parts)) if name == "bullmq" and all(map(str.isdecimal, parts)) else ()
+
+
+def _differing(queue: QueueFacts) -> Iterator[tuple[str, str, str]]:
+    """Return which patterns the dialects of cron read differently, and why.
+
+    Source: specs/06-later-versions.md#sec-4-6-7
+    """
+    for member, pattern, _ in queue.patterns:
+        why = read_differently(pattern)
+        if why is not None:
+            yield member, pattern, why
 
 
 def _losses(members: tuple[str, ...]) -> list[str]:

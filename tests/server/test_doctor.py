@@ -308,6 +308,29 @@ def test_repeatables(queue: Queue[Any], server: Server, name: str, admin: redis.
         assert of_queue(server, name)["repeatables"].severity is Severity.ERROR
 
 
+def test_cron_patterns(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
+    keys = QueueKeys.of(name)
+    queue.upsert_job_scheduler("fine", RepeatOptions(pattern="0 0 1 1 *", tz="UTC"))
+    assert list(of_queue(server, name)) == ["no-workers"]
+    for member, pattern in (("twice", "1,1 * * * *"), ("steps", "*/7,*/11 * * * *"), ("alias", "@minutely")):
+        admin.zadd(keys.repeat, {member: 1})
+        admin.hset(f"{keys.repeat}:{member}", mapping={"name": "n", "ic": 1, "pattern": pattern, "tz": "UTC"})
+    found = of_queue(server, name)
+    assert (list(found), found["cron-dialects"].severity) == (["no-workers", "cron-dialects"], Severity.NOTE)
+    assert all(f"{member} (" in found["cron-dialects"].problem for member in ("twice", "steps", "alias"))
+    assert "fine" not in found["cron-dialects"].problem
+    admin.hset(keys.meta, "version", "bullmq:6.7.0")
+    assert of_queue(server, name)["cron-dialects"].severity is Severity.ERROR
+    admin.hset(f"{keys.repeat}:fine", "tz", "")
+    admin.hdel(f"{keys.repeat}:twice", "tz")
+    zones = of_queue(server, name)["cron-zone"]
+    assert zones.severity is Severity.NOTE
+    assert "without a zone: twice, fine;" in zones.problem
+    with redis.Redis.from_url(server.url, client_name=f"bull:{name}") as client:
+        client.ping()
+        assert of_queue(server, name)["cron-zone"].severity is Severity.WARNING
+
+
 def test_series_that_is_in_no_list(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:
     keys = QueueKeys.of(name)
     queue.add("a", options=JobOptions(job_id="repeat:x:1", delay=1000))

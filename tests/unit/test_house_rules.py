@@ -80,7 +80,7 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync": tuple(room for room in _ROOMS if room not in ("_version", "testing")),
         "bullmq_sync.net": ("errors", "common", "command", "net"),
         "bullmq_sync.testing": ("command", "net", "testing"),
-        "bullmq_doctor": ("errors", "common", "net.address", "net.server_info"),
+        "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info"),
         "bullmq_otel": ("observability.telemetry",),
         "bullmq_prometheus": ("observability.metrics",),
         "bench": tuple(room for room in _ROOMS if room != "_version"),
