@@ -36,7 +36,7 @@ def costs(bench: Bench) -> Costs:
         bench.reset(made, strict=False)
         bench.wire.run([("SELECT", bench.databases[1])])
         before = commands_run(bench.wire.run([INFO])[0])
-        batches.at_once(bench, calls, merged)
+        batches.at_once(bench, calls, merged, batches.OUR_SCRIPTS)
         found[f"batch: {name}"] = [commands_run(bench.wire.run([INFO])[0]) - before]
     return found
 
