@@ -10,7 +10,12 @@ from bullmq_anyio.base import Items, JobBase
 from bullmq_anyio.drive import clock
 from bullmq_anyio.events import QueueEvents
 from bullmq_protocol.commands import jobs as commands
-from bullmq_protocol.commands.cleaning import clear_logs, remove_child_dependency, remove_unprocessed_children
+from bullmq_protocol.commands.cleaning import (
+    clear_logs,
+    remove_child_dependency,
+    remove_own_deduplication_key,
+    remove_unprocessed_children,
+)
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait, move_to_delayed
 from bullmq_protocol.commands.getters import (
     Dependencies,
@@ -140,7 +145,7 @@ class Job(JobBase, Generic[T]):
 
     @property
     def priority(self) -> int:
-        """From 1, the most urgent, to 2,097,152; 0: none, which runs before all others."""
+        """From 1, the most urgent, to 2,097,151 or more; 0: none, which runs before all others."""
         return self.record.priority or 0
 
     @property
@@ -466,17 +471,27 @@ class Job(JobBase, Generic[T]):
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
-    async def retry(self, state: Literal["failed", "completed"] = "failed") -> None:
-        """Run the finished job again: move it to wait, without regard to its priority. Its count of attempts is kept.
+    async def retry(
+        self,
+        state: Literal["failed", "completed"] = "failed",
+        *,
+        reset_attempts_made: bool = False,
+        reset_attempts_started: bool = False,
+    ) -> None:
+        """Run the finished job again: move it to wait, with the profile `STRICT` without regard to its priority.
 
         Args:
             state: The state it is in: `failed`, the default, or `completed`.
+            reset_attempts_made: True: its attempts count anew, so that it has all of them again. False by default; the
+                profile `STRICT` refuses it.
+            reset_attempts_started: True: what was started counts anew (`attempts_started`). False by default; the
+                profile `STRICT` refuses it.
 
         Raises:
             JobNotFound: The job does not exist any more.
             WrongState: The job is not in this state.
-            RetriedInPart: The job waits again, but it is a child whose failure its parent ignores: BullMQ 5.62.0's
-                script stops there.
+            RetriedInPart: The job waits again, but it is a child whose failure its parent ignores: the scripts of
+                `STRICT`, as those of BullMQ 5.62.0, stop there.
 
         Source: specs/03-transitions-admin-getters.md#reprocess-job
 
@@ -485,7 +500,14 @@ class Job(JobBase, Generic[T]):
             >>> await failed.get_state()
             'waiting'
         """
-        retrying = reprocess_job(self._keys, self.id, state=state, lifo=self.record.opts.lifo is True)
+        retrying = reprocess_job(
+            self._keys,
+            self.id,
+            state=state,
+            lifo=self.record.opts.lifo is True,
+            reset_attempts_made=reset_attempts_made,
+            reset_attempts_started=reset_attempts_started,
+        )
         try:
             await self._perform(retrying)
         except ServerError as error:
@@ -494,7 +516,9 @@ class Job(JobBase, Generic[T]):
                 raise
             self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
             raise RetriedInPart(self.id, parent_key) from error
-        self._note(finishedOn="", processedOn="", failedReason="", returnvalue="")
+        gone = {"atm": ""} if reset_attempts_made else {}
+        gone |= {"ats": ""} if reset_attempts_started else {}
+        self._note(finishedOn="", processedOn="", failedReason="", returnvalue="", **gone)
 
     async def promote(self) -> None:
         """Make the delayed job ready now.
@@ -537,7 +561,8 @@ class Job(JobBase, Generic[T]):
         """Change the job's priority. A waiting job is queued anew.
 
         Args:
-            priority: From 1, the most urgent, to 2,097,152; 0, the default: none, which runs before all others.
+            priority: From 1, the most urgent, to 2,097,151, with the profile `STRICT` to 2,097,152; 0, the default:
+                none, which runs before all others.
             lifo: True puts a waiting job in front of its equals. False by default: behind them.
 
         Raises:
@@ -703,6 +728,24 @@ class Job(JobBase, Generic[T]):
         if record is None:
             raise JobNotFound("refresh", job_id=self.id)
         self._replace(record)
+
+    async def remove_deduplication_key(self) -> bool:
+        """Free the job's deduplication id, so that the next job with it is added. The job is not touched.
+
+        Returns:
+            False if the job has none, or if another job owns it by now.
+
+        Source: specs/06-later-versions.md#sec-4-2-7
+
+        Examples:
+            >>> report = await queue.add("report", options=JobOptions(deduplication=Deduplication("daily")))
+            >>> await report.remove_deduplication_key()
+            True
+        """
+        deduplication_id = self.deduplication_id
+        if deduplication_id is None:
+            return False
+        return await self._perform(remove_own_deduplication_key(self._keys, deduplication_id, self.id))
 
     # --- children and parent ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import UNSET
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_anyio.drive import Connection, check_parents, clock, run
+from bullmq_anyio.drive import Connection, check_parents, clock, is_cluster, run
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
@@ -43,6 +43,7 @@ from bullmq_protocol.operations.read_dependencies import DependencyRange, get_de
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
+from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 
@@ -661,11 +662,13 @@ class Queue(QueueBase, Generic[T]):
 
     # --- counts and figures -------------------------------------------------------------------------------------------
 
-    async def get_job_counts(self, *states: str) -> dict[str, int]:
+    async def get_job_counts(self, *states: str, due_before: Millis | None = None) -> dict[str, int]:
         """Count the jobs in each of these states.
 
         Args:
             states: State names; `waiting` adds a count of `paused`. None given: all states.
+            due_before: Of delayed jobs count those that are due before this moment, in milliseconds since the epoch.
+                None, the default: all. The profile `STRICT` refuses it.
 
         Returns:
             The number of jobs by state.
@@ -678,7 +681,7 @@ class Queue(QueueBase, Generic[T]):
             >>> await queue.get_job_counts("waiting", "delayed")
             {'waiting': 1, 'delayed': 0, 'paused': 0}
         """
-        return await self.call(queues.get_job_counts(self._keys, states))
+        return await self.call(queues.get_job_counts(self._keys, states, due_before=due_before))
 
     async def get_job_count_by_types(self, *states: str) -> int:
         """Count the jobs in these states together.
@@ -977,6 +980,36 @@ class Queue(QueueBase, Generic[T]):
         grace_ms = check_whole("grace", to_ms("grace", grace), least=0)
         plan = Clean(state=state, until=clock().wall - grace_ms, limit=limit, page_size=page_size)
         return self.pages(plan.checked())
+
+    async def remove_orphaned_jobs(
+        self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None
+    ) -> int:
+        """Remove jobs that are in no state of the queue, such as those that another client's pause has destroyed.
+
+        All keys of the server are looked at, a part at a time. Nothing else under the queue's prefix is touched, nor
+        jobs whose ids have colons.
+
+        Args:
+            count: About how many keys to look at in one call of the server, at least 1; 1,000 by default.
+            on_page: Called with each page, whose `value` is the number of jobs it removed. None by default.
+
+        Returns:
+            How many jobs were removed.
+
+        Raises:
+            UsageError: The server is part of a cluster, whose keys no single call lists.
+
+        Source: specs/06-later-versions.md#sec-4-12
+
+        Examples:
+            >>> await queue.remove_orphaned_jobs()
+            0
+        """
+        check_callback(on_page)
+        check_whole("count", count, least=1)
+        if await is_cluster(self._transport):
+            raise UsageError("connection", self._keys.qualified, "is a cluster: no single call lists its keys")
+        return sum(await finish(self.pages(RemoveOrphans(count=count)), on_page))
 
     async def obliterate(
         self, *, force: bool = False, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar
 
-from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys
+from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
@@ -203,6 +203,44 @@ class Worker(Generic[T]):
             ...     worker.resume()
         """
         self._driver.resume()
+
+    def cancel_job(self, job_id: str, reason: str = "cancelled") -> bool:
+        """Cancel the processor of a job that this worker runs. Other workers learn nothing of it.
+
+        On asyncio and trio the job then fails with this reason, and is retried as its options say. On threads the
+        processor learns of it by `job.cancelled`; what it returns or raises decides.
+
+        Args:
+            job_id: The id of the job.
+            reason: Why; the text of the failure. `cancelled` by default.
+
+        Returns:
+            False if no processor of this worker has the job.
+
+        Source: specs/06-later-versions.md#sec-4-13
+
+        Examples:
+            >>> worker.cancel_job("1", "no longer wanted")
+            False
+        """
+        return self._driver.cancel(check_name("job_id", job_id, max_length=None), reason) > 0
+
+    def cancel_all_jobs(self, reason: str = "cancelled") -> int:
+        """Cancel the processors of all jobs that this worker runs, as `cancel_job` does.
+
+        Args:
+            reason: Why; the text of the failures. `cancelled` by default.
+
+        Returns:
+            How many there were.
+
+        Source: specs/06-later-versions.md#sec-4-13
+
+        Examples:
+            >>> worker.cancel_all_jobs("the day is over")
+            0
+        """
+        return self._driver.cancel(None, reason)
 
     def close(self, force: bool = False) -> None:
         """Close the worker, and wait until that is done.

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts.profile import FLEET, STRICT, V6_7
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "security.md"
@@ -31,24 +31,29 @@ isJobInList, getMetrics, getDependencyCounts, paginate, getJobScheduler, getVers
 getGlobalRateLimit, isPaused, getDeduplicationJobId, getJob, getJobLogs, is in set, is in list,
 getChildrenValues, getIgnoredChildrenFailures, getDependencies, getDependencies processed, getDependencies
 unprocessed, getDependencies ignored, getDependencies failed, getJobSchedulers, read scheduler,
-getJobSchedulersCount, count finished, ping
+getJobSchedulersCount, count finished, ping, getJobs
 """
 _PRODUCING = """
 addStandardJob, addDelayedJob, addPrioritizedJob, addParentJob, addMany, addJobScheduler, removeJobScheduler,
-set meta, last event id, read events, read events back, wait for events, publishEvent, removeDeduplicationKey
+set meta, last event id, read events, read events back, wait for events, publishEvent, removeDeduplicationKey,
+removeOwnDeduplicationKey, releaseParentIfNoPendingDependencies
 """
 _WORKING = """
 moveToActive, moveToFinished, fetchMany, finishMany, moveStalledJobsToWait, extendLock, extendLocks,
 releaseLock, moveToDelayed, moveToWaitingChildren, moveJobFromActiveToWait, retryJob, changeDelay,
 changePriority, promote, reprocessJob, updateData, updateProgress, addLog, clearLogs, saveStacktrace, removeJob,
 removeUnprocessedChildren, removeChildDependency, updateJobScheduler, addRepeatableJob,
-updateRepeatableJobMillis, wait for marker, put marker, stalled check ttl
+updateRepeatableJobMillis, wait for marker, put marker, stalled check ttl, pause
 """
 ROLES: Mapping[str, str] = {"producer": f"{_PRODUCING},{_READING}", "worker": f"{_WORKING},{_READING}"}
 """The commands of each role, by their names in `specs/commands.json`."""
 
+_SCRIPTS: Mapping[str, str] = {"removeOwnDeduplicationKey": "removeDeduplicationKey"}
+"""Rows that have another name than their script."""
+
 # What a script calls by a name that it was given or has worked out.
 _NAMED_LATER: Mapping[tuple[str, str], Sequence[str]] = {
+    ("getJobs", "ascending and 'ZRANGE' or 'ZREVRANGE'"): ("zrange", "zrevrange"),
     ("paginate", "scan"): ("hscan", "sscan"),
     ("reprocessJob", "ARGV[2]"): ("lpush", "rpush"),
     ("retryJob", "ARGV[3]"): ("lpush", "rpush"),
@@ -64,10 +69,12 @@ def rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 def called(script: str) -> set[str]:
-    """Return the server's commands that a script calls. Raises `KeyError` for a name that is not listed here."""
+    """Return the server's commands that a script calls, in any profile; `KeyError` for a name not listed here."""
     found: set[str] = set()
-    for name, expression in _CALL.findall({**SCRIPTS, **OUR_SCRIPTS}[script].source):
-        found |= {name.lower()} if name else set(_NAMED_LATER[script, expression])
+    scripts = [profile.scripts.get(_SCRIPTS.get(script, script)) for profile in (STRICT, FLEET, V6_7)]
+    for source in [each.source for each in scripts if each is not None]:
+        for name, expression in _CALL.findall(source):
+            found |= {name.lower()} if name else set(_NAMED_LATER[script, expression])
     return found
 
 

@@ -74,6 +74,13 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     for row in scripts:
         yield from _script(row, errors)
+    yield "## Scripts of later versions"
+    yield ""
+    yield "BullMQ 5.62.0 has none of these; they go with every profile."
+    yield ""
+    for row in table["commands"]:
+        if row["kind"] == "later":
+            yield from _script(row, errors)
     yield "## Scripts of ours"
     yield ""
     yield "Several jobs in one call; BullMQ has none of these."

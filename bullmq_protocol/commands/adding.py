@@ -13,7 +13,8 @@ from bullmq_protocol.commands._merging import ADDS
 from bullmq_protocol.commands._shared import AddedId, AddedOrFound
 from bullmq_protocol.commands._shared import AddedJob as AddedJob
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.reply import as_bool, as_optional_text
+from bullmq_protocol.common.reply import as_bool, as_none, as_optional_text
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.scripts._lua import (
@@ -23,6 +24,7 @@ from bullmq_protocol.scripts._lua import (
     ADD_PRIORITIZED_JOB,
     ADD_STANDARD_JOB,
 )
+from bullmq_protocol.scripts._lua_later import RELEASE_PARENT_IF_NO_PENDING_DEPENDENCIES
 
 _ADDED: Final = AddedId(None)
 _FOUND: Final = AddedOrFound(None)
@@ -165,6 +167,29 @@ def add_or_find(keys: QueueKeys, job: PreparedJob) -> Command[AddedJob]:
         repeat=_repeat(job),
         # The kind is among the arguments.
         merge=Merge(ADDS, keys.base, len(job.data_text), ()),
+    )
+
+
+def release_parent(queue: str, parent_id: str, *, now: Millis) -> Command[None]:
+    """Let a parent go that has no pending child, at the end of the transaction that adds a flow with deferred releases.
+
+    `queue` is the qualified name of its queue.
+
+    Keys:    parent, its pending children
+    Args:    qualified name of the parent's queue, id of the parent, now (ms)
+    Reply:   nil -> None
+    Repeat:  safe
+    Cost:    O(log n)
+    Source:  specs/06-later-versions.md#sec-4-9-3
+    """
+    parent = f"{queue}:{parent_id}"
+    return Command(
+        "releaseParentIfNoPendingDependencies",
+        (parent, f"{parent}:dependencies"),
+        (queue, parent_id, now),
+        as_none,
+        script=RELEASE_PARENT_IF_NO_PENDING_DEPENDENCIES,
+        repeat=Repeat.SAFE,
     )
 
 

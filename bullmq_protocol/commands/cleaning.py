@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands._shared import JobCode, JobFlag
 from bullmq_protocol.common.codec import check_choice, number_text
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.reply import as_int, as_none, as_texts
+from bullmq_protocol.common.reply import as_bool, as_int, as_none, as_texts
 from bullmq_protocol.common.units import check_flag, check_whole
 from bullmq_protocol.scripts._lua import CLEAN_JOBS_IN_SET, DRAIN, REMOVE_CHILD_DEPENDENCY, REMOVE_UNPROCESSED_CHILDREN
+from bullmq_protocol.scripts._lua_later import REMOVE_DEDUPLICATION_KEY, REMOVE_ORPHANED_JOBS
 
+JOB_PARTS = ("logs", "dependencies", "processed", "failed", "unsuccessful", "lock")
+"""What the keys of a job end with, but for its hash."""
+_STATES = (
+    *("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children"),
+    *("stalled", "repeat"),
+)
 CLEANABLE = ("wait", "paused", "active", "delayed", "prioritized", "completed", "failed", "waiting-children")
 
 
@@ -128,6 +137,46 @@ def remove_deduplication_key(keys: QueueKeys, deduplication_id: str) -> Command[
     Source:  specs/03-transitions-admin-getters.md#sec-10
     """
     return Command("DEL", (keys.deduplication(deduplication_id),), (), as_int, repeat=Repeat.SAFE)
+
+
+def remove_own_deduplication_key(keys: QueueKeys, deduplication_id: str, job_id: str) -> Command[bool]:
+    """Let go of a deduplication id if this job owns it, so that the next job with it is added.
+
+    Keys:    deduplication key
+    Args:    id of the job
+    Reply:   1, or 0 when another job owns it, or none -> bool
+    Repeat:  safe
+    Cost:    O(1)
+    Source:  specs/06-later-versions.md#sec-4-2-7
+    """
+    return Command(
+        "removeDeduplicationKey",
+        (keys.deduplication(deduplication_id),),
+        (job_id,),
+        as_bool,
+        script=REMOVE_DEDUPLICATION_KEY,
+        repeat=Repeat.SAFE,
+    )
+
+
+def remove_orphaned_jobs(keys: QueueKeys, job_ids: Sequence[str]) -> Command[int]:
+    """Remove those of these jobs that are in no state of the queue, with all that belongs to them.
+
+    Keys:    base prefix
+    Args:    number of states, states, number of parts of a job, parts, ids
+    Reply:   how many ids were in no state -> int
+    Repeat:  safe
+    Cost:    O(ids * (wait + paused + active))
+    Source:  specs/06-later-versions.md#sec-4-12
+    """
+    return Command(
+        "removeOrphanedJobs",
+        (keys.base,),
+        (len(_STATES), *_STATES, len(JOB_PARTS), *JOB_PARTS, *job_ids),
+        as_int,
+        script=REMOVE_ORPHANED_JOBS,
+        repeat=Repeat.SAFE,
+    )
 
 
 def remove_rate_limit_key(keys: QueueKeys) -> Command[int]:

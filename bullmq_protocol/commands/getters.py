@@ -22,6 +22,7 @@ from bullmq_protocol.common.reply import (
 )
 from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply
+from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import MAX_PRIORITY
 from bullmq_protocol.scripts._lua import (
     GET_COUNTS_PER_PRIORITY,
@@ -31,7 +32,9 @@ from bullmq_protocol.scripts._lua import (
     IS_JOB_IN_LIST,
     PAGINATE,
 )
+from bullmq_protocol.scripts._lua_later import GET_JOBS
 
+_ROUNDS = 5
 LIST_STATES = ("active", "wait", "waiting", "paused")
 DEPENDENCY_KINDS = ("processed", "unprocessed", "ignored", "failed")
 
@@ -109,6 +112,51 @@ def get_ranges(
         (start, end, "1" if ascending else "0", *("wait" if state == "waiting" else state for state in named)),
         RangedIds(named, ascending),
         script=GET_RANGES,
+        repeat=Repeat.SAFE,
+    )
+
+
+class JobsAt(msgspec.Struct, frozen=True):
+    """Decode getJobs into the jobs of all states, each id once."""
+
+    states: tuple[str, ...]
+
+    def __call__(self, reply: Reply) -> list[JobRecord]:
+        found: dict[str, JobRecord] = {}
+        for _, part in _paired(self.states, reply):
+            for each in as_list(part):
+                pair = as_list(each)
+                if len(pair) != 2:
+                    raise UnexpectedReply("ids and fields", reply)
+                job_id = as_text(pair[0])
+                found.setdefault(job_id, JobRecord.from_fields(job_id, as_fields(pair[1])))
+        return list(found.values())
+
+
+def get_jobs_at(
+    keys: QueueKeys, states: Sequence[str], *, start: int, end: int, ascending: bool = False
+) -> Command[list[JobRecord]]:
+    """Read jobs by their place in each of the states (`waiting` is `wait`), without ids whose job is gone.
+
+    For each of those the jobs of a later place come instead, up to 5 times.
+
+    Keys:    base prefix
+    Args:    start, end, 1 for ascending, most rounds, state names as in the keys
+    Reply:   one array of ids and fields per state -> list of JobRecord, in the order of the states
+    Raises:  UsageError, UnexpectedReply
+    Repeat:  safe
+    Cost:    O(jobs read), plus the distance from the end for wait, paused and active
+    Source:  specs/06-later-versions.md#sec-4-11
+    """
+    named = tuple(dict.fromkeys("wait" if state == "waiting" else state for state in states))
+    check_whole("start", start)
+    check_whole("end", end)
+    return Command(
+        "getJobs",
+        (keys.base,),
+        (start, end, "1" if ascending else "0", _ROUNDS, *named),
+        JobsAt(named),
+        script=GET_JOBS,
         repeat=Repeat.SAFE,
     )
 

@@ -172,7 +172,8 @@ class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
         backoff: How long to wait before a retry: a `Backoff`, or a fixed time in milliseconds or as a `timedelta`. No
             wait by default.
         delay: How long to wait before the job may run, in milliseconds or as a `timedelta`; 0 by default.
-        priority: From 1, the most urgent, to 2,097,152; 0, the default: none, which runs before all others.
+        priority: From 1, the most urgent, to 2,097,151, with the profile `STRICT` to 2,097,152; 0, the default: none,
+            which runs before all others.
         lifo: True: the job runs before those that wait already. False by default.
         timestamp: When the job was created, in milliseconds since the epoch; now by default.
         job_id: An id of your own: an existing job with it is left as it is. By default the queue's counter gives one.

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
-from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, were_added
+from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, release_parent, were_added
 from bullmq_protocol.common.reply import as_optional_text
 from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
 from bullmq_protocol.model.flow import PreparedFlow, PreparedNode
@@ -25,6 +25,7 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
 
     A node whose id is taken is the existing job from then on, and the flow hangs on that. A single job that is
     deduplicated has the id of the job that stands for it; within a tree that is an error, because nothing is linked.
+    With `deferred_parent_release` the parents are let go last, each once (specs/06-later-versions.md#sec-4-9-3).
 
     Steps:   one round trip; none for no nodes
     Atomic:  yes, but the server does not undo its changes from before it refused a node
@@ -38,10 +39,13 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     links = {index: _link(node) for index, node in enumerate(nodes) if _may_keep_its_parent(node)}
     looks = [looks_before(node.keys, node.job) for node in nodes]
     adds = [add_job(node.keys, node.job) for node in nodes]
-    seen, answer = looked_up(looks, (yield from Batch((*chain(*looks), *adds, *links.values()), atomic=True)))
+    releases = _releases(flow)
+    calls = (*chain(*looks), *adds, *releases, *links.values())
+    seen, answer = looked_up(looks, (yield from Batch(calls, atomic=True)))
     results: list[Any] = list(answer[: len(nodes)])
+    released = len(nodes) + len(releases)
     added = _were_added(nodes, seen, results)
-    for index, parent_key in zip(links, answer[len(nodes) :], strict=True):
+    for index, parent_key in zip(links, answer[released:], strict=True):
         if not isinstance(results[index], BullMQError) and parent_key != nodes[index].job.parent_key:
             results[index] = parent_key if isinstance(parent_key, BullMQError) else _kept_its_parent(nodes[index])
     for index, node in enumerate(nodes):
@@ -51,7 +55,19 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     refused = [index for index, result in enumerate(results) if isinstance(result, BullMQError)]
     if refused:
         raise FlowAddError(flow.label(refused[0]), list(map(_title, nodes)), results)
+    for each in answer[len(nodes) : released]:
+        if isinstance(each, BullMQError):
+            raise each
     return [AddedNode(job_id, each) for job_id, each in zip(results, added, strict=True)]
+
+
+def _releases(flow: PreparedFlow) -> list[Command[None]]:
+    parents = {
+        node.job.parent_key: node.job.parent
+        for node in flow.nodes
+        if node.job.parent is not None and node.keys.switches.deferred_parent_release
+    }
+    return [release_parent(parent["queueKey"], parent["id"], now=flow.now) for parent in parents.values()]
 
 
 def _were_added(

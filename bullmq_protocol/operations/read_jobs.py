@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bullmq_protocol.command import Batch, Operation
-from bullmq_protocol.commands.getters import get_ranges
+from bullmq_protocol.commands.getters import get_jobs_at, get_ranges
 from bullmq_protocol.commands.jobs import get_job
 from bullmq_protocol.commands.queues import expand_states
 from bullmq_protocol.common.keys import QueueKeys
@@ -55,7 +55,8 @@ def get_jobs(
 ) -> Operation[list[JobRecord]]:
     """Read jobs by their place in each of the states; both ends of the range are included.
 
-    Jobs whose hash is gone are left out.
+    Jobs whose hash is gone are left out; with a profile of later versions up to 100 places are filled with jobs from
+    later places, in one call.
 
     Steps:   one round trip for the ids (one per 10,000 ids and state where there are more), one per 100 jobs
     Atomic:  no
@@ -64,7 +65,10 @@ def get_jobs(
     """
     check_whole("start", start)
     check_whole("end", end)
-    ids = yield from _ids(keys, expand_states(keys, states), start, end, ascending)
+    named = expand_states(keys, states)
+    if keys.switches.text_ids and 0 <= start <= end < start + JOBS_AT_ONCE:
+        return (yield from get_jobs_at(keys, named, start=start, end=end, ascending=ascending))
+    ids = yield from _ids(keys, named, start, end, ascending)
     return (yield from read_jobs(keys, ids))
 
 

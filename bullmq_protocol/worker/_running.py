@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.fetching import NOTHING, Fetched
 from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
@@ -296,7 +298,10 @@ class Running:
         run = self._handler_ended(event.run)
         if run is None:
             return
-        failure = event.failure
+        failure, strategy_delay = event.failure, event.strategy_delay_ms
+        if failure.kind is FailureKind.CANCELLED and run.cancelled is not None:
+            # Nobody asked the strategy.
+            failure, strategy_delay = replace(failure, message=run.cancelled), strategy_delay or 0.0
         match failure.kind:
             case FailureKind.MOVED:
                 self.fetching.empty = False
@@ -309,11 +314,25 @@ class Running:
                     run,
                     failure,
                     roll=event.roll,
-                    strategy_delay=event.strategy_delay_ms,
+                    strategy_delay=strategy_delay,
                     strategy_error=event.strategy_error,
                     exception=event.exception,
                     telemetry=event.telemetry,
                 )
+
+    def cancel(self, job_id: str | None, reason: str) -> None:
+        """Cancel the handler of this job, or all handlers: how each ends decides what becomes of its job.
+
+        Source: specs/06-later-versions.md#sec-4-13
+        """
+        for run in self.handled(job_id):
+            run.cancelled = reason
+            self.shared.out.append(CancelJob(run.number, reason))
+
+    def handled(self, job_id: str | None) -> list[Run]:
+        """Return the runs of this job, or of all, whose handlers go on."""
+        runs = list(self.shared.runs.values())
+        return [run for run in runs if run.handler_alive and (job_id is None or run.job.id == job_id)]
 
     def _handler_ended(self, number: int) -> Run | None:
         """Note that a handler is over; return its run if it is still to be reported."""

@@ -32,7 +32,8 @@ class Run(msgspec.Struct, eq=False):
     """One started job and its lease.
 
     `lost`: the lock is gone, nothing may be reported. `sent`: the report is under way. `uncertain`: an earlier attempt
-    may have been applied. `faults`: how many exceptions of our own its handling has raised.
+    may have been applied. `faults`: how many exceptions of our own its handling has raised. `cancelled`: why its
+    handler was to end.
     """
 
     number: int
@@ -49,6 +50,7 @@ class Run(msgspec.Struct, eq=False):
     uncertain: bool = False
     refusals: int = 0
     faults: int = 0
+    cancelled: str | None = None
     resend: RunCall | None = None
 
 

@@ -89,6 +89,14 @@ class ResumeRequested(msgspec.Struct, frozen=True, tag="resume"):
     """Fetch again."""
 
 
+class CancelRequested(msgspec.Struct, frozen=True, tag="cancel"):
+    """Cancel the handler of a job, or with None those of all jobs; each ends as its handler decides, or as failed with
+    this reason."""
+
+    job_id: str | None
+    reason: str
+
+
 class CloseRequested(msgspec.Struct, frozen=True, tag="close"):
     """Stop: wait for running jobs up to the shutdown time, then release them; with `force`, release them
     immediately."""
@@ -112,6 +120,7 @@ Event: TypeAlias = (
     | Tick
     | PauseRequested
     | ResumeRequested
+    | CancelRequested
     | CloseRequested
     | ConnectionEnded
 )

@@ -84,6 +84,7 @@ from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.actions import Action, Call, Stopped
 from bullmq_protocol.worker.events import (
     CallFailed,
+    CancelRequested,
     CloseRequested,
     ConnectionEnded,
     Event,
@@ -266,6 +267,10 @@ class WorkerMachine:
         """Tell whether the run that was given this very record is not settled yet."""
         return any(run.job is job for run in list(self._shared.runs.values()))
 
+    def handlers_of(self, job_id: str | None) -> int:
+        """Return how many handlers of this job go on, or of all jobs."""
+        return len(self._running.handled(job_id))
+
     def snapshot(self, at: Instant | None = None) -> WorkerSnapshot:
         """Return the jobs the worker holds and the events it waits for, at that moment (default: that of the last
         event)."""
@@ -317,6 +322,8 @@ class WorkerMachine:
                 self._on_pause()
             case ResumeRequested():
                 self._on_resume()
+            case CancelRequested():
+                self._running.cancel(event.job_id, event.reason)
             case ConnectionEnded():
                 self._contact.go_offline(event.message, event.roll)
             case _:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
+from bullmq_protocol.common.keys import check_name
 from bullmq_protocol.common.units import check_flag
-from bullmq_protocol.worker.events import Event, PauseRequested, ResumeRequested, Tick
+from bullmq_protocol.worker.events import CancelRequested, Event, PauseRequested, ResumeRequested, Tick
 from bullmq_protocol.worker.notices import Notice, check_callback
 from bullmq_protocol.worker.options import check_concurrency
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
@@ -141,6 +142,16 @@ class DriverBase(ABC, Generic[H]):
             with self._threads.lock:
                 self._pauses = False
             self._ask(ResumeRequested())
+
+    def cancel(self, job_id: str | None, reason: str) -> int:
+        """Cancel the handlers of this job, or all; return how many."""
+        check_name("reason", reason, max_length=None)
+        self._check_caller()
+        with self._threads.lock:
+            count = self._machine.handlers_of(job_id)
+        if count:
+            self._ask(CancelRequested(job_id, reason))
+        return count
 
     def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
         """Call a function with each notice of one kind."""

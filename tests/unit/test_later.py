@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
-from bullmq_protocol import Deduplication, JobOptions, KeepJobs, QueueKeys, UsageError
+from bullmq_protocol import Deduplication, JobOptions, KeepJobs, ParentRef, QueueKeys, UsageError
+from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.commands import cleaning, getters, moving, queues
 from bullmq_protocol.commands.finishing import move_to_delayed
+from bullmq_protocol.common.reply import as_optional_text
 from bullmq_protocol.common.switches import (
     FLEET_SWITCHES,
     STRICT_SWITCHES,
     V5_81_SWITCHES,
     V6_7_SWITCHES,
+    Switches,
 )
+from bullmq_protocol.errors import ServerError, UnexpectedReply
+from bullmq_protocol.model.failure import Failure, FailureKind
+from bullmq_protocol.model.flow import FlowNode, prepare_flow
 from bullmq_protocol.model.job import JobRecord, NewJob, prepare
 from bullmq_protocol.model.options import stored, stored_options_from, validate
+from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.pausing import pause_queue, resume_queue
+from bullmq_protocol.operations.read_jobs import get_jobs
+from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.worker.advance import Schedule, schedule_of
+from bullmq_protocol.worker.events import CancelRequested, JobRaised
 from bullmq_protocol.worker.notices import WorkerProblem
+from bullmq_sync.drive import run
 from tests.support.machine_bench import NO_JOB, Bench, job_reply
 from tests.unit.test_operations import answered, pages_of
 
@@ -248,3 +260,182 @@ def test_a_job_that_repeats_for_nobody_is_an_ordinary_one() -> None:
     oldest = JobRecord("1", {"opts": b'{"repeat":{"every":1000}}', "rjk": b"a:b:c:d:e"})
     assert schedule_of(oldest, FLEET_SWITCHES) == Schedule(None)
     assert schedule_of(JobRecord("1", {"opts": b"{}", "rjk": b"s"}), FLEET_SWITCHES) == Schedule("s")
+
+
+# --- jobs that are cancelled
+
+
+def test_a_cancelled_handler_fails_its_job_with_the_reason() -> None:
+    bench = Bench(skip_stalled_check=True, concurrency=2, batches=False)
+    bench.reply("moveToActive", job_reply("1", opts='{"attempts":2}'))
+    bench.reply("moveToActive", job_reply("2"))
+    assert (bench.machine.handlers_of("1"), bench.machine.handlers_of(None), bench.machine.handlers_of("3")) == (
+        1,
+        2,
+        0,
+    )
+    bench.tell(CancelRequested("1", "no longer wanted"))
+    assert list(bench.cancelled.values()) == ["no longer wanted"]
+    event = JobRaised(bench.run_of("1"), Failure(kind=FailureKind.CANCELLED, message="cancelled"), 0.5)
+    bench.tell(event)
+    fields = msgspec.msgpack.decode(bench.call("retryJob").command.args[-1])
+    assert fields[:2] == ["failedReason", "no longer wanted"]
+    bench.reply("retryJob", 0)
+    bench.tell(CancelRequested(None, "the end"))
+    assert list(bench.cancelled.values()) == ["no longer wanted", "the end"]
+    # A handler may return all the same.
+    bench.returned("2", "5")
+    assert bench.call("moveToFinished").command.args[3:5] == ("5", "completed")
+
+
+def test_no_strategy_is_needed_for_a_cancelled_handler() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1", opts='{"attempts":2,"backoff":{"type":"own"}}'))
+    bench.tell(CancelRequested("1", "x"))
+    bench.tell(JobRaised(bench.run_of("1"), Failure(kind=FailureKind.CANCELLED, message="cancelled"), 0.5))
+    assert bench.has("retryJob")
+
+
+def test_a_cancellation_that_nobody_asked_for_keeps_its_words() -> None:
+    bench = Bench(skip_stalled_check=True)
+    bench.reply("moveToActive", job_reply("1"))
+    bench.tell(JobRaised(bench.run_of("1"), Failure(kind=FailureKind.CANCELLED, message="cancelled"), 0.5))
+    assert bench.call("moveToFinished").command.args[3] == "cancelled"
+
+
+# --- flows
+
+
+def flow_of(switches: Switches, *roots: FlowNode) -> Any:
+    numbers = itertools.count(1)
+    return prepare_flow(roots, new_id=lambda: f"id-{next(numbers)}", now_ms=1000, switches=switches)
+
+
+TALL = FlowNode(
+    "root",
+    "q",
+    options=JobOptions(parent=ParentRef("repeat:s:1", "bull:other")),
+    children=[
+        FlowNode("a", "q", children=[FlowNode("a1", "q"), FlowNode("a2", "q")]),
+        FlowNode("b", "q"),
+    ],
+)
+
+
+def test_a_flow_lets_its_parents_go_at_its_end_each_once() -> None:
+    flow = flow_of(FLEET_SWITCHES, TALL)
+    heads = [msgspec.msgpack.decode(node.job.head) for node in flow.nodes]
+    assert {len(head) for head in heads} == {10} and {head[9] for head in heads} == {"1"}
+    calls = next(add_flow(flow)).commands
+    last = calls[len(flow.nodes) :]
+    assert {each.name for each in last} == {"releaseParentIfNoPendingDependencies"}
+    assert [each.keys for each in last] == [
+        ("bull:other:repeat:s:1", "bull:other:repeat:s:1:dependencies"),
+        ("bull:q:id-1", "bull:q:id-1:dependencies"),
+        ("bull:q:id-2", "bull:q:id-2:dependencies"),
+    ]
+    assert last[0].args == ("bull:other", "repeat:s:1", 1000)
+    assert last[0].decode(None) is None
+    strict = flow_of(STRICT_SWITCHES, TALL)
+    assert {len(msgspec.msgpack.decode(node.job.head)) for node in strict.nodes} == {9}
+    assert len(next(add_flow(strict)).commands) == len(strict.nodes)
+
+
+def test_the_replies_of_the_releases_are_no_nodes() -> None:
+    def added(*last: Any) -> Any:
+        flow = flow_of(FLEET_SWITCHES, TALL)
+        operation = add_flow(flow)
+        next(operation)
+        try:
+            operation.send([*(node.job.job_id for node in flow.nodes), *last])
+        except StopIteration as stop:
+            return stop.value
+        raise AssertionError
+
+    assert [node.job_id for node in added(None, None, None)] == ["id-1", "id-2", "id-3", "id-4", "id-5"]
+    with pytest.raises(ServerError, match="WRONGTYPE"):
+        added(None, ServerError("WRONGTYPE x"), None)
+
+
+def test_the_last_add_of_an_active_job_has_no_place_below_a_root() -> None:
+    kept = JobOptions(deduplication=Deduplication("d", keep_last_if_active=True))
+    flow_of(FLEET_SWITCHES, FlowNode("n", "q", options=kept))
+    with pytest.raises(UsageError, match=r"flow\[0\]\.children\[0\]: options.deduplication.keep_last_if_active"):
+        flow_of(FLEET_SWITCHES, FlowNode("n", "q", children=[FlowNode("c", "q", options=kept)]))
+
+
+# --- commands that came after 5.62.0
+
+
+def test_a_job_gives_up_its_own_deduplication_key() -> None:
+    command = cleaning.remove_own_deduplication_key(K, "d", "7")
+    assert (short(command), command.args, command.name) == ("de:d", ("7",), "removeDeduplicationKey")
+    assert (command.decode(1), command.decode(0)) == (True, False)
+
+
+def test_orphans_are_asked_for_by_states_and_parts() -> None:
+    command = cleaning.remove_orphaned_jobs(K, ["7", "8"])
+    count = command.args[0]
+    assert isinstance(count, int)
+    states = command.args[1 : count + 1]
+    assert {"wait", "paused", "active", "waiting-children"} <= set(states)
+    assert command.args[count + 1 :] == (6, *cleaning.JOB_PARTS, "7", "8")
+    assert command.decode(2) == 2
+
+
+def test_jobs_are_read_by_their_place_in_one_call() -> None:
+    asked = getters.get_jobs_at(FLEET, ("waiting", "paused"), start=0, end=9)
+    assert asked.args == (0, 9, "0", 5, "wait", "paused")
+    fields = [b"name", b"n"]
+    found = answered(get_jobs(FLEET, "waiting", start=0, end=9), [(asked, [[[b"1", fields]], [[b"1", fields]]])])
+    assert [job.id for job in found] == ["1"]
+    for bad in ([[]], [[[b"1"]], []], [[1], []]):
+        with pytest.raises(UnexpectedReply):
+            asked.decode(bad)
+    assert getters.get_jobs_at(FLEET, ["failed"], start=0, end=9, ascending=True).args[2] == "1"
+    # More than 100 at once, and places from the end, are read as before.
+    for start, end in ((0, 100), (-3, -1), (5, 4)):
+        ranged = getters.get_ranges(FLEET, ("failed",), start=start, end=end)
+        assert answered(get_jobs(FLEET, ["failed"], start=start, end=end), [(ranged, [[]])]) == []
+
+
+def test_the_sweep_takes_nothing_but_jobs() -> None:
+    def stamp(job_id: str) -> Command[Any]:
+        return Command("HGET", (f"bull:q:{job_id}",), ("timestamp",), as_optional_text, repeat=Repeat.SAFE)
+
+    class Server:
+        """Answers a sweep."""
+
+        def __init__(self, *parts: tuple[bytes, list[bytes]]) -> None:
+            self.parts = list(parts)
+            self.asked: list[Any] = []
+
+        def perform(self, step: Any) -> Any:
+            self.asked.append(step)
+            if isinstance(step, Batch):
+                stamps = {"bull:q:1": b"5", "bull:q:2": b"5", "bull:q:meta": None}
+                return [stamps.get(each.keys[0], ServerError("WRONGTYPE no hash")) for each in step.commands]
+            return 2 if step.name == "removeOrphanedJobs" else list(self.parts.pop(0))
+
+    named = [
+        b"bull:q:" + each for each in (b"1", b"meta", b"wait", b"2", b"1", b"1:logs", b"metrics:failed", b"dn:d", b"")
+    ]
+    server = Server((b"17", named), (b"9", [b"bull:q:wait"]), (b"0", []))
+    plan: Any = RemoveOrphans(count=50)
+    values: list[int] = []
+    while plan is not None:
+        page = run(plan.page(K), server)
+        values.append(page.value)
+        plan = page.rest
+    assert values == [2, 0, 0]
+    scan, stamps, sweep = server.asked[:3]
+    assert (scan.name, scan.args) == ("SCAN", ("0", "MATCH", "bull:q:*", "COUNT", 50))
+    assert [each.keys[0] for each in stamps.commands] == [f"bull:q:{each}" for each in ("1", "meta", "wait", "2")]
+    assert stamps.commands[0] == stamp("1")
+    assert sweep == cleaning.remove_orphaned_jobs(K, ["1", "2"])
+    strange = next(RemoveOrphans().page(QueueKeys.of("a*[b]-?", prefix="x\\^")))
+    assert strange.args[2] == r"x\\\^:a\*\[b\]\-\?:*"
+    with pytest.raises(UnexpectedReply):
+        strange.decode([b"0"])
+    with pytest.raises(UsageError, match="count"):
+        next(RemoveOrphans(count=0).page(K))
