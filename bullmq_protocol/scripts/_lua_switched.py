@@ -474,6 +474,51 @@ else
 end
 drain_set(KEYS.prioritized)
 """,
+        "extendLocks": """\
+--- keys: stalled
+--- args: base tokens ids duration
+--- include call
+local base, duration = ARGV.base, ARGV.duration
+local tokens, ids = cmsgpack.unpack(ARGV.tokens), cmsgpack.unpack(ARGV.ids)
+local lost, renewed = {}, {}
+local function leave_stalled()
+  if renewed[1] then
+    call('SREM', KEYS.stalled, unpack(renewed))
+    renewed = {}
+  end
+end
+for from = 1, #ids, 1000 do
+  local last = math.min(from + 999, #ids)
+  local locks = {}
+  for index = from, last do
+    local id = ids[index]
+    locks[index - from + 1] = base .. (type(id) == 'string' and id or '') .. ':lock'
+  end
+  local owners = call('MGET', unpack(locks))
+  for index = from, last do
+    local id, token, owner = ids[index], tokens[index], owners[index - from + 1]
+    if not owner or type(id) ~= 'string' then
+      leave_stalled()
+      owner = call('GET', base .. id .. ':lock')
+    end
+--- when stalled_exemption live-scheduler
+    if owner and owner == token then
+--- else
+    if owner == token then
+--- end
+      call('SET', base .. id .. ':lock', token, 'PX', duration)
+      renewed[#renewed + 1] = id
+      if index == 1 then
+        leave_stalled()
+      end
+    else
+      lost[#lost + 1] = id
+    end
+  end
+  leave_stalled()
+end
+return lost
+""",
         "getCounts": """\
 --- keys: base
 --- args: states
