@@ -184,7 +184,7 @@ class SchedulerMachine:
 
     @property
     def adrift(self) -> bool:
-        """Never: a driver of MongoDB knows by itself whether its server is there."""
+        """Never: a driver of MongoDB finds out whether its server is there."""
         return False
 
     @property

@@ -25,7 +25,7 @@ from tests.support.saying import LOGGERS, Lines, check_errors
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
-_ANY_PYTHON = ("oracle", "interop", "property", "chaos", "unit")
+_ANY_PYTHON = ("oracle", "interop", "property", "chaos", "unit", "monque")
 """Rooms that the newer Pythons leave out: programs of another language, files, and values that are the same on each."""
 _OF_PYTHON = (
     *("test_apart", "test_codec", "test_extras", "test_facade_docs", "test_given_objects"),

@@ -16,8 +16,8 @@ printf '#!/bin/sh\nexit 101\n' > "$made/usr/sbin/policy-rc.d"
 chmod 755 "$made/usr/sbin/policy-rc.d"
 mkdir -p "$made/etc/postgresql-common"
 echo 'create_main_cluster = false' > "$made/etc/postgresql-common/createcluster.conf"
-mount --bind /proc "$made/proc"
+mount --bind /proc "$made/proc" || echo "no /proc in $made: some packages may complain" >&2
 DEBIAN_FRONTEND=noninteractive chroot "$made" apt-get install -y -qq --no-install-recommends postgresql-18-documentdb >&2
-umount "$made/proc"
+umount "$made/proc" 2>/dev/null || true
 chroot "$made" apt-get clean
 mv -T "$made" "$folder"

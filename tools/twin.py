@@ -1,4 +1,5 @@
-"""Write what `bullmq_sync` has in common with `bullmq_anyio`: `python tools/twin.py [--check]`.
+"""Write what `bullmq_sync` has in common with `bullmq_anyio`, and `monque_sync` with `monque_anyio`:
+`python tools/twin.py [--check]`.
 
 `bullmq_sync/NAME.py` is `bullmq_anyio/NAME.py` without `await`, by the rules of `WORDS`. What tasks and threads do each
 in their own way has one name in both packages and is not generated: `primitives.py`, `callbacks.py`, `net/link.py`,
@@ -48,6 +49,7 @@ WORDS = (
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait ", ""),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
+    (r"\bmonque_anyio\b", "monque_sync"),
     (r"\baclose\b", "close"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\b(Stop)?Async(?=Iteration|Iterator|Transport)", r"\1"),
@@ -59,7 +61,31 @@ WORDS = (
     (r"safe to share between the tasks of one event loop", "safe to share between threads"),
 )
 _OF_THREADS = ((r"\b(_?)tasks\b", r"\1threads"),)
+OTHERS = (
+    ("bullmq_anyio/zones", "monque_anyio/zones"),
+    ("bullmq_anyio/zones", "monque_sync/zones"),
+    ("monque_anyio/perform", "monque_anyio/blocking"),
+    ("monque_anyio/perform", "monque_sync/perform"),
+    ("monque_anyio/monque", "monque_sync/monque"),
+)
+"""Further pairs, of the second system: what its adapters need stands in packages that depend on pymongo alone."""
 OF_ONE = {
+    "monque_anyio/monque": (
+        (
+            r"An `AsyncDatabase` on asyncio[^.]*?trio always that\.",
+            "A `Database`; any thread may call the scheduler.",
+        ),
+        (
+            r"Handlers that run longer are not interrupted before the end of `with`\.",
+            "Handlers that run longer go on.",
+        ),
+        (
+            r"at the end stops and gives back what\s+still runs\. Without that it can add",
+            "at the end stops.\n    Without that it can add",
+        ),
+        (r"An async function of the `Job`", "A function of the `Job`"),
+        (r"The function, async or not\.", "The function."),
+    ),
     "driving/audience": _OF_THREADS,
     "driving/base": _OF_THREADS,
     "driving/shared": (
@@ -151,9 +177,13 @@ def twin(name: str, text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     stale = []
-    for name in NAMES:
-        target = ROOT / "bullmq_sync" / f"{name}.py"
-        text = twin(name, (ROOT / "bullmq_anyio" / f"{name}.py").read_text(encoding="utf-8"))
+    pairs = (
+        *((name, f"bullmq_anyio/{name}", f"bullmq_sync/{name}") for name in NAMES),
+        *((a, a, b) for a, b in OTHERS),
+    )
+    for name, source, twin_of_it in pairs:
+        target = ROOT / f"{twin_of_it}.py"
+        text = twin(name, (ROOT / f"{source}.py").read_text(encoding="utf-8"))
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             stale.append(str(target.relative_to(ROOT)))
             if "--check" not in arguments:

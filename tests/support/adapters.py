@@ -8,7 +8,8 @@ called in the scenario's own event loop.
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import anyio
@@ -68,6 +69,15 @@ async def opened(name: str, scripts: Profile = STRICT) -> AsyncIterator[Adapter]
     """Give the adapter of this name, in the event loop that is running."""
     async with BlockingPortal() as portal:
         yield Adapter(name, portal, scripts)
+        await portal.stop(cancel_remaining=True)
+
+
+@asynccontextmanager
+async def threads_of(twins: Mapping[type, type]) -> AsyncIterator[Callable[[type], Callable[..., Any]]]:
+    """Give what makes objects of further blocking classes look like their asynchronous twins."""
+    _TWINS.update(twins)
+    async with BlockingPortal() as portal:
+        yield _Threads(portal).making
         await portal.stop(cancel_remaining=True)
 
 

@@ -24,7 +24,7 @@ _CORE = "bullmq_protocol"
 _MONQUE = "monque_protocol"
 _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 # What stands on the core: the adapters, and what is installed or run beside them.
-_BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples")
+_BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples", "monque_anyio", "monque_sync")
 _FILES = [
     file for package in (_CORE, _MONQUE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))
 ]
@@ -83,6 +83,8 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info"),
         "bullmq_otel": ("observability.telemetry",),
         "bullmq_prometheus": ("observability.metrics",),
+        "monque_anyio": _NEUTRAL,
+        "monque_sync": _NEUTRAL,
         "bench": tuple(room for room in _ROOMS if room != "_version"),
         "examples": tuple(room for room in _ROOMS if room != "_version"),
     }
@@ -94,6 +96,8 @@ _OF_OTHERS = MappingProxyType(
         "bullmq_doctor": ("redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
         "bullmq_prometheus": ("prometheus_client",),
+        "monque_anyio": (_MONQUE, "anyio", "pymongo", "bson"),
+        "monque_sync": (_MONQUE, "pymongo", "bson"),
         "bench": (*_ADAPTERS, "anyio", "trio", "hiredis", "redis", "tests.support", "tests.oracle.harness"),
         "examples": (*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
     }

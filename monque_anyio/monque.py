@@ -1,0 +1,584 @@
+"""Monque: add jobs, run them, manage them.
+
+Source: specs/monque.md#sec-12
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, TypeVar, cast
+from uuid import uuid4
+
+import bson
+import msgspec
+from bson import ObjectId
+from bson.errors import BSONError
+
+from bullmq_protocol.common.units import Millis, check_whole
+from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.worker.snapshot import WorkerSnapshot
+from monque_anyio.driver import Driver, EventStream, Handler, clock
+from monque_anyio.zones import find_zone
+from monque_protocol import commands, operations
+from monque_protocol.commands import Command, ListFilter, QueueStats, Selector
+from monque_protocol.cron import next_cron
+from monque_protocol.cursor import Sort, check_direction, check_sort
+from monque_protocol.document import Job, moment, payload_of
+from monque_protocol.errors import MonqueConnectionError, PayloadTooLargeError
+from monque_protocol.events import (
+    JobCancelled,
+    JobDeleted,
+    JobRetried,
+    JobsCancelled,
+    JobsDeleted,
+    JobsRetried,
+    StaleRecovered,
+    check_callback,
+)
+from monque_protocol.operations import Page, wrapped
+from monque_protocol.options import SchedulerOptions, check_key, check_name, check_payload, options_from, settings_of
+
+T = TypeVar("T")
+
+_MOST_CACHED: Final = 100
+LOCAL: Final = "local"
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """What runs the jobs of a name here: its concurrency, and how many run."""
+
+    concurrency: int
+    active_count: int
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of a name, and its handler here, if it has one."""
+
+    name: str
+    has_persisted_jobs: bool
+    has_registered_worker: bool
+    stats: QueueStats
+    worker: WorkerView | None
+
+
+class Monque:
+    """A scheduler on a database of pymongo, which is used as it is.
+
+    Entered with `async with`, it prepares the collection (`initialize`), and at the end stops and gives back what
+    still runs. Without that it can add and manage jobs, once it is initialized.
+
+    Args:
+        db: An `AsyncDatabase` on asyncio, or a blocking `Database`, whose calls are then made in worker threads; on
+            trio always that.
+        options: `SchedulerOptions`, or None, the default: then options by keywords.
+        given: Options by keywords: see `SchedulerOptions`.
+
+    Raises:
+        UsageError: Something else than such a database, or a bad option.
+
+    Source: specs/monque.md#sec-12
+    """
+
+    def __init__(self, db: Any, options: SchedulerOptions | None = None, **given: Any) -> None:
+        checked = options_from(options, given)
+        self._settings = settings_of(checked, random_id=str(uuid4()))
+        zone = find_zone(LOCAL)
+        assert zone is not None
+        self._zone = zone
+        self._driver = Driver(db, self._settings, zone=zone)
+        self._codec: Any = db.codec_options
+        self._initialized = False
+        self._stats: dict[str, tuple[float, QueueStats]] = {}
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def scheduler_instance_id(self) -> str:
+        """The owner's name in the jobs that this scheduler runs."""
+        return self._settings.me
+
+    async def __aenter__(self) -> Monque:
+        await self.initialize()
+        await self._driver.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._driver.leave(error)
+
+    async def initialize(self) -> None:
+        """Make the indexes, and take jobs from owners that are gone. A second call does nothing.
+
+        Raises:
+            MonqueConnectionError: The server refuses, or another scheduler of this name is alive.
+
+        Source: specs/monque.md#sec-5-1
+        """
+        if self._initialized:
+            return
+        count = await self._run(operations.INITIALIZE, operations.initialize(self._settings, lambda: clock().wall))
+        self._initialized = True
+        if count:
+            self._driver.notify(StaleRecovered(count))
+
+    async def start(self) -> None:
+        """Begin to run jobs; nothing if it runs already.
+
+        Raises:
+            MonqueConnectionError: It was not initialized.
+            UsageError: It was not entered with `async with`.
+
+        Source: specs/monque.md#sec-8-5
+        """
+        if not self._initialized:
+            raise MonqueConnectionError("Monque not initialized. Call initialize() before start().")
+        if not self._driver.is_entered:
+            raise UsageError("monque", self._settings.me, "must be entered with `async with` before it starts")
+        self._driver.start()
+
+    async def stop(self) -> None:
+        """Take no more jobs, and wait for those that run, at most `shutdown_timeout`; nothing if it does not run.
+
+        Handlers that run longer are not interrupted before the end of `async with`.
+
+        Source: specs/monque.md#sec-8-5
+        """
+        self._stats.clear()
+        await self._driver.stop()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it is initialized and runs. No command is sent."""
+        return self._initialized and self._driver.is_running
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return the jobs it holds, and what it waits for."""
+        return self._driver.machine.snapshot(clock().mono)
+
+    # --- handlers and events ------------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        concurrency: int | None = None,
+        replace: bool = False,
+        data_type: Any = None,
+    ) -> None:
+        """Run the jobs of a name with a handler: before or after `start`.
+
+        Args:
+            name: The name of the jobs.
+            handler: An async function of the `Job`. What it returns is ignored; what it raises makes the run fail.
+            concurrency: How many of its jobs run concurrently; by default, None, `worker_concurrency`.
+            replace: Whether it may replace another handler; False by default.
+            data_type: What payloads are converted to (any type of msgspec); as they are by default, None. A payload
+                that does not fit makes the run fail.
+
+        Raises:
+            WorkerRegistrationError: The name has a handler.
+            InvalidJobIdentifierError: A name that Monque refuses.
+            UsageError: Another bad argument.
+
+        Source: specs/monque.md#sec-8-1
+        """
+        self._driver.register(name, handler, concurrency, replace=replace, data_type=data_type)
+
+    def on(self, kind: type[Any], callback: Callable[[Any], Any]) -> None:
+        """Call a function with each event of a kind.
+
+        Args:
+            kind: A class of `monque_protocol.events`, such as `JobCompleted`.
+            callback: The function, async or not.
+
+        Raises:
+            UsageError: No such class, or no function.
+
+        Source: specs/monque.md#sec-10
+        """
+        check_callback(kind, callback)
+        self._driver.on(kind, callback)
+
+    def events(self) -> EventStream:
+        """Return an iterator over all events from now on; it ends when the scheduler is left."""
+        return self._driver.events()
+
+    # --- adding -------------------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self, name: str, data: Any, *, unique_key: str | None = None, run_at: datetime | Millis | None = None
+    ) -> Job[Any]:
+        """Add a job; with a key, return the one that is pending or running under it, if there is one.
+
+        Args:
+            name: The name of the job.
+            data: The payload: what BSON can store, or a struct or dataclass of such.
+            unique_key: The key; none by default, None.
+            run_at: When it is due: an aware `datetime`, or milliseconds since the Unix epoch; now by default, None.
+
+        Returns:
+            The job as it is stored.
+
+        Raises:
+            InvalidJobIdentifierError: A name or key that Monque refuses.
+            PayloadTooLargeError: The payload is above `max_payload_size`.
+            MonqueConnectionError: The command failed; `number` 11000: another caller was first with this key.
+            UsageError: Another bad argument.
+
+        Source: specs/monque.md#sec-5-2, specs/monque.md#sec-5-3
+        """
+        self._check_initialized()
+        data = self._check_new(name, data, unique_key)
+        now = clock().wall
+        due = now if run_at is None else moment("run_at", run_at)
+        return await self._add(operations.ENQUEUE, name, data, unique_key, due, now, None)
+
+    async def now(self, name: str, data: Any) -> Job[Any]:
+        """Add a job that is due now: see `enqueue`.
+
+        Args:
+            name: The name of the job.
+            data: The payload.
+
+        Returns:
+            The job as it is stored.
+
+        Source: specs/monque.md#sec-5-4
+        """
+        return await self.enqueue(name, data)
+
+    async def schedule(self, cron: str, name: str, data: Any, *, unique_key: str | None = None) -> Job[Any]:
+        """Add a recurring job. Without a key each call adds one more.
+
+        Args:
+            cron: The expression, read in the time zone of the process.
+            name: The name of the job.
+            data: The payload, as in `enqueue`.
+            unique_key: The key; none by default, None. A job that is active under it stays as it is.
+
+        Returns:
+            The job as it is stored.
+
+        Raises:
+            InvalidCronError: The expression cannot be read, or is never due.
+
+        Source: specs/monque.md#sec-5-4
+        """
+        self._check_initialized()
+        data = self._check_new(name, data, unique_key)
+        now = clock().wall
+        due = next_cron(cron, after=now, zone=self._zone)
+        return await self._add(operations.SCHEDULE, name, data, unique_key, due, now, cron)
+
+    def _check_new(self, name: str, data: Any, unique_key: str | None) -> Any:
+        check_name(name)
+        if unique_key is not None:
+            check_key(unique_key)
+        data = payload_of(data)
+        limit = self._settings.max_payload
+        if limit is not None:
+            try:
+                size = len(bson.encode({"data": data}, codec_options=self._codec))
+            except (BSONError, OverflowError, UnicodeEncodeError) as error:
+                raise PayloadTooLargeError(-1, limit, str(error)) from error
+            check_payload(size, self._settings)
+        return data
+
+    async def _add(
+        self, what: str, name: str, data: Any, unique_key: str | None, due: Millis, now: Millis, cron: str | None
+    ) -> Job[Any]:
+        collection = self._settings.collection
+        command: Command[Job[Any]]
+        if unique_key is None:
+            command = commands.insert(
+                collection, ObjectId(), name, data, next_run_at=due, now=now, repeat_interval=cron
+            )
+        else:
+            command = commands.upsert(
+                collection, name, data, unique_key=unique_key, next_run_at=due, now=now, repeat_interval=cron
+            )
+        job = await self._run(what, iter(command))
+        self._signal(job)
+        return job
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def get_job(self, job_id: str) -> Job[Any] | None:
+        """Return a job, None if there is none.
+
+        Args:
+            job_id: Its id.
+
+        Source: specs/monque.md#sec-5-15
+        """
+        key = self._key(job_id)
+        return None if key is None else await self._call("get job", commands.get_job(self._settings.collection, key))
+
+    async def get_jobs(
+        self,
+        *,
+        name: str | None = None,
+        status: str | Sequence[str] | None = None,
+        limit: int = 100,
+        skip: int = 0,
+    ) -> list[Job[Any]]:
+        """Return jobs, those due first at the front.
+
+        Args:
+            name: Their name; any by default, None.
+            status: A state, or several; any by default, None.
+            limit: How many; 100 by default, 0: all.
+            skip: How many are left out at the front; 0 by default.
+
+        Source: specs/monque.md#sec-5-15
+        """
+        check_whole("limit", limit, least=0)
+        check_whole("skip", skip, least=0)
+        command = commands.get_jobs(self._settings.collection, name=name, status=status, limit=limit, skip=skip)
+        return await self._call("query jobs", command)
+
+    async def get_jobs_with_cursor(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        direction: str = "forward",
+        filter: ListFilter | None = None,
+        sort: Sort | None = None,
+    ) -> Page:
+        """Return a page of jobs.
+
+        Args:
+            cursor: The token of the page before; the first page by default, None.
+            limit: How many jobs a page has; 50 by default.
+            direction: `forward` (by default) or `backward`.
+            filter: Which jobs; all by default, None.
+            sort: In which order; by id by default, None.
+
+        Raises:
+            InvalidCursorError: The token is none, or belongs to another sort.
+
+        Source: specs/monque.md#sec-5-15
+        """
+        check_whole("limit", limit, least=1)
+        operation = operations.get_page(
+            self._settings.collection,
+            ListFilter() if filter is None else filter,
+            Sort() if sort is None else check_sort(sort),
+            cursor=cursor,
+            direction=check_direction(direction),
+            limit=limit,
+            key_of=ObjectId,
+        )
+        return await self._manage("query jobs with cursor", operation)
+
+    async def get_queue_stats(self, name: str | None = None) -> QueueStats:
+        """Count jobs by state; kept for `stats_cache_ttl`.
+
+        Args:
+            name: The name of the jobs; all by default, None.
+
+        Raises:
+            AggregationTimeoutError: It took more than 30 seconds.
+
+        Source: specs/monque.md#sec-5-16
+        """
+        kept = self._stats.get(name or "")
+        if kept is not None and kept[0] > time.monotonic():
+            return kept[1]
+        found = await self._call(operations.STATS, commands.get_stats(self._settings.collection, name))
+        if self._settings.stats_ms:
+            self._stats.pop(name or "", None)
+            self._stats[name or ""] = time.monotonic() + self._settings.stats_ms / 1000, found
+            if len(self._stats) > _MOST_CACHED:
+                del self._stats[next(iter(self._stats))]
+        return found
+
+    async def get_queue_view_summaries(self) -> list[QueueView]:
+        """Count the jobs of each name, with the handlers of this scheduler, sorted by name.
+
+        Source: specs/monque.md#sec-5-16
+        """
+        found = await self._call(operations.SUMMARIES, commands.get_summaries(self._settings.collection))
+        stats = {each.name: each.stats for each in found}
+        machine = self._driver.machine
+        views: list[QueueView] = []
+        for name in sorted({*stats, *machine.names}):
+            active = machine.active(name)
+            views.append(
+                QueueView(
+                    name=name,
+                    has_persisted_jobs=name in stats,
+                    has_registered_worker=active is not None,
+                    stats=stats.get(name, QueueStats()),
+                    worker=None if active is None else WorkerView(*active),
+                )
+            )
+        return views
+
+    # --- managing -----------------------------------------------------------------------------------------------------
+
+    async def cancel_job(self, job_id: str) -> Job[Any] | None:
+        """Cancel a pending job; return it, None if there is none. A cancelled one stays as it is.
+
+        Args:
+            job_id: Its id.
+
+        Raises:
+            JobStateError: It is in another state.
+
+        Source: specs/monque.md#sec-5-12
+        """
+        key = self._key(job_id)
+        if key is None:
+            return None
+        done = await self._run("cancel job", operations.cancel(self._settings.collection, key, now=clock().wall))
+        if done is not None and done.previous_status is not None:
+            self._driver.notify(JobCancelled(done.job))
+        return None if done is None else done.job
+
+    async def retry_job(self, job_id: str) -> Job[Any] | None:
+        """Make a failed or cancelled job due now; return it, None if there is none.
+
+        Args:
+            job_id: Its id.
+
+        Raises:
+            JobStateError: It is in another state.
+            MonqueConnectionError: `number` 11000: another job is active under its key.
+
+        Source: specs/monque.md#sec-5-12
+        """
+        key = self._key(job_id)
+        if key is None:
+            return None
+        done = await self._run("retry job", operations.retry(self._settings.collection, key, now=clock().wall))
+        if done is None:
+            return None
+        self._driver.notify(JobRetried(done.job, done.previous_status or ""))
+        self._signal(done.job)
+        return done.job
+
+    async def reschedule_job(self, job_id: str, run_at: datetime | Millis) -> Job[Any] | None:
+        """Give a pending job another time; return it, None if there is none.
+
+        Args:
+            job_id: Its id.
+            run_at: When it is due: an aware `datetime`, or milliseconds since the Unix epoch.
+
+        Raises:
+            JobStateError: It is in another state.
+
+        Source: specs/monque.md#sec-5-12
+        """
+        due = moment("run_at", run_at)
+        key = self._key(job_id)
+        if key is None:
+            return None
+        operation = operations.reschedule(self._settings.collection, key, run_at=due, now=clock().wall)
+        done = await self._run("reschedule job", operation)
+        if done is None:
+            return None
+        self._signal(done.job)
+        return done.job
+
+    async def delete_job(self, job_id: str) -> bool:
+        """Delete a job in any state; return whether there was one.
+
+        Args:
+            job_id: Its id.
+
+        Source: specs/monque.md#sec-5-12
+        """
+        key = self._key(job_id)
+        if key is None:
+            return False
+        done = await self._call("delete job", commands.delete(self._settings.collection, key))
+        if done:
+            self._driver.notify(JobDeleted(job_id))
+        return done
+
+    async def cancel_jobs(self, selector: Selector) -> int:
+        """Cancel the pending ones of these jobs; return how many.
+
+        Args:
+            selector: Which jobs.
+
+        Source: specs/monque.md#sec-5-13
+        """
+        command = commands.cancel_many(self._settings.collection, selector, now=clock().wall)
+        count = 0 if command is None else await self._call("cancel jobs", command)
+        if count:
+            self._driver.notify(JobsCancelled(count))
+        return count
+
+    async def retry_jobs(self, selector: Selector) -> int:
+        """Make the failed and cancelled ones of these jobs due within 30 seconds; return how many.
+
+        Args:
+            selector: Which jobs.
+
+        Source: specs/monque.md#sec-5-13
+        """
+        operation = operations.retry_many(self._settings.collection, selector, now=clock().wall)
+        count, jobs = await self._manage("retry jobs", operation)
+        if count:
+            self._driver.notify(JobsRetried(count))
+        for job in jobs:
+            self._signal(job)
+        return count
+
+    async def delete_jobs(self, selector: Selector) -> int:
+        """Delete these jobs, running ones too; an empty selector means all. Return how many.
+
+        Args:
+            selector: Which jobs.
+
+        Source: specs/monque.md#sec-5-13
+        """
+        count = await self._call("delete jobs", commands.delete_many(self._settings.collection, selector))
+        if count:
+            self._driver.notify(JobsDeleted(count))
+        return count
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _check_initialized(self) -> None:
+        if not self._initialized:
+            raise MonqueConnectionError("Monque not initialized. Call initialize() first.")
+
+    def _key(self, job_id: str) -> Any:
+        self._check_initialized()
+        return ObjectId(job_id) if operations.check_id(job_id) else None
+
+    def _signal(self, job: Job[Any]) -> None:
+        self._driver.signal(job.name, job.next_run_at)
+
+    async def _call(self, what: str, command: Command[T]) -> T:
+        self._check_initialized()
+        return await self._run(what, iter(command))
+
+    async def _manage(self, what: str, operation: Generator[Command[Any], Any, T]) -> T:
+        self._check_initialized()
+        return await self._run(what, operation)
+
+    async def _run(self, what: str, operation: Generator[Command[Any], Any, T]) -> T:
+        """Run the commands of an operation, one after the other."""
+        reply: Any = None
+        try:
+            while True:
+                try:
+                    step = operation.send(reply)
+                except StopIteration as stop:
+                    return cast("T", stop.value)
+                reply = await self._driver.perform(step)
+        except BullMQError as error:
+            known = wrapped(what, error)
+            if known is error:
+                raise
+            raise known from error
