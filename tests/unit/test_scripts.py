@@ -115,7 +115,7 @@ LIVE = Switches(stalled_exemption="live-scheduler")
 def test_a_switch_changes_the_scripts_that_it_is_about() -> None:
     profile = switched("live", LIVE)
     changed = {name for name, script in profile.scripts.items() if script is not STRICT.scripts.get(name, script)}
-    assert changed == {"moveStalledJobsToWait"}
+    assert changed == {"extendLocks", "moveStalledJobsToWait"}
     assert (profile.label, profile.batches, profile.switches) == ("live", True, LIVE)
     assert profile.digest != STRICT.digest
     own = QueueKeys.of("q", switches=LIVE)
