@@ -105,7 +105,6 @@ def test_ci_ends_within_an_hour_and_a_half_whatever_hangs() -> None:
         "install",
         "provenance",
         "environments",
-        "a server for Monque",
         "check",
         "tests on 3.11",
         "switching threads",
