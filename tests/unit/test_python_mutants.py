@@ -186,3 +186,26 @@ def test_a_test_that_fails_without_the_fault_notices_nothing(tmp_path: Path) -> 
     again, printed = _planted(tmp_path)
     assert again == outcomes
     assert "looking who covers what" not in printed
+
+
+@pytest.mark.slow
+def test_servers_that_a_fork_leaves_end_with_it() -> None:
+    """They have a session of their own, and run on where their test ends with its process."""
+    code = """
+import os, subprocess
+from tools.mutants import planting
+planting._adopt()
+kept = subprocess.Popen(["sleep", "600"])
+before = planting._children()
+pid = os.fork()
+if pid == 0:
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    os._exit(planting.KILLED)
+planting._end(pid)
+print(len(planting._children() - before))
+planting._reap(before)
+print(planting._children() == before == {kept.pid}, kept.poll())
+kept.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("1\nTrue None\n", "")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import functools
 import gc
 import hashlib
@@ -51,6 +52,7 @@ CHUNK = 50 if not ASKED.get("server") else 20
 # A fault may let a test wait for ever, or fill the memory.
 _PATIENCE_S, _PATIENCE_FACTOR = (5.0, 5.0) if ASKED.get("server") else (2.0, 10.0)
 _MEMORY = 4 << 30
+_PR_SET_CHILD_SUBREAPER = 36
 
 settings.register_profile(
     "mutants",
@@ -91,6 +93,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     if not ASKED["server"]:
         return _all_forks(session, None)
     usual = servers.start
+    _adopt()
     with usual(servers.kinds()[-1]) as shared:
         # The fixture `server` is of a session, which each fork is: all of them get this one.
         def start(*args: Any, **options: Any) -> Any:
@@ -629,12 +632,14 @@ def _try(
 ) -> tuple[str, int | None]:
     reader, writer = os.pipe()
     begun = 0
+    before = _children()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         _in_child(functools.partial(_run, fault, functions, tests, chosen, caches, writer))
     os.close(writer)
     status = _end(pid)
+    _reap(before)
     os.set_blocking(reader, False)
     with contextlib.suppress(BlockingIOError):
         begun = len(os.read(reader, 1 << 16))
@@ -645,6 +650,31 @@ def _try(
     if code == NO_FAULT:
         return "no fault", None
     return ("survived", None) if code == SURVIVED else ("killed", chosen[max(begun - 1, 0)])
+
+
+def _adopt() -> None:
+    """Become the parent of what forks leave: the servers of tests that end with their process, a dozen of them for one
+    fault in a cluster, have a session of their own and would run on."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _reap(before: set[int]) -> None:
+    """End the children that have come since."""
+    for each in _children() - before:
+        os.kill(each, signal.SIGKILL)
+        os.waitpid(each, 0)
+
+
+def _children() -> set[int]:
+    """Return the processes whose parent is this one."""
+    own, found = str(os.getpid()), set()
+    for each in Path("/proc").iterdir():
+        # It may end meanwhile.
+        with contextlib.suppress(OSError):
+            if each.name.isdigit() and (each / "stat").read_text().rpartition(")")[2].split()[1] == own:
+                found.add(int(each.name))
+    return found
 
 
 def _end(pid: int) -> int:

@@ -163,7 +163,11 @@ PARTS = (
     Part(
         "topologies",
         _ADAPTERS,
-        ("tests/server/test_cluster.py", "tests/server/test_sentinel.py", "tests/server/test_conformance_topology.py"),
+        (
+            *(f"tests/unit/test_{each}.py" for each in ("dropped", "every_argument", "small_faults")),
+            *(f"tests/server/test_{each}.py" for each in ("sentinel_waits", "sentinel", "cluster")),
+            "tests/server/test_conformance_topology.py",
+        ),
         wanted=80,
         server=True,
         longest=20,
