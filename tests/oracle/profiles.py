@@ -157,9 +157,12 @@ def _puts_in_paused(_bench: Bench, call: Call) -> bool:
 
 
 def _as_in_5x(bench: Bench, call: Call) -> bool:
-    """Leave out a resume of a queue that is not paused, which `fleet` marks, and nonsense."""
-    if call.name == "pause" and call.args[0] == "resumed":
-        return bool(bench.plain([("HEXISTS", call.keys[2], "paused")], strict=False)[0] == 1)
+    """Leave out a resume of a queue that is not paused, which `fleet` marks, and keys of another type."""
+    if call.name == "pause":
+        found = bench.plain([("TYPE", key) for key in call.keys[:4]])
+        kinds = (b"list", b"list", b"hash", b"zset")
+        sound = all(each in (b"none", kind) for each, kind in zip(found, kinds, strict=True))
+        return sound and (call.args[0] != "resumed" or bench.plain([("HEXISTS", call.keys[2], "paused")])[0] == 1)
     if call.name == "addJobScheduler":
         return call.args[8] == "" or not str(call.args[8]).endswith(":wait")
     # `fleet` does not ask whether the queue is paused

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -99,6 +99,20 @@ def ours(side: Side = STRICT) -> Mapping[str, str]:
     """Return our scripts in the packaged form. Packing them takes a third of a second, and many tests ask for them."""
     chosen = side.switches.chosen
     return MappingProxyType({name: build.packaged(name, chosen=chosen) for name in names(side)})
+
+
+def some(side: Side, chosen: Collection[str]) -> tuple[dict[str, str], dict[str, int]]:
+    """Return some of our scripts in the packaged form, and how many keys they take."""
+    blocks = side.switches.chosen
+    return (
+        {name: build.packaged(name, chosen=blocks) for name in chosen},
+        {name: build.key_count(name, chosen=blocks) for name in chosen},
+    )
+
+
+def switched(side: Side) -> set[str]:
+    """Return the names of our scripts that differ from those of `strict`."""
+    return {name for name, text in ours(side).items() if text != ours().get(name)}
 
 
 @functools.cache

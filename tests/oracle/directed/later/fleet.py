@@ -41,9 +41,8 @@ BRANCHES = {
     "resume-open resume-delayed resume-prioritized resume-flag heal-paused heal-none heal heal-both heal-long "
     "heal-delayed "
     "heal-rest counts counts-meta debounced nrjid fallback fetch",
-    "06#8.2/L1": "open neither wait paused both add retry back promote due stalled reprocess many parent scheduler "
-    "advance "
-    "priority finish emptied emptied-priority emptied-drain emptied-scheduler other-queue",
+    "06#8.2/L1": "open neither wait paused both add deduplicated retry back promote due stalled reprocess many parent "
+    "scheduler advance priority finish emptied emptied-priority emptied-drain emptied-scheduler other-queue",
     "06#8.2/look-up": "priority-wait priority-paused priority-both priority-neither scheduler-wait scheduler-paused "
     "scheduler-both obliterate drain",
 }
@@ -130,6 +129,7 @@ def placements() -> list[Case]:
     now = f"repeat:s:{T}"
     ways: dict[str, tuple[list[Any], Any, str]] = {
         "add": ([], add("addStandardJob"), "1"),
+        "deduplicated": ([], dedup(), "1"),
         "retry": (held, retry_job(), "1"),
         "back": (held, back_to_wait(), "1"),
         "promote": (due, promote(), "1"),
