@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.support.programs import PORT, Program, client
+from bullmq_doctor import examine, look
+from tests.support.programs import PORT, Program, client, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -28,6 +29,13 @@ class Shared:
         self._raw: Any = raw
         self._queue = queue
         self.base = f"bull:{queue}:"
+
+    @property
+    def name(self) -> str:
+        return self._queue
+
+    def worker(self, side: str, home: Server) -> Program:
+        return worker(side, home, self._queue)
 
     def add(self, side: str, *names: str) -> None:
         jobs = [{"name": "n", "data": {}, "opts": {"jobId": name}} for name in names]
@@ -126,3 +134,17 @@ def test_a_resume_by_bullmq_6_loses_nothing(shared: Shared, old: str, new: str) 
     shared.call(new, "pause")
     shared.call(new, "resume")
     assert (shared.lists, shared.marker) == ((["c", "b", "a"], []), ["0"])
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_a_worker_begins_a_series_that_nobody_can_end(shared: Shared, home: Server, old: str) -> None:
+    """BullMQ 6 ignores the option `repeat`, and stores it."""
+    jobs = [{"name": "n", "data": {}, "opts": {"jobId": "a", "repeat": {"every": 50}}}]
+    shared.call("node-6.7.0", "add", jobs=jobs)
+    with shared.worker(old, home) as program:
+        program.wait(lambda _: program.count("completed") >= 3, "the series")
+    assert program.ids("completed")[0] == "a"
+    assert all(name.startswith("repeat::") for name in program.ids("completed")[1:])
+    assert shared.call(old, "schedulers") == []
+    found = {each.check: each for each in examine(look(home.url, [shared.name])) if each.where != "server"}
+    assert "repeat::" in found["unlisted-repeats"].problem

@@ -1,4 +1,6 @@
-"""The checks of specs/06, section 10: our library in the profile `fleet` on queues of Node clients and the Python port.
+"""Our library in the profile `fleet` on queues of Node clients and the Python port.
+
+The checks of specs/06, section 10, by their numbers, and rows of section 5.3 by their letters.
 
 Check 2 is in `test_bullmq_5_destroys.py`, check 21 in `tests/chaos/test_fleet.py`, for ten minutes `make chaos-fleet`.
 """
@@ -267,6 +269,65 @@ def test_counts_and_lists_have_both(peers: Peers, keys: Keys, ours: Queue[Any]) 
     assert {job.id for job in ours.get_jobs(["waiting"])} == {"a", "b"}
     assert ours.get_counts_per_priority([0]) == {0: 2}
     assert ours.count() == 2
+
+
+@pytest.mark.parametrize("new", NEWS)
+def test_b_a_pause_of_ours_after_a_peer_has_added(peers: Peers, keys: Keys, ours: Queue[Any], new: str) -> None:
+    for name in "ab":
+        ours.add("n", options=JobOptions(job_id=name))
+    ours.pause()
+    peers.add(new, "c")
+    ours.pause()
+    assert keys.lists == ([], ["c", "b", "a"])
+
+
+@pytest.mark.parametrize("new", NEWS)
+def test_c_a_resume_of_ours_after_a_peer_has_added(peers: Peers, keys: Keys, ours: Queue[Any], new: str) -> None:
+    ours.add("n", options=JobOptions(job_id="a"))
+    ours.pause()
+    peers.add(new, "b")
+    ours.resume()
+    assert (keys.lists, keys.marker) == ((["b", "a"], []), ["0"])
+
+
+@pytest.mark.parametrize("new", NEWS)
+def test_d_a_resume_of_ours_wakes_those_who_wait(peers: Peers, keys: Keys, ours: Queue[Any], new: str) -> None:
+    peers.add(new, "a")
+    peers.call(new, "pause")
+    ours.resume()
+    assert (keys.lists, keys.marker) == ((["a"], []), ["0"])
+
+
+@pytest.mark.parametrize("new", NEWS)
+def test_e_a_waiting_job_of_a_peer_gets_its_priority(peers: Peers, keys: Keys, ours: Queue[Any], new: str) -> None:
+    peers.add(new, "a")
+    peers.call(new, "pause")
+    job = ours.get_job("a")
+    assert job is not None
+    job.change_priority(2)
+    assert (keys.lists, keys.members("prioritized")) == (([], []), {"a"})
+
+
+def test_i_a_job_that_bullmq_6_adds_with_repeat_runs_once(peers: Peers, home: Server, keys: Keys) -> None:
+    """A worker of BullMQ 5 begins a series of it that no list shows."""
+    peers.add(NEW, "a", repeat={"every": 50})
+    with Worker[Any](peers.queue, lambda _: None, home.url, scripts=FLEET):
+        until(lambda: keys.members("completed"), {"a"})
+    assert [fields["jobId"] for fields in keys.events if fields["event"] == "added"] == ["a"]
+
+
+def test_r_our_worker_takes_what_a_resume_of_the_port_has_left(
+    peers: Peers, home: Server, keys: Keys, ours: Queue[Any]
+) -> None:
+    keys.redis.rpush(f"{keys.base}wait", *(f"p{number}" for number in range(9_000)))
+    ours.pause()
+    peers.add(NEW, "x")
+    # So that no job is taken before the lists are seen.
+    keys.redis.hset(f"{keys.base}meta", "concurrency", 0)
+    peers.call(PORT, "resume")
+    assert (len(keys.ids("wait")), len(keys.ids("paused"))) == (7_001, 2_000)
+    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET):
+        until(lambda: (len(keys.ids("wait")), len(keys.ids("paused"))), (9_001, 0))
 
 
 # --- deduplication ----------------------------------------------------------------------------------------------------
