@@ -605,18 +605,32 @@ def test_every_include_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    "switches", [STRICT_SWITCHES, FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES], ids=["strict", "fleet", "6.7", "5.81"]
+    "switches",
+    [STRICT_SWITCHES, FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES],
+    ids=["strict", "fleet", "6.7", "5.81"],
 )
-@pytest.mark.parametrize("name", build.every())
-def test_what_a_command_uses_is_packed_before_it(name: str, switches: Switches) -> None:
+def test_what_a_command_uses_is_packed_before_it(switches: Switches) -> None:
     definition = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
     includes = [path.read_text() for path in (build.ROOT / "includes").glob("*.lua")]
     shared = {found for text in includes for found in definition.findall(text)}
-    defined: set[str] = set()
-    for line in build.packaged(name, chosen=switches.chosen).splitlines():
-        defined.update(definition.findall(line))
-        used = re.findall(r"\b(\w+)\(|\b([A-Z]+_[A-Z]+)\b", line)
-        assert {call or constant for call, constant in used} & shared <= defined, line
+    with build.reading():
+        for name in build.every():
+            defined: set[str] = set()
+            for line in build.packaged(name, chosen=switches.chosen).splitlines():
+                defined.update(definition.findall(line))
+                used = re.findall(r"\b(\w+)\(|\b([A-Z]+_[A-Z]+)\b", line)
+                assert {call or constant for call, constant in used} & shared <= defined, line
+
+
+def test_what_was_read_is_forgotten_at_the_end(tmp_path: Path) -> None:
+    root = write(tmp_path, command=HEAD + "return 1\n")
+    with build.reading():
+        assert build.packaged("command", root) == "return 1\n"
+        write(tmp_path, command=HEAD + "return 2\n")
+        with build.reading():
+            assert build.packaged("command", root) == "return 1\n"
+        assert build.packaged("command", root) == "return 1\n"
+    assert build.packaged("command", root) == "return 2\n"
 
 
 @pytest.mark.parametrize("name", build.every())

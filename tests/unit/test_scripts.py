@@ -1,6 +1,7 @@
 """Profiles: of our scripts, and of texts that were found; reading built files without showing them."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,12 @@ def _turned() -> dict[str, tuple[Switches, str]]:
 
 
 TURNED = _turned()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sources() -> Iterator[None]:
+    with build.reading():
+        yield
 
 
 @pytest.mark.parametrize("label", list(TURNED))
