@@ -9,7 +9,9 @@ from typing import Final
 
 from bullmq_protocol.errors import UsageError
 
-_LATER: Final = "needs a profile of later versions of BullMQ: scripts=FLEET or scripts=V6_7"
+_LATER: Final = (
+    "needs a profile of later versions of BullMQ: scripts=FLEET or scripts=V6_7 (bullmq_protocol.scripts.profile)"
+)
 
 
 def require_later(known: bool, field: str, value: object) -> None:

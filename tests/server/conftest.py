@@ -1,20 +1,25 @@
 """Scenarios for each adapter: a test that asks for `adapter` runs on asyncio, on trio and on threads.
 
 Those of a module that says `BOTH_SOURCES = True` run with our scripts on every server, and with BullMQ's own on the
-newest, there on asyncio and on threads: on trio the same text runs as on asyncio.
+newest, there on asyncio and on threads: on trio the same text runs as on asyncio. `BULLMQ_TEST_PROFILE` names the
+profile of ours: `strict`, `fleet` or `6.7`; by default it is that of queues which are given none.
 """
 
 import functools
+import os
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
 
 from bullmq_anyio import bullmq_scripts
-from bullmq_protocol.scripts.profile import STRICT, Profile
+from bullmq_protocol.scripts.profile import DEFAULT, FLEET, STRICT, V6_7, Profile
 from tests.support import servers, topology
 from tests.support.adapters import NAMES, Adapter, opened
 from tests.support.node import bullmq_folder
+
+PROFILE = {"": DEFAULT, "strict": STRICT, "fleet": FLEET, "6.7": V6_7}[os.environ.get("BULLMQ_TEST_PROFILE", "")]
+"""The profile of the adapters' queues and workers."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,7 +59,8 @@ def _is_repetition(item: pytest.Item, newest: tuple[str, ...]) -> bool:
 @pytest.fixture
 async def adapter(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Adapter]:
     name, original = request.param
-    async for each in opened(name, originals() if original else STRICT):
+    profile = STRICT if request.node.get_closest_marker("strict_profile") else PROFILE
+    async for each in opened(name, originals() if original else profile):
         yield each
 
 

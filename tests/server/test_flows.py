@@ -203,6 +203,7 @@ async def test_child_of_another_parent_is_reported(queue: Any, flows: Any) -> No
     assert (await queue.get_job(error.value.results[0])).name == "two"
 
 
+@pytest.mark.strict_profile
 async def test_child_whose_parent_is_gone_is_reported(queue: Any, flows: Any) -> None:
     one = await flows.add(node(queue, "one", node(queue, "c", job_id="c")))
     await one.job.remove(remove_children=False)

@@ -111,6 +111,7 @@ async def test_retry_of_a_failed_job(queue: Any, worker: Any) -> None:
         await job.retry()
 
 
+@pytest.mark.strict_profile
 async def test_retry_of_a_child_whose_failure_is_ignored(
     queue: Any, worker: Any, adapter: Adapter, server: Server
 ) -> None:
@@ -190,9 +191,9 @@ async def test_change_priority(queue: Any) -> None:
     await first.change_priority()
     assert first.priority == 0
     assert await waiting(queue) == ["1"]
-    await first.change_priority(2_097_152)
+    await first.change_priority(queue.keys.switches.max_priority)
     assert [job.id for job in await queue.get_prioritized()] == ["3", "2", "1"]
-    assert (await queue.get_job("1")).priority == 2_097_152
+    assert (await queue.get_job("1")).priority == queue.keys.switches.max_priority
     await first.remove()
     with pytest.raises(JobNotFound):
         await first.change_priority(1)

@@ -223,7 +223,7 @@ async def test_counts_by_name(queue: Any) -> None:
         "waiting": 1,
         "waiting-children": 0,
     }
-    assert await queue.get_job_counts("wait", "wait") == {"wait": 1}
+    assert (await queue.get_job_counts("wait", "wait"))["wait"] == 1
     with pytest.raises(UsageError, match="state"):
         await queue.get_job_counts("finished")
 

@@ -880,7 +880,7 @@ async def test_close_waits_for_the_running_job(queue: Any, work: Any) -> None:
         assert worker.snapshot().state == "shutting down"
         gate.set()
     assert len(seen.of(JobCompleted)) == 1
-    assert await queue.get_job_counts("completed", "wait") == {"completed": 1, "wait": 1}
+    assert await queue.get_job_counts("completed", "waiting") == {"completed": 1, "waiting": 1, "paused": 0}
     assert not worker.is_running
     assert worker.snapshot().state == "stopped"
     await worker.aclose()
@@ -913,7 +913,12 @@ async def test_close_gives_running_jobs_back(queue: Any, work: Any, adapter: Ada
     assert {notice.how for notice in seen.of(JobMoved)} == {"given-back"}
     # A task ends when it is cancelled; a thread goes on.
     assert len(seen.of(HandlerAbandoned)) == (3 if adapter.name == "threads" else 0)
-    assert await queue.get_job_counts("active", "wait", "prioritized") == {"active": 0, "wait": 2, "prioritized": 1}
+    assert await queue.get_job_counts("active", "waiting", "prioritized") == {
+        "active": 0,
+        "waiting": 2,
+        "prioritized": 1,
+        "paused": 0,
+    }
     gate.set()
     # It does not find them when it looks on its own.
     other = work(nothing, drain_delay=600)

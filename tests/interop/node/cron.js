@@ -1,8 +1,10 @@
 // Answers on stdout what cron-parser makes of the cases on stdin: {zones: {name: [moments]}, cases: [{pattern, at, count, ...options}]}.
-const { parseExpression } = require("cron-parser");
+const cron = require("cron-parser");
 const { IANAZone } = require("luxon");
 const { version } = require("cron-parser/package.json");
 
+// The fifth major version has another name for it.
+const parse = cron.parseExpression || cron.CronExpressionParser.parse;
 const OPTIONS = ["tz", "utc", "nthDayOfWeek", "endDate", "startDate"];
 
 function runs({ pattern, at, count, ...given }) {
@@ -12,7 +14,7 @@ function runs({ pattern, at, count, ...given }) {
   while (found.length < count) {
     let parsed;
     try {
-      parsed = parseExpression(pattern, { ...options, currentDate: new Date(at) });
+      parsed = parse(pattern, { ...options, currentDate: new Date(at) });
     } catch (error) {
       return { throws: error.message };
     }
