@@ -23,7 +23,7 @@ def next_cron(expression: str, *, after: Millis, zone: tzinfo) -> Millis:
     if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("cron", expression, "must be text")
     try:
-        return next_run(parse_cron(expression), after, zone)
+        return next_run(parse_cron(expression, dialect="5.5"), after, zone)
     except CronError as error:
         raise InvalidCronError(expression, error.reason) from None
     except NoNextRun as error:

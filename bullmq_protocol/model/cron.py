@@ -1,9 +1,9 @@
 """Cron patterns: what a pattern means, and the first moment after another at which it is due.
 
-The rules are those of cron-parser 4.9.0, and those of its version 5.10 where they differ. Nothing here reads a clock
-or a file: the moment and the zone are arguments.
+The rules are those of cron-parser 4.9.0, and those of its versions 5.5 and 5.10 where they differ. Nothing here reads
+a clock or a file: the moment and the zone are arguments.
 
-Source: specs/04-schedulers-flows-events.md#sec-5, specs/06-later-versions.md#sec-4-6-7
+Source: specs/04-schedulers-flows-events.md#sec-5, specs/06-later-versions.md#sec-4-6-7, specs/monque.md#sec-7
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -25,9 +26,10 @@ from bullmq_protocol.errors import BullMQError, UsageError
 Zones: TypeAlias = Callable[[str], tzinfo | None]
 """Finds a zone by its IANA name, or `local` (that of the process); None: there is no such zone."""
 
-Dialect: TypeAlias = Literal["4.9", "common", "5.10", "either"]
+Dialect: TypeAlias = Literal["4.9", "common", "5.10", "either", "5.5"]
 """Whose patterns: those of cron-parser 4.9 (BullMQ 5), of 5.10 (BullMQ 6), what both read alike, or what one of them
-reads: 4.9 if it can."""
+reads: 4.9 if it can; those of 5.5 (Monque)."""
+_Rules: TypeAlias = Literal["4.9", "5.5", "5.10"]
 
 LOCAL: Final = "local"
 MAX_ROUNDS: Final = 10_000
@@ -126,9 +128,9 @@ _PARTS_IN_ORDER: Final = (
 class Cron(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern that was read: the values of each part, in order and with duplicates (they count).
 
-    `last_days` and `last_weekdays` are the texts with an `L`; `nth` is the occurrence within the month (`#`). In 5.10
-    `any_day` and `any_weekday` tell whether the part is `*` or `?`; in 4.9 the number of values says so, and they are
-    None.
+    `last_days` and `last_weekdays` are the texts with an `L`; `nth` is the occurrence within the month (`#`). From 5.5
+    on `any_day` and `any_weekday` tell whether the part is `*` or `?`; in 4.9 the number of values says so, and they
+    are None.
 
     Source: specs/04-schedulers-flows-events.md#sec-5-4, specs/06-later-versions.md#sec-4-6-7
     """
@@ -144,6 +146,7 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
     nth: float | None = None
     any_day: bool | None = None
     any_weekday: bool | None = None
+    rules: str = "4.9"
 
 
 def parse_cron(pattern: str, *, nth: float | None = None, dialect: Dialect = "4.9") -> Cron:
@@ -154,14 +157,14 @@ def parse_cron(pattern: str, *, nth: float | None = None, dialect: Dialect = "4.
 
     Source: specs/04-schedulers-flows-events.md#sec-5-2, specs/06-later-versions.md#sec-4-6-7
     """
-    if dialect == "5.10":
-        return _parse(pattern, None, later=True)
+    if dialect in ("5.5", "5.10"):
+        return _parse(pattern, None, dialect)
     try:
-        cron = _parse(pattern, nth, later=False)
+        cron = _parse(pattern, nth, "4.9")
     except CronError as error:
         if dialect == "4.9":
             raise
-        later = _tried(pattern, later=True)
+        later = _tried(pattern, "5.10")
         if isinstance(later, CronError):
             raise error from None
         if dialect == "either":
@@ -169,7 +172,7 @@ def parse_cron(pattern: str, *, nth: float | None = None, dialect: Dialect = "4.
         reason = f"BullMQ 5 refuses it ({error.reason}); the profile V6_7 takes it"
         raise CronError(pattern, error.part, reason) from None
     if dialect == "common":
-        why = _difference(cron, _tried(pattern, later=True))
+        why = _difference(cron, _tried(pattern, "5.10"))
         if why is not None:
             raise CronError(pattern, None, f"{why}; the profile STRICT takes it")
     return cron
@@ -180,7 +183,7 @@ def read_differently(pattern: str) -> str | None:
 
     Source: specs/06-later-versions.md#sec-4-6-7
     """
-    old, new = _tried(pattern, later=False), _tried(pattern, later=True)
+    old, new = _tried(pattern, "4.9"), _tried(pattern, "5.10")
     if isinstance(old, Cron):
         return _difference(old, new)
     if isinstance(new, Cron):
@@ -205,25 +208,30 @@ def _difference(old: Cron, new: Cron | CronError) -> str | None:
     return None if same else "BullMQ 5 and BullMQ 6 combine its days and days of the week in two ways"
 
 
-def _tried(pattern: str, *, later: bool) -> Cron | CronError:
+def _tried(pattern: str, rules: _Rules) -> Cron | CronError:
     try:
-        return _parse(pattern, None, later=later)
+        return _parse(pattern, None, rules)
     except CronError as error:
         return error
 
 
-def _parse(pattern: str, nth: float | None, *, later: bool) -> Cron:
+def _parse(pattern: str, nth: float | None, rules: _Rules) -> Cron:
+    later = rules != "4.9"
     texts = _PARTS.findall((_LATER_WORDS if later else _WORDS).get(pattern, pattern))
     if len(texts) > len(_PARTS_IN_ORDER):
-        raise CronError(pattern, None, "Invalid cron expression")
-    texts = [part.default for part in _PARTS_IN_ORDER[: len(_PARTS_IN_ORDER) - len(texts)]] + texts
+        raise CronError(pattern, None, "Invalid cron expression" + (", too many fields" if rules == "5.5" else ""))
+    defaults = [part.default for part in _PARTS_IN_ORDER]
+    if rules == "5.5" and texts:
+        # Whichever part comes last of those that are missing begins at 0.
+        defaults = [*["*"] * (len(_PARTS_IN_ORDER) - len(texts) - 1), "0"]
+    texts = defaults[: len(_PARTS_IN_ORDER) - len(texts)] + texts
     numbers: list[tuple[int, ...]] = []
     lasts: list[tuple[str, ...]] = []
     for part, text in zip(_PARTS_IN_ORDER, texts, strict=True):
         try:
             if part.names is _WEEKDAYS and "#" in text:
                 text, nth = _occurrence(text)
-            found = _values(part, text, later=later)
+            found = _values(part, text, rules)
         except _Wrong as wrong:
             raise CronError(pattern, part.name, str(wrong)) from None
         numbers.append(tuple(sorted(value for value in found if isinstance(value, int))))
@@ -233,7 +241,8 @@ def _parse(pattern: str, nth: float | None, *, later: bool) -> Cron:
     any_day, any_weekday = (texts[3] in _ANY, texts[5] in _ANY) if later else (None, None)
     if len(months) == 1:
         most = _MONTH_DAYS[months[0] - 1]
-        if days and days[0] > most and (not later or (any_weekday and not last_days)):
+        refused = not later or (not last_days and (any_weekday or rules == "5.5"))
+        if days and days[0] > most and refused:
             raise CronError(pattern, "day of month", "Invalid explicit day of month definition")
         days = tuple(day for day in days if day <= most)
         if not later:
@@ -250,6 +259,7 @@ def _parse(pattern: str, nth: float | None, *, later: bool) -> Cron:
         nth=nth,
         any_day=any_day,
         any_weekday=any_weekday,
+        rules=rules,
     )
 
 
@@ -294,7 +304,8 @@ def _occurrence(text: str) -> tuple[str, float]:
     return weekday, nth
 
 
-def _values(part: _Part, text: str, *, later: bool) -> list[int | str]:
+def _values(part: _Part, text: str, rules: _Rules) -> list[int | str]:
+    later = rules != "4.9"
     if later and _RANDOM.search(text):
         raise _Wrong(_CHANCE)
     if part.names:
@@ -315,10 +326,25 @@ def _values(part: _Part, text: str, *, later: bool) -> list[int | str]:
     items = text.split(",")
     if "" in items:
         raise _Wrong("Invalid list value format")
-    found = [_item(part, item, later=later) for item in items]
-    if later:
+    found = [_item(part, item, rules) for item in items]
+    if rules == "5.10":
         _refuse_twice(part, found)
+    elif rules == "5.5":
+        _refuse_first_twice(part, found)
     return [value for values in found for value in values]
+
+
+def _refuse_first_twice(part: _Part, found: Sequence[Sequence[int | str]]) -> None:
+    """Refuse what 5.5 refuses: the least value that comes twice, unless that is 0."""
+    numbers = sorted(value for values in found for value in values if isinstance(value, int))
+    texts = sorted(value for values in found for value in values if isinstance(value, str))
+    for values in (numbers, texts):
+        twice = next((value for value, following in pairwise(values) if value == following), None)
+        if twice == 0:
+            return
+        if twice is not None:
+            kind = "".join(word.capitalize() for word in part.name.split())
+            raise _Wrong(f"Cron{kind} Validation error, duplicate values found: {twice}")
 
 
 def _refuse_twice(part: _Part, found: Sequence[Sequence[int | str]]) -> None:
@@ -334,7 +360,7 @@ def _refuse_twice(part: _Part, found: Sequence[Sequence[int | str]]) -> None:
         seen |= own
 
 
-def _item(part: _Part, item: str, *, later: bool) -> list[int | str]:
+def _item(part: _Part, item: str, rules: _Rules) -> list[int | str]:
     span, *steps = item.split("/")
     if len(steps) > 1:
         raise _Wrong(f"Invalid repeat: {item}")
@@ -344,7 +370,7 @@ def _item(part: _Part, item: str, *, later: bool) -> list[int | str]:
     pieces = span.split("-")
     if len(pieces) > 1:
         if pieces[0] != "":
-            return _range(part, span, _number(pieces[0]), _number(pieces[1]), step, later=later)
+            return _range(part, span, _number(pieces[0]), _number(pieces[1]), step, rules)
         if pieces[1] == "":
             raise _Wrong(f"Invalid range: {span}")
     elif part.takes_last and "L" in span:
@@ -356,7 +382,7 @@ def _item(part: _Part, item: str, *, later: bool) -> list[int | str]:
     return [int(value) % 7 if part.names is _WEEKDAYS else int(value)]
 
 
-def _range(part: _Part, span: str, first: float, last: float, step: float, *, later: bool) -> list[int | str]:
+def _range(part: _Part, span: str, first: float, last: float, step: float, rules: _Rules) -> list[int | str]:
     if math.isnan(first) or math.isnan(last) or first < part.least or last > part.most:
         raise _Wrong(f"Constraint error, got range {number_text(first)}-{number_text(last)} {part.span}")
     if first > last:
@@ -364,7 +390,7 @@ def _range(part: _Part, span: str, first: float, last: float, step: float, *, la
     if not step > 0:
         raise _Wrong(f"Constraint error, cannot repeat at every {number_text(step)} time.")
     values: list[int | str] = [*range(int(first), int(last) + 1, int(min(step, 100)))]
-    if part.names is _WEEKDAYS and last in (0, 7) and 0 not in values and (7 in values or not later):
+    if part.names is _WEEKDAYS and last in (0, 7) and 0 not in values and (7 in values or rules != "5.10"):
         values.append(0)
     return values
 
@@ -415,7 +441,7 @@ class _Search:
         raise NoNextRun("Invalid expression, loop limit exceeded")
 
     def _is_hour(self, hour: int) -> bool:
-        if hour in self._cron.hours:
+        if hour in self._cron.hours and not (self._cron.rules == "5.5" and hour == self._gap):
             return hour != self._repeated
         # The hour after a jump stands in for the one that was jumped over.
         return hour == self._gap and hour - 1 in self._cron.hours
@@ -438,6 +464,9 @@ class _Search:
         nth = cron.nth
         is_nth = nth is None or not nth > 0 or (nth < 6 and (today.day - 1) // 7 + 1 == nth)
         if cron.any_day is not None:
+            if cron.rules == "5.5" and not is_nth:
+                # Of the days of the month, too, those in another week are left out.
+                return False
             by_weekday = by_weekday and is_nth
             if cron.any_day:
                 return by_weekday

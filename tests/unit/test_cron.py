@@ -172,3 +172,46 @@ def test_other_names_are_no_fixed_zones(name: str) -> None:
 def test_all_days_with_the_last_are_no_choice_of_days(start: str, found: str) -> None:
     days = "1-30,L" if start < "2026-02" else "1-28,L"
     assert text(next_run(parse_cron(f"0 0 {days} * 1"), ms(f"{start}T00:00:00Z"), UTC)) == f"{found}T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "runs"),
+    [
+        ("", "2026-01-15T10:08:00Z"),
+        ("* * * *", "2026-01-15T11:00:00Z"),
+        ("* * *", "2026-01-16T00:00:00Z"),
+        ("@weekends", "2026-01-17T00:00:00Z"),
+        ("0,0 * * * *", "2026-01-15T11:00:00Z"),
+        ("*/2,*/3 * * * *", "2026-01-15T10:08:00Z"),
+        ("0 0 * * 5/6", "2026-01-16T00:00:00Z"),
+        ("0 0 31,L 2 *", "2026-02-28T00:00:00Z"),
+        ("41 * 7 * 1#2", "2026-02-09T00:41:00Z"),
+        ("0 0 * * 5L", "2026-01-30T00:00:00Z"),
+    ],
+)
+def test_what_monques_parser_reads(pattern: str, runs: str) -> None:
+    assert text(next_run(parse_cron(pattern, dialect="5.5"), ms(START), UTC)) == runs
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("* * * * * * *", "Invalid cron expression, too many fields"),
+        ("*", "Constraint error, got value 0 expected range 1-12"),
+        ("5,1,5 * * * *", "CronMinute Validation error, duplicate values found: 5"),
+        ("0 0 L,L * *", "CronDayOfMonth Validation error, duplicate values found: L"),
+        ("0 0 31 2 1", "Invalid explicit day of month definition"),
+        ("H * * * *", "H stands for a value of chance, another one each time"),
+    ],
+)
+def test_what_monques_parser_refuses(pattern: str, reason: str) -> None:
+    with pytest.raises(CronError) as raised:
+        parse_cron(pattern, dialect="5.5")
+    assert raised.value.reason == reason
+
+
+def test_monques_parser_leaves_out_the_hour_after_a_jump() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    found = [parse_cron("0 3 * * *", dialect=dialect) for dialect in ("4.9", "5.5")]
+    at = ms("2025-03-29T12:00:00Z")
+    assert [text(next_run(each, at, zone)) for each in found] == ["2025-03-30T01:00:00Z", "2025-03-31T01:00:00Z"]
