@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Batch, Command, Script
+from bullmq_protocol.command import Batch, Command, Merge, Script
 from bullmq_protocol.common.switches import (
     FLEET_SWITCHES,
     STRICT_SWITCHES,
@@ -92,8 +92,11 @@ class Profile(msgspec.Struct, frozen=True):
             if together is None:
                 merge = None
             elif together is not (merge.script or merge.into.script):
-                merge = replace(merge, script=together)
-        return step if own is script and merge is step.merge else replace(step, script=own, merge=merge)
+                merge = Merge(merge.into, merge.queue, merge.size, merge.parts, together)
+        if own is script and merge is step.merge:
+            return step
+        # `replace` would take three times as long.
+        return Command(step.name, step.keys, step.args, step.decode, own, step.block_ms, step.repeat, merge)
 
 
 class ScriptText(NamedTuple):
@@ -190,6 +193,14 @@ class _Switched(Mapping[str, Script]):
             own = _ALL[name]
             script = self._found.setdefault(name, own if text == own.source else _script(name, keys, text))
         return script
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Script | None: ...
+    @overload
+    def get(self, name: str, default: T, /) -> Script | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
+        # That of `Mapping` raises and catches an exception for what is not there.
+        return self._found.get(name) or (self[name] if name in _ALL else default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_ALL)

@@ -198,6 +198,11 @@ def test_profiles_have_the_commands_of_later_versions_too() -> None:
     assert not STRICT.scripts.keys() & LATER_SCRIPTS.keys()
     with pytest.raises(KeyError):
         FLEET.scripts["noSuchScript"]
+    own = STRICT.scripts["isMaxed"]
+    fresh = switched("fresh", FLEET_SWITCHES).scripts
+    assert (fresh.get("noSuchScript"), fresh.get("noSuchScript", own), fresh.get("isMaxed")) == (None, own, own)
+    first = fresh.get("moveStalledJobsToWait")
+    assert first is not None and first.keys == 9 and fresh["moveStalledJobsToWait"] is first
 
 
 def test_no_switch_is_strict() -> None:
