@@ -130,8 +130,10 @@ def tokens(text: str) -> list[Token]:
 
 
 def mutants(root: Path = build.ROOT) -> list[Mutant]:
-    """Return all faults, file by file."""
-    files = sorted(root.rglob("*.lua"), key=lambda path: str(path.relative_to(root)))
+    """Return all faults of what is packed into the scripts of `strict`, file by file: the tests that are asked know no
+    others."""
+    packed = {path for name in (*build.commands(root), *build.own(root)) for path in build.files_of(name, root)}
+    files = sorted(packed, key=lambda path: str(path.relative_to(root)))
     return [made for path in files for made in of_file(str(path.relative_to(root)), path.read_text(encoding="utf-8"))]
 
 
