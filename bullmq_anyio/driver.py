@@ -36,6 +36,7 @@ from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.net.transport import AsyncTransport
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.actions import Call, Notify
+from bullmq_protocol.worker.ending import Until, check_end
 from bullmq_protocol.worker.events import CloseRequested, Event
 from bullmq_protocol.worker.setup import WorkerSetup
 
@@ -79,10 +80,13 @@ class Driver(DriverBase[Handling], Generic[T]):
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Take and process jobs until the worker is closed. `async with` does this in the background."""
+    async def run(self, until: Until = None, max_jobs: int | None = None) -> None:
+        """Take and process jobs until the worker is closed, or comes to its end. `async with` does this in the
+        background."""
+        check_end(until, max_jobs)
         self._check_first()
         self._check_entered()
+        self._machine.end_when(until, max_jobs)
         await self._run()
 
     async def _run(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,10 +12,16 @@ from anyio.lowlevel import current_token
 
 from bullmq_anyio.signals import stopping_signals
 from bullmq_anyio.worker import Worker
+from bullmq_protocol.worker.ending import Idle, shared_end
 from bullmq_protocol.worker.options import check_workers, hand_on
 
 
-async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
+async def run_workers(
+    *workers: Worker[Any],
+    until: Literal["idle"] | None = None,
+    max_jobs: int | None = None,
+    on_signal: Callable[[signal.Signals], object] | None = None,
+) -> signal.Signals | None:
     """Run workers until SIGTERM or SIGINT.
 
     The first signal closes them gracefully: running jobs may end within `shutdown_timeout`, then they are given back to
@@ -29,6 +34,11 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
 
     Args:
         workers: One worker or several.
+        until: "idle" ends them when there is nothing left to do for any of them, as `Worker.run`. None by default.
+        max_jobs: After how many jobs a worker takes no more, at least 1; the first that has ended ends the others
+            gracefully. None, the default: none does.
+        on_signal: A function that is called with each of the signals as it arrives; it may interrupt any line of the
+            main thread. None by default.
 
     Returns:
         The signal; None if all workers were closed in another way.
@@ -37,10 +47,15 @@ async def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
         UsageError: There are no workers, or this is not the main thread, which alone gets signals.
     """
     check_workers(workers, Worker, "bullmq_anyio")
-    running = _Running(workers)
+    running = _Running(workers, None if until is None else shared_end(until, len(workers)), max_jobs)
     call = _caller()
 
-    with stopping_signals(workers, partial(call, running.receive)) as before:
+    def receive(number: signal.Signals) -> None:
+        if on_signal is not None:
+            on_signal(number)
+        call(running.receive, number)
+
+    with stopping_signals(workers, receive) as before:
         async with anyio.create_task_group() as tasks:
             for worker in workers:
                 tasks.start_soon(running.run, worker)
@@ -61,10 +76,12 @@ def _caller() -> Callable[..., object]:
 
 
 class _Running:
-    def __init__(self, workers: tuple[Worker[Any], ...]) -> None:
+    def __init__(self, workers: tuple[Worker[Any], ...], until: Idle | None, max_jobs: int | None) -> None:
         self.signal: signal.Signals | None = None
         self.error: Exception | None = None
         self._workers = workers
+        self._until: Idle | None = until
+        self._max_jobs = max_jobs
         self._left = len(workers)
         self._over = anyio.Event()
         self._arrived: list[signal.Signals] = []
@@ -86,7 +103,9 @@ class _Running:
 
     async def run(self, worker: Worker[Any]) -> None:
         try:
-            await worker.run()
+            await worker.run(until=self._until, max_jobs=self._max_jobs)
+            if self._until is not None or self._max_jobs is not None:
+                await self.close(force=False)
         except Exception as error:
             if self.error is None:
                 self.error = error

@@ -26,6 +26,7 @@ from bullmq_protocol.commands.finishing import move_job_from_active_to_wait
 from bullmq_protocol.errors import ScriptError, ServerError, UsageError
 from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.scripts.profile import Profile
+from bullmq_protocol.worker.ending import Until, check_end
 from bullmq_protocol.worker.events import CloseRequested, Event
 from bullmq_protocol.worker.setup import WorkerSetup
 from bullmq_protocol.worker.snapshot import WorkerState
@@ -89,12 +90,13 @@ class Driver(DriverBase[Job[T]], Generic[T]):
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Take and process jobs until the worker is closed. `with` does this in the background."""
-        if self._claim():
+    def run(self, until: Until = None, max_jobs: int | None = None) -> None:
+        """Take and process jobs until the worker is closed, or comes to its end. `with` does this in the background."""
+        check_end(until, max_jobs)
+        if self._claim(until, max_jobs):
             self._work()
 
-    def _claim(self) -> bool:
+    def _claim(self, until: Until = None, max_jobs: int | None = None) -> bool:
         """Note that it begins to run; False: it was closed before. What cannot be is refused before anything is
         opened."""
         self._setup.check_processor()
@@ -106,6 +108,7 @@ class Driver(DriverBase[Job[T]], Generic[T]):
                 raise UsageError("worker", self._setup.id, "is already running")
             if self.is_closed():
                 return False
+            self._machine.end_when(until, max_jobs)
             self._runner = threading.get_ident()
         context = contextvars.copy_context()
         context.run(within.set, self)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextvars
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
+from bullmq_protocol.worker.ending import Idle, shared_end
 from bullmq_protocol.worker.options import check_workers, hand_on
 from bullmq_sync.primitives import SHORTAGE
 from bullmq_sync.signals import stopping_signals
@@ -17,7 +20,12 @@ _LOOK_S = 0.5
 """A signal that comes just before the wait begins does not end it: its handler runs when the wait is over."""
 
 
-def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
+def run_workers(
+    *workers: Worker[Any],
+    until: Literal["idle"] | None = None,
+    max_jobs: int | None = None,
+    on_signal: Callable[[signal.Signals], object] | None = None,
+) -> signal.Signals | None:
     """Run workers, each in a thread, until SIGTERM or SIGINT.
 
     The first signal closes them gracefully: running jobs may end within `shutdown_timeout`, then they are given back to
@@ -29,6 +37,11 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
 
     Args:
         workers: One worker or several.
+        until: "idle" ends them when there is nothing left to do for any of them, as `Worker.run`. None by default.
+        max_jobs: After how many jobs a worker takes no more, at least 1; the first that has ended ends the others
+            gracefully. None, the default: none does.
+        on_signal: A function that is called with each of the signals as it arrives; it may interrupt any line of the
+            main thread. None by default.
 
     Returns:
         The signal; None if all workers were closed in another way.
@@ -41,8 +54,15 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
     arrived: SimpleQueue[signal.Signals | _Thread] = SimpleQueue()
     received: signal.Signals | None = None
     error: BaseException | None = None
-    with stopping_signals(workers, arrived.put) as before:
-        threads = _started(workers, arrived)
+    idle = None if until is None else shared_end(until, len(workers))
+
+    def receive(number: signal.Signals) -> None:
+        if on_signal is not None:
+            on_signal(number)
+        arrived.put(number)
+
+    with stopping_signals(workers, receive) as before:
+        threads = _started(workers, arrived, partial(_run, until=idle, max_jobs=max_jobs))
         left = len(threads)
         while left:
             match _next(arrived):
@@ -55,6 +75,8 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
                     if ended.error is not None and error is None:
                         error = ended.error
                         _close(workers, force=False)
+                    elif left and (idle is not None or max_jobs is not None):
+                        _close(workers, force=False)
     if received is not None:
         hand_on(received, before[received])
     if error is not None:
@@ -65,27 +87,34 @@ def run_workers(*workers: Worker[Any]) -> signal.Signals | None:
 class _Thread(threading.Thread):
     """One worker's `run`, in the starter's context; reports when it is over."""
 
-    def __init__(self, worker: Worker[Any], arrived: SimpleQueue[Any]) -> None:
+    def __init__(self, worker: Worker[Any], arrived: SimpleQueue[Any], work: Callable[[Worker[Any]], object]) -> None:
         super().__init__(name=f"bullmq {worker.name} runner", daemon=True)
         self.error: BaseException | None = None
         self._worker = worker
         self._arrived = arrived
+        self._work = work
         self._context = contextvars.copy_context()
 
     def run(self) -> None:
         try:
-            self._context.run(self._worker.run)
+            self._context.run(self._work, self._worker)
         except BaseException as error:
             self.error = error
         self._arrived.put(self)
 
 
-def _started(workers: tuple[Worker[Any], ...], arrived: SimpleQueue[Any]) -> list[_Thread]:
+def _run(worker: Worker[Any], *, until: Idle | None, max_jobs: int | None) -> None:
+    worker.run(until=until, max_jobs=max_jobs)
+
+
+def _started(
+    workers: tuple[Worker[Any], ...], arrived: SimpleQueue[Any], work: Callable[[Worker[Any]], object]
+) -> list[_Thread]:
     """Start them all, or none: where the system gives no thread, those that run are closed before that is raised."""
     threads: list[_Thread] = []
     try:
         for worker in workers:
-            thread = _Thread(worker, arrived)
+            thread = _Thread(worker, arrived, work)
             thread.start()
             threads.append(thread)
     except SHORTAGE:

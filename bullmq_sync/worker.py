@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType, UnionType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration
@@ -12,6 +12,7 @@ from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_protocol.worker.ending import Idle
 from bullmq_protocol.worker.notices import Notice
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_protocol.worker.setup import WorkerSetup
@@ -154,16 +155,24 @@ class Worker(Generic[T]):
         """
         return self._driver.snapshot()
 
-    def run(self) -> None:
+    def run(self, *, until: Literal["idle"] | Idle | None = None, max_jobs: int | None = None) -> None:
         """Take and process jobs until the worker is closed. `with` does this in the background.
 
         An interrupt from the keyboard gives the running jobs back to the queue and is raised again.
+
+        Args:
+            until: None, the default: until it is closed. "idle": until no job is held, waiting or due; jobs that are
+                delayed for later, and those of a paused queue, stay where they are. An `Idle` of
+                `bullmq_protocol.worker.ending` does the same for several workers, which end together.
+            max_jobs: After how many jobs, at least 1, it takes no more, and ends when the last of them is over. None,
+                the default: it has no limit.
 
         Raises:
             AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
                 below.
             ServerTooOld: The server is older than the scripts need.
-            UsageError: The server cannot hold this queue, the worker has no processor, or it runs already or has ended.
+            UsageError: The server cannot hold this queue, the worker has no processor, it runs already or has ended, or
+                an argument is wrong.
             ConnectionLost: As many attempts to reconnect failed as `max_reconnect_attempts` allows.
 
         Source: specs/05-worker-runtime.md#sec-4-2
@@ -176,8 +185,11 @@ class Worker(Generic[T]):
             >>> worker.run()
             >>> job.get_state()
             'completed'
+
+            >>> other = Worker("mail", greet, url)
+            >>> other.run(until="idle")
         """
-        self._driver.run()
+        self._driver.run(until, max_jobs)
 
     def pause(self, *, wait: bool = True) -> None:
         """Start no further job.

@@ -10,7 +10,7 @@ Source: specs/05-worker-runtime.md#sec-5
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
@@ -22,10 +22,14 @@ from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker._runs import Pending
 from bullmq_protocol.worker._shared import FIRST_RECONNECT_MS, Shared, earlier
 from bullmq_protocol.worker.actions import CancelWait, Wait
+from bullmq_protocol.worker.ending import Ending
 from bullmq_protocol.worker.events import CallFailed
 from bullmq_protocol.worker.notices import Drained, WorkerProblem
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.snapshot import WorkerState
+
+LOOK_MS: Final[Millis] = 250
+"""How long a worker waits that ends together with others when all are idle: then it looks again."""
 
 
 class QueueView:
@@ -84,6 +88,11 @@ class FetchCall(Pending, frozen=True, eq=False):
 
     fetching: Fetching
     tokens: tuple[str, ...]
+
+    @property
+    def asks(self) -> int:
+        """How many jobs the answer may bring."""
+        return len(self.tokens)
 
     def answered(self, value: Any) -> None:
         fetching = self.fetching
@@ -171,6 +180,8 @@ class Fetching(QueueView):
 
     start: Callable[[JobRecord, str], object]
     """Starts the job that was fetched with this token; set once, by `Running`."""
+    end: Callable[[], object]
+    """Closes the worker gracefully; set once, by the machine."""
 
     def __init__(self, shared: Shared, *, batches: bool) -> None:
         super().__init__(shared.keys, shared.settings)
@@ -179,6 +190,10 @@ class Fetching(QueueView):
         self._next_token = 0
         self.under_way = False
         self.failures = 0
+        self.asked_at: Millis | None = None
+        """When it fetched last, or began to wait."""
+        self.ending: Ending | None = None
+        """When it ends although nobody closes it. None: never."""
         self._pause_until: Millis | None = None
         self._had_job = True
         # the wait
@@ -205,6 +220,9 @@ class Fetching(QueueView):
             announce(shared)
         if not self._may_fetch():
             return
+        if self.ending is not None and not self.fitting(self.ending):
+            self._end_if_used_up(self.ending)
+            return
         if self.limited_until is not None:
             if shared.at.mono < self.limited_until:
                 return
@@ -217,6 +235,8 @@ class Fetching(QueueView):
             self.empty = False
         if not self.empty or (self.next_due is not None and shared.at.wall >= self.next_due):
             self._fetch()
+        elif self.ending is not None and self.ending.watches and not shared.runs:
+            self._end_or_ask(self.ending)
         elif self.wait is None:
             self._wait()
 
@@ -237,6 +257,27 @@ class Fetching(QueueView):
         self.empty = False
         self._pause_until = None
 
+    def fitting(self, ending: Ending, count: int = 1) -> int:
+        """Return how many jobs of `count` may be asked for."""
+        return ending.fitting(count, sum(pending.asks for pending in self._shared.pending.values()))
+
+    def _end_if_used_up(self, ending: Ending) -> None:
+        """End when the last job is over: earlier it would have the time of a shutdown alone."""
+        if ending.is_used_up and not self._shared.runs:
+            self.end()
+
+    def _end_or_ask(self, ending: Ending) -> None:
+        """Nothing is held, and the last answer was empty: end if that is so of all who end together."""
+        if not ending.has_asked:
+            if self.wait is None:
+                self._fetch()
+            else:
+                self.cancel_wait()
+        elif ending.found_nothing():
+            self.end()
+        elif self.wait is None:
+            self._wait()
+
     def _may_fetch(self) -> bool:
         shared = self._shared
         return (
@@ -253,10 +294,15 @@ class Fetching(QueueView):
         shared = self._shared
         free = shared.concurrency - len(shared.runs)
         count = min(free, MOST_JOBS) if self._batches and free > 1 else 1
+        ending = self.ending
+        if ending is not None:
+            count = self.fitting(ending, count)
+            ending.asks(holds=bool(shared.runs))
         first = self._next_token
         self._next_token += count
         tokens = tuple([f"{shared.worker_id}:{number}" for number in range(first, first + count)])
         self.under_way = True
+        self.asked_at = shared.at.mono
         self._marker_taken = False
         self.next_due = None
         settings = shared.settings
@@ -279,6 +325,8 @@ class Fetching(QueueView):
         job = self.take(fetched, self._shared.at.mono)
         if job is not None:
             self._had_job = True
+            if self.ending is not None:
+                self.ending.took()
             self.start(job, token)
         elif self._had_job:
             self._had_job = False
@@ -305,9 +353,12 @@ class Fetching(QueueView):
 
     def _wait(self) -> None:
         shared = self._shared
-        command = wait_for_marker(shared.keys, block_ms=shared.settings.drain_ms)
+        block_ms = shared.settings.drain_ms
+        if self.ending is not None and self.ending.watches:
+            block_ms = min(block_ms, LOOK_MS)
+        command = wait_for_marker(shared.keys, block_ms=block_ms)
         self.wait = shared.owe(WaitCall(command, self))
-        self.waiting_since = shared.at.mono
+        self.waiting_since = self.asked_at = shared.at.mono
         self._wait_cancelled = False
         shared.out.append(Wait(self.wait, command))
 

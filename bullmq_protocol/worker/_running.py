@@ -114,6 +114,11 @@ class ReportCall(RunCall, frozen=True, eq=False):
     running: Running
     settles = True
 
+    @property
+    def asks(self) -> int:
+        """How many jobs the answer may bring."""
+        return int(self.run.report is not None and self.run.report.fetch_next)
+
     def answered(self, value: Any) -> None:
         running, run = self.running, self.run
         shared, fetching = running.shared, running.fetching
@@ -390,6 +395,7 @@ class Running:
             and not shared.asked_to_end
             and len(shared.runs) <= shared.concurrency
             and report.may_fetch_next(shared.keys)
+            and ((ending := self.fetching.ending) is None or self.fetching.fitting(ending) > 0)
         )
         command = report.command(shared.keys, run.job, run.token, self._finishing, now=shared.at.wall)
         run.sent = True

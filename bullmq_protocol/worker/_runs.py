@@ -67,6 +67,11 @@ class Pending(msgspec.Struct, frozen=True, eq=False):
         """The run that the call is about, if it is about one."""
         return None
 
+    @property
+    def asks(self) -> int:
+        """How many jobs the answer may bring."""
+        return 0
+
     @abstractmethod
     def answered(self, value: Any) -> None:
         """Take the decoded answer."""

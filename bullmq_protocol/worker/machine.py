@@ -82,6 +82,7 @@ from bullmq_protocol.worker._runs import Pending, Phase, held_job
 from bullmq_protocol.worker._shared import Shared, earlier
 from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.actions import Action, Call, Stopped
+from bullmq_protocol.worker.ending import Ending, Until
 from bullmq_protocol.worker.events import (
     CallFailed,
     CancelRequested,
@@ -126,6 +127,7 @@ class WorkerMachine:
         self._upkeep = Upkeep(shared, self._fetching)
         self._running = Running(shared, self._fetching, self._upkeep)
         self._contact = Contact(shared, self._fetching, self._running, self._upkeep, self._on_close)
+        self._fetching.end = self._on_close
         self._answered: Pending | None = None
         self._shutdown_at: Millis | None = None
 
@@ -172,6 +174,11 @@ class WorkerMachine:
     def rename(self, worker_id: str) -> None:
         """Change the prefix of the lock tokens, before the start: in the child of a fork."""
         self._shared.worker_id = worker_id
+
+    def end_when(self, until: Until, max_jobs: int | None) -> None:
+        """Say, before the start, when it is to end although nobody closes it. Raises `UsageError`."""
+        if until is not None or max_jobs is not None:
+            self._fetching.ending = Ending(until, max_jobs)
 
     def start(self, at: Instant, *, paused: bool = False) -> list[Action]:
         """Begin: a stalled check and the first fetch; `paused`: without the fetch, as after `PauseRequested`.
@@ -275,9 +282,11 @@ class WorkerMachine:
         """Return the jobs the worker holds and the events it waits for, at that moment (default: that of the last
         event)."""
         shared, fetching, running, contact = self._shared, self._fetching, self._running, self._contact
-        now = (shared.at if at is None else at).mono
+        at = shared.at if at is None else at
+        now = at.mono
         connected, probe_at, limited_until = shared.connected, contact.probe_at, fetching.limited_until
-        runs = shared.runs.values()
+        # A list at once: another thread may ask.
+        runs = list(shared.runs.values())
         return WorkerSnapshot(
             state=self.word,
             jobs=tuple(clean_text(run.job.id) for run in runs),
@@ -297,6 +306,11 @@ class WorkerMachine:
             failed=running.failed,
             retried=running.retried,
             left=running.taken - running.completed - running.failed - running.retried - len(runs),
+            taken_at=at.wall,
+            concurrency=shared.concurrency,
+            lock_ms=0 if self._settings.skip_lock_renewal else self._settings.lock_ms,
+            drain_ms=self._settings.drain_ms,
+            asked_ms_ago=None if fetching.asked_at is None else max(0, now - fetching.asked_at),
         )
 
     # --- events -----------------------------------------------------------------------------------------------------

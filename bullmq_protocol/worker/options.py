@@ -112,13 +112,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             lock_ms=lock_ms,
             renew_ms=renew_ms,
             stalled_ms=stalled_ms,
-            max_stalled_count=_at_least("max_stalled_count", self.max_stalled_count, 0),
-            max_started_attempts=0 if started is None else _at_least("max_started_attempts", started, 0),
+            max_stalled_count=check_at_least("max_stalled_count", self.max_stalled_count, 0),
+            max_started_attempts=0 if started is None else check_at_least("max_started_attempts", started, 0),
             limiter=self.limiter,
             drain_ms=_drain_ms(self.drain_delay),
             remove_on_complete=self.remove_on_complete,
             remove_on_fail=self.remove_on_fail,
-            metrics_max_data_points=_at_least("metrics_max_data_points", self.metrics_max_data_points, 0),
+            metrics_max_data_points=check_at_least("metrics_max_data_points", self.metrics_max_data_points, 0),
             name=name,
             retry_policy=self.retry_policy,
             max_backoff_ms=None
@@ -126,7 +126,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             else _positive("max_backoff_delay", self.max_backoff_delay),
             extra_jitter=None if self.extra_jitter is None else _jitter(self.extra_jitter),
             cancel_on_lost_lock=_flag("cancel_on_lost_lock", self.cancel_on_lost_lock),
-            max_reconnect_attempts=_at_least("max_reconnect_attempts", self.max_reconnect_attempts, 0),
+            max_reconnect_attempts=check_at_least("max_reconnect_attempts", self.max_reconnect_attempts, 0),
             max_reconnect_ms=_positive("max_reconnect_delay", self.max_reconnect_delay),
             shutdown_ms=_not_negative("shutdown_timeout", self.shutdown_timeout),
             skip_stalled_check=_flag("skip_stalled_check", self.skip_stalled_check),
@@ -165,10 +165,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_concurrency(value: object) -> int:
     """Return a concurrency that is a whole number above 0."""
-    return _at_least("concurrency", value, 1)
+    return check_at_least("concurrency", value, 1)
 
 
-def _at_least(field: str, value: object, least: int) -> int:
+def check_at_least(field: str, value: object, least: int) -> int:
+    """Return a whole number that is not below a bound. Raises `UsageError`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(field, value, "must be a whole number")
     if value < least:
@@ -221,11 +222,11 @@ def _check_keep(field: str, keep: object) -> None:
     if not isinstance(keep, KeepJobs):
         raise UsageError(field, keep, "must be a KeepJobs(count=..., age=...) on a worker")
     if keep.count is not UNSET:
-        _at_least(f"{field}.count", keep.count, -1)
+        check_at_least(f"{field}.count", keep.count, -1)
     if keep.age is not UNSET:
         _check_age(f"{field}.age", keep.age)
     if keep.limit is not UNSET:
-        _at_least(f"{field}.limit", keep.limit, 1)
+        check_at_least(f"{field}.limit", keep.limit, 1)
 
 
 def _check_age(field: str, age: object) -> None:
@@ -237,8 +238,8 @@ def _check_age(field: str, age: object) -> None:
 def _check_limiter(limiter: object) -> None:
     if not isinstance(limiter, Limiter):
         raise UsageError("limiter", limiter, "must be a Limiter(max=..., duration=...)")
-    _at_least("limiter.max", limiter.max, 1)
-    _at_least("limiter.duration", limiter.duration, 1)
+    check_at_least("limiter.max", limiter.max, 1)
+    check_at_least("limiter.duration", limiter.duration, 1)
 
 
 def check_workers(workers: tuple[object, ...], kind: type, package: str) -> None:

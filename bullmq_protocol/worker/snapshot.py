@@ -41,6 +41,10 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     marker. `next_due_at`: the next delayed job, as far as it is known. `reconnect_attempts` failed since the loss, the
     next follows in `reconnect_in_ms`. Of the jobs `taken` so far, `left` is the number of those that are gone without
     an outcome of this worker: moved, given back, refused.
+
+    For `health`: `taken_at` is when the snapshot was made, in milliseconds since 1970; `lock_ms` and `drain_ms` are the
+    options `lock_duration` (0: locks are not renewed) and `drain_delay`; `asked_ms_ago`: how long ago the worker
+    fetched last, or began to wait for the marker.
     """
 
     state: str
@@ -61,3 +65,8 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     retried: int
     left: int
+    taken_at: Millis = 0
+    concurrency: int = 1
+    lock_ms: Millis = 0
+    drain_ms: Millis = 0
+    asked_ms_ago: Millis | None = None

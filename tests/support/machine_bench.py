@@ -8,6 +8,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.worker.actions import Call, CancelJob, CancelWait, Notify, RunJob, Stopped, Wait
+from bullmq_protocol.worker.ending import Until
 from bullmq_protocol.worker.events import (
     CallFailed,
     CloseRequested,
@@ -56,10 +57,19 @@ OPEN = ("moveToActive", "extendLocks", "moveStalledJobsToWait", "PING")
 class Bench:
     """A machine with everything it asked for in view."""
 
-    def __init__(self, *, batches: bool = False, keys: QueueKeys = KEYS, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        batches: bool = False,
+        keys: QueueKeys = KEYS,
+        until: Until = None,
+        max_jobs: int | None = None,
+        **options: Any,
+    ) -> None:
         settings, self.warnings = WorkerOptions(**options).checked()
         self.settings = settings
         self.machine = WorkerMachine(keys, settings, "w", batches=batches)
+        self.machine.end_when(until, max_jobs)
         self.wall = START
         self.mono = 50_000
         self.calls: dict[int, Call] = {}

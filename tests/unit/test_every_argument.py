@@ -551,7 +551,7 @@ NAMED = [
     if ("str" in annotation or "Literal" in annotation)
     # Further names, callbacks, and what nobody reads before it runs.
     and not any(word in annotation for word in ("Mapping", "Callable"))
-    and method != "wait_until_finished"
+    and method not in ("wait_until_finished", "run")
 ]
 CHOICES = {
     ("Queue", "retry_jobs", "state"): "completed",

@@ -1,0 +1,115 @@
+"""When a worker ends although nobody closes it: it has nothing left to do, or has taken as many jobs as it may."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.worker.options import check_at_least
+
+
+class Idle:
+    """What ends several workers together: each has found no job after the last that any of them took.
+
+    One object for all of them, in one process. A worker alone is `run(until="idle")`.
+
+    Args:
+        workers: How many share it, at least 1.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._size = check_at_least("workers", workers, 1)
+        self._taken: list[int] = []
+        self._seen: list[tuple[int, ...] | None] = []
+
+    def join(self) -> int:
+        """Count a worker in; return its number."""
+        if len(self._taken) == self._size:
+            raise UsageError("until", self, f"is shared by {self._size} workers already")
+        self._taken.append(0)
+        self._seen.append(None)
+        return len(self._taken) - 1
+
+    def took(self, member: int) -> None:
+        """Note that a worker has a job: what it does may give the others work."""
+        self._taken[member] += 1
+
+    def asks(self, member: int) -> tuple[int, ...]:
+        """Note that a worker fetches; return what had been taken by then, for `found_nothing`."""
+        self._seen[member] = None
+        return tuple(self._taken)
+
+    def found_nothing(self, member: int, asked: tuple[int, ...]) -> bool:
+        """Take the outcome of a fetch while nothing was held; return whether all have nothing left to do."""
+        self._seen[member] = asked
+        taken = tuple(self._taken)
+        return len(taken) == self._size and all(seen == taken for seen in self._seen)
+
+
+Until = Literal["idle"] | Idle | None
+"""What `run` takes: None, the default, works until the worker is closed."""
+
+
+def shared_end(until: object, workers: int) -> Idle:
+    """Return what ends this many workers together. Raises `UsageError` for anything but "idle"."""
+    if until != "idle":
+        raise UsageError("until", until, 'must be None or "idle"')
+    return Idle(workers)
+
+
+def check_end(until: object, max_jobs: object) -> None:
+    """Refuse what is no end. Raises `UsageError`."""
+    if until is not None and until != "idle" and not isinstance(until, Idle):
+        raise UsageError("until", until, 'must be None, "idle" or an Idle')
+    if max_jobs is not None:
+        check_at_least("max_jobs", max_jobs, 1)
+
+
+class Ending:
+    """One worker's end: it has nothing to do, or may take no more jobs."""
+
+    def __init__(self, until: Until, max_jobs: int | None) -> None:
+        check_end(until, max_jobs)
+        self._left = max_jobs
+        self._idle = idle = Idle(1) if until == "idle" else until
+        self._member = 0 if idle is None else idle.join()
+        self._asked: tuple[int, ...] | None = None
+
+    @property
+    def watches(self) -> bool:
+        """Whether it ends when there is nothing to do."""
+        return self._idle is not None
+
+    def fitting(self, count: int, asked: int) -> int:
+        """Return how many jobs of `count` may be asked for, where `asked` are under way."""
+        return count if self._left is None else max(0, min(count, self._left - asked))
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it has taken as many jobs as it may."""
+        return self._left == 0
+
+    def took(self) -> None:
+        """Note that a job was taken."""
+        if self._left is not None:
+            self._left -= 1
+        if self._idle is not None:
+            self._asked = None
+            self._idle.took(self._member)
+
+    def asks(self, *, holds: bool) -> None:
+        """Note that a fetch begins. What is found while a job is held does not count."""
+        if self._idle is not None:
+            asked = self._idle.asks(self._member)
+            self._asked = None if holds else asked
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the last fetch was made while nothing was held, and no job has been taken since."""
+        return self._asked is not None
+
+    def found_nothing(self) -> bool:
+        """Take the outcome of that fetch; return whether it is the end."""
+        return (
+            self._idle is not None and self._asked is not None and self._idle.found_nothing(self._member, self._asked)
+        )
