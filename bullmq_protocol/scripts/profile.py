@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 import msgspec
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Batch, Command, Merge, Script
+from bullmq_protocol.command import Batch, Command, Script
 from bullmq_protocol.common.switches import (
     FLEET_SWITCHES,
     STRICT_SWITCHES,
@@ -92,11 +92,8 @@ class Profile(msgspec.Struct, frozen=True):
             if together is None:
                 merge = None
             elif together is not (merge.script or merge.into.script):
-                merge = Merge(merge.into, merge.queue, merge.size, merge.parts, together)
-        if own is script and merge is step.merge:
-            return step
-        # `replace` would take three times as long.
-        return Command(step.name, step.keys, step.args, step.decode, own, step.block_ms, step.repeat, merge)
+                merge = replace(merge, script=together)
+        return step if own is script and merge is step.merge else replace(step, script=own, merge=merge)
 
 
 class ScriptText(NamedTuple):
