@@ -32,6 +32,7 @@ def write(root: Path, **files: str) -> Path:
     return root
 
 
+@pytest.mark.slow  # `make lint` looks, too
 def test_the_packaged_form_is_not_stale() -> None:
     assert build.main(["--check"]) == 0
 

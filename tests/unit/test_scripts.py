@@ -178,7 +178,10 @@ def sources() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("label", list(TURNED))
+_TURNED_ONCE = [pytest.param(label, marks=pytest.mark.slow) for label in TURNED if label not in NAMED]
+
+
+@pytest.mark.parametrize("label", [*NAMED, *_TURNED_ONCE])
 def test_a_profile_packs_what_the_build_packs(label: str) -> None:
     switches, field = TURNED[label]
     profile = switched(label, switches)
