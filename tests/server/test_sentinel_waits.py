@@ -13,13 +13,15 @@ import anyio.to_thread
 import pytest
 
 import bullmq_anyio
+import bullmq_anyio.net.sentinel
 import bullmq_sync
+import bullmq_sync.net.sentinel
 from bullmq_protocol.command import Command
-from bullmq_protocol.common.reply import as_int, as_texts
+from bullmq_protocol.common.reply import as_int, as_none, as_texts
 from bullmq_protocol.errors import Closed, ConnectionLost, TransportError
 from bullmq_sync.net.link import Link
 from bullmq_sync.net.sentinel import SentinelConnection
-from tests.support import topology
+from tests.support import servers, topology
 from tests.support.topology import SERVICE, Sentinel, SentinelSet, say
 
 pytestmark = pytest.mark.anyio
@@ -119,6 +121,25 @@ async def test_one_that_hangs_is_not_waited_for(sound: SentinelSet, kind: str, n
         with hanging([each]), anyio.fail_after(_SOON_S):
             async with connected(kind, url_of(sound, connect_timeout_ms=_LONG_MS)) as way:
                 assert await way.perform(incr(name)) > 0
+
+
+@EACH
+async def test_the_asking_has_a_share_of_the_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentinel's, had they been asked one after the other, and as much for the master."""
+    module: Any = bullmq_sync.net.sentinel if kind == "threads" else bullmq_anyio.net.sentinel
+    at_once, limits = module.at_once, []
+
+    def noting(attempt: Any, calls: Any, limit_s: float, grace_s: float) -> Any:
+        limits.append(limit_s)
+        return at_once(attempt, calls, limit_s, grace_s)
+
+    monkeypatch.setattr(module, "at_once", noting)
+    with servers.closed_port() as one, servers.closed_port() as other:
+        url = f"redis+sentinel://127.0.0.1:{one},127.0.0.1:{other}/{SERVICE}?connect_timeout_ms=3000"
+        async with connected(kind, url) as way:
+            with pytest.raises(ConnectionLost):
+                await way.perform(Command("PING", (), (), as_none))
+    assert set(limits) == {1.0}
 
 
 @EACH
