@@ -7,8 +7,10 @@ resume as `docs/upgrading.md` permits, while workers of all of them are killed. 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import secrets
+import signal
 import sys
 import time
 from collections import Counter
@@ -34,7 +36,7 @@ EVERYBODY, LATER = QUEUES = ("everybody", "later")
 WORKERS = {EVERYBODY: SIDES, LATER: (LAST_OF_5, NEWEST, PORT, "threads")}
 SETTINGS = {
     "concurrency": 4,
-    "lockDuration": 5000,
+    "lockDuration": 3000,
     "stalledInterval": 1000,
     # So many that no job fails by it: what is killed here is killed often.
     "maxStalledCount": 1000,
@@ -42,6 +44,9 @@ SETTINGS = {
 }
 MOST_WAITING = 300
 LOOKED_AT_EVERY = 5
+STRUCK_EVERY = 40
+STOPPED_S = 4.0
+"""Longer than a lock lasts: what a stopped worker holds is another's when it goes on."""
 DRAIN_S = 120.0
 
 Args = dict[str, Any]
@@ -73,7 +78,8 @@ class Fleet:
         self._clients: dict[str, Program] = {}
         self._workers: dict[tuple[str, str], Program] = {}
         self._starting: dict[tuple[str, str], Future[Program]] = {}
-        self._gone: list[tuple[str, Program]] = []
+        self._gone: list[tuple[str, str, Program]] = []
+        self._stopped: dict[int, float] = {}
         self._numbers = iter(range(10**9))
         self._paused = dict.fromkeys(QUEUES, False)
         self._moments: dict[str, Moment] = {}
@@ -97,6 +103,8 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for process in list(self._stopped):
+            self._go_on(process)
         self._settle()
         for side, program in [*self._clients.items(), *((side, each) for (_, side), each in self._workers.items())]:
             try:
@@ -132,7 +140,7 @@ class Fleet:
             else:
                 self.by_side[action.side, action.name] += 1
                 action.then(reply)
-        self._strike()
+        self._strike(number)
         if number % LOOKED_AT_EVERY == 0 or any(each.name in ("pause", "resume") for each in actions):
             self._look()
 
@@ -279,21 +287,38 @@ class Fleet:
     def _scheduled(self, queue: str, id: str, there: bool, _: Any) -> None:
         (self._schedulers.add if there else self._schedulers.discard)((queue, id))
 
-    def _strike(self) -> None:
-        if self._dice.random() < 0.01 and not self._starting:
+    def _strike(self, number: int) -> None:
+        """Now and then kill a worker, or stop it for longer than its locks last."""
+        now = time.monotonic()
+        for process in [each for each, until in self._stopped.items() if now >= until]:
+            self._go_on(process)
+        if self._starting:
+            if all(each.done() for each in self._starting.values()):
+                self._settle()
+        elif number % STRUCK_EVERY == 0:
             queue, side = self._dice.choice(sorted(self._workers))
-            program = self._workers.pop((queue, side))
-            program.kill()
-            self._gone.append((side, program))
-            self.counts["kills"] += 1
-            self._begin(queue, side)
-        if all(each.done() for each in self._starting.values()):
-            self._settle()
+            program = self._workers[queue, side]
+            if number % (2 * STRUCK_EVERY) == 0:
+                os.kill(program.pid, signal.SIGSTOP)
+                self._stopped.setdefault(program.pid, now + STOPPED_S)
+                self.counts["stops"] += 1
+            else:
+                self._stopped.pop(program.pid, None)
+                program.kill()
+                self._gone.append((side, queue, program))
+                self.counts["kills"] += 1
+                self._begin(queue, side)
+
+    def _go_on(self, process: int) -> None:
+        del self._stopped[process]
+        os.kill(process, signal.SIGCONT)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Resume, end all series, let everything be processed, and look."""
+        for process in list(self._stopped):
+            self._go_on(process)
         self._settle()
         for queue in QUEUES:
             self._clients[NEWEST].call("resume", queue=queue)
@@ -340,13 +365,11 @@ class Fleet:
     def _compare_with_workers(self) -> None:
         """No job was reported as completed by two workers; each side did its part."""
         completed: Counter[tuple[str, str]] = Counter()
-        alive = [(queue, side, program) for (queue, side), program in self._workers.items()]
-        for queue, side, program in alive:
+        alive = [(side, queue, program) for (queue, side), program in self._workers.items()]
+        for side, queue, program in (*alive, *self._gone):
             ids = program.ids("completed")
             completed.update((queue, job_id) for job_id in ids)
             self.by_side[side, "finished"] += len(ids)
-        for side, program in self._gone:
-            self.by_side[side, "finished"] += program.count("completed")
         twice = [job for job, count in completed.items() if count > 1]
         self.problems += [f"completed by two workers: {job}" for job in twice]
         self.problems += [f"{side} did nothing" for side in SIDES if not self.by_side[side, "finished"]]
@@ -361,8 +384,8 @@ class Fleet:
         stalled = sum(sum(watch.stalled.values()) for watch in watches)
         rows.append(
             f"chaos-fleet: {jobs} jobs, {self.counts['adds']} adds acknowledged, {self.counts['pauses']} pauses, "
-            f"{self.counts['resumes']} resumes, {self.counts['kills']} kills, {stalled} started again, "
-            f"{sum(len(watch.lost) for watch in watches)} lost, "
+            f"{self.counts['resumes']} resumes, {self.counts['kills']} kills, {self.counts['stops']} stops, "
+            f"{stalled} started again, {sum(len(watch.lost) for watch in watches)} lost, "
             f"{sum(len(watch.twice) for watch in watches)} finished twice"
         )
         return "\n".join(rows)

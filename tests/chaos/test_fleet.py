@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.any_python, pytest.mark.any_server]
 
 @pytest.mark.node
 def test_nothing_is_lost_or_finished_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(seed=11, rounds=120) == []
+    assert run(seed=11, rounds=160) == []
     assert capsys.readouterr().out.splitlines()[-1].endswith(" 0 lost, 0 finished twice")
 
 
