@@ -303,6 +303,7 @@ def _strike(
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.any_python
 @pytest.mark.any_server
+@pytest.mark.timeout(900)  # hundreds of faults in one
 @pytest.mark.parametrize("occurrence", [1, 3])
 @pytest.mark.parametrize("adapter_name", list(_KINDS))
 def test_a_fault_at_any_line_leaves_all_as_it_was_or_drops_the_connection(
@@ -339,6 +340,7 @@ _SEVERAL: dict[tuple[str, str], tuple[ModuleType, ...]] = {
 # What nobody has yet when the fault comes is closed when it is collected.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.any_python
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("several", "adapter_name"), list(_SEVERAL), indirect=["several"], ids=[f"{a}-{b}" for a, b in _SEVERAL]
 )

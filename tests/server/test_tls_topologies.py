@@ -21,6 +21,8 @@ from tests.support.topology import SERVICE, ClusterSet, SentinelSet, say
 pytestmark = pytest.mark.anyio
 
 _SOON_S = 20
+_LONG_MS = 120_000
+"""A quarter of it is enough for a handshake of TLS on however busy a machine."""
 """What takes a second, on a machine that is busy."""
 _TAGGED = {"layout": KeyLayout.TAGGED_QUEUE}
 
@@ -113,9 +115,11 @@ async def test_a_certificate_of_strangers_is_refused(
     guarded: SentinelSet, adapter: Adapter, which: str, name: str
 ) -> None:
     options: Any = {
-        "both": sentinel_options(guarded, server=ConnectionOptions(tls=True)),
-        "sentinels": sentinel_options(guarded, sentinel_tls=True),
-        "url": f"rediss+sentinel://{guarded.hosts}/{SERVICE}",
+        "both": sentinel_options(guarded, server=ConnectionOptions(tls=True, connect_timeout_ms=_LONG_MS)),
+        "sentinels": sentinel_options(
+            guarded, server=ConnectionOptions(connect_timeout_ms=_LONG_MS), sentinel_tls=True
+        ),
+        "url": f"rediss+sentinel://{guarded.hosts}/{SERVICE}?connect_timeout_ms={_LONG_MS}",
     }[which]
     async with adapter.Queue(name, options) as queue:
         with pytest.raises(ConnectionLost, match=r"(?i)certificate") as caught:
