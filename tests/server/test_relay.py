@@ -1,21 +1,28 @@
 """The relay on real servers, on every adapter: publishing, subscribing, reading, leases, and what there is to see."""
 
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import redis
 
 import bullmq_anyio
+from bullmq_protocol import ConnectionOptions
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.common.reply import as_texts
 from bullmq_protocol.errors import Closed, RelayRefused, TransportError, UsageError
 from bullmq_protocol.relay import commands
 from bullmq_protocol.relay.commands import RelayCounts, RelayMessage, RelaySubscription
+from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
 from bullmq_protocol.testing.conformance import Fault
 from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
+
+_PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
 
 @pytest.fixture
@@ -222,6 +229,39 @@ async def test_no_queue_has_a_key_of_the_relay(relay: Any, transport: Any, name:
         found = await bullmq_anyio.perform(transport, scan)
         assert {key.split(":")[1] for key in found} == {""}
         assert all(key.startswith(f"{name}::relay:") for key in found)
+
+
+async def test_its_rule_of_an_acl_lets_a_user_do_all(adapter: Adapter, server: Server, name: str) -> None:
+    (text,) = re.findall(r"```acl\nACL SETUSER relay (.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    used = {
+        command.lower()
+        for script in RELAY_SCRIPTS.values()
+        for command in re.findall(r"call\('([A-Z]+)'", script.source)
+    }
+    rule = text.replace("~bull::", f"~{name}::").split()
+    first = rule.index("+evalsha") + 1
+    assert {each.removeprefix("+") for each in rule[first:]} == used
+    admin = redis.Redis.from_url(server.url)
+    admin.execute_command("ACL", "SETUSER", name, "reset", *rule)
+    try:
+        options = ConnectionOptions(host=server.host, port=server.port, username=name, password="password")
+        relay = adapter.Relay(options, prefix=name)
+        async with relay.node("n1", inbox_limit=1, blocking_timeout=10) as node:
+            await node.subscribe("a.*")
+            for number in range(3):
+                await relay.publish("a.b", number, retain=60_000)
+            assert [each.data for each in await node.read()] == [2]
+            assert await node.read() == []
+            assert await node.renew() is True
+            await relay.delete_retained("a.b")
+            await relay.sweep()
+            for look in ("counts", "nodes", "subscriptions", "patterns", "retained", "namespaces"):
+                await getattr(relay, f"get_{look}")()
+            await node.remove_endpoint()
+        await relay.aclose()
+    finally:
+        admin.execute_command("ACL", "DELUSER", name)
+        admin.close()
 
 
 BAD = [
