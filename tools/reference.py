@@ -126,8 +126,10 @@ def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
         ("Cost", row["complexity"]),
         ("Events", _code(row["events"]) or "none"),
         ("Since", since),
+        ("Until", row.get("until")),
     ]
     yield from (f"- {name}: {value}" for name, value in facts if value is not None)
+    yield from map(_change, row.get("changes", ()))
     yield ""
     yield from _table(
         ("KEYS", "Key", "Type"),
@@ -139,6 +141,11 @@ def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
     if row["arguments"]:
         yield from _table(("ARGV", "What", "Encoding", "Values"), _arguments(row["arguments"]))
     yield from _table(("Reply", "Meaning"), _replies(row, errors))
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    parts = [f"{name} {_code(change[name.lower()])}" for name in ("KEYS", "arguments") if name.lower() in change]
+    return f"- Since {change['since']}: {'; '.join([*parts, *([change['note']] if 'note' in change else [])])}"
 
 
 def _arguments(arguments: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:

@@ -77,6 +77,16 @@ def _directed(bench: Bench, comparison: Comparison) -> Iterator[str]:
             yield f"directed case {case.name}, in such states\n  {problem}"
 
 
+def _at_once(server: servers.Server, name: str, count: int, seed: int) -> Iterator[str]:
+    """Compare calls for several jobs with single calls of the same profile."""
+    profile = profiles.profile(name)
+    with batches.bench_of(server, profile) as bench:
+        for edge in batches.edges():
+            yield from batches.compare(bench, *edge, profile.scripts)
+        for number in range(count * STATES_PER_SEQUENCE):
+            yield from batches.compare(bench, *batches.later_state(seed, number), profile.scripts)
+
+
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -93,6 +103,11 @@ def compare(server: servers.Server, name: str, version: str, count: int, seed: i
                 if total <= SHOWN:
                     say(text)
             calls += bench.tally.calls
+    if name != "strict" and version == profiles.versions_of(name)[-1]:
+        for text in _at_once(server, name, count, seed):
+            total += 1
+            if total <= SHOWN:
+                say(text)
     if name == "fleet":
         with scripts.bench(server, profiles.fleet_alone()) as bench:
             for case in later.FLEET:

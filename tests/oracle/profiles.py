@@ -65,10 +65,15 @@ class Comparison:
     """Whether sequences from an empty database stay in such states."""
 
 
+def profile(name: str) -> profiles.Profile:
+    """Return a profile by its name."""
+    found: profiles.Profile = getattr(profiles, CONSTANTS[name])
+    return found
+
+
 def switches_of(name: str) -> Switches:
     """Return the switches of a profile by its name."""
-    found: Switches = getattr(profiles, CONSTANTS[name]).switches
-    return found
+    return profile(name).switches
 
 
 def comparisons(name: str, version: str) -> tuple[Comparison, ...]:

@@ -1,5 +1,8 @@
 """Record golden vectors: `python -m tests.oracle.record [COMMAND ...]` writes `specs/vectors/<command>.json`.
 
+Without names those of later versions are recorded, too: `specs/vectors/<version>/<command>.json` has the directed cases
+of part 06 in which a version does otherwise than the pinned one before it, and no inputs of a client.
+
 A vector is a call on a start state of its own, with what BullMQ's script did on Redis 6.2, Redis 7.0 and Valkey 9: a
 call whose outcome differs between them, or that has a lifetime about to end, is left out. The directed cases come
 first; what the table `specs/commands.json` and the marks in our Lua name beside them comes from random states. Where
@@ -21,9 +24,10 @@ from lua import build
 from tests.oracle import directed, record_cases, regressions, scripts, states
 from tests.oracle.calls import Call, Command
 from tests.oracle.cases import Case
-from tests.oracle.directed import finishing, held, upset
+from tests.oracle.directed import finishing, held, later, upset
 from tests.oracle.harness import ANY_ORDER, COVERAGE, DUMP, Wire, error_class
 from tests.oracle.inputs import canonical
+from tests.oracle.layouts import VERSIONS, whole, with_args, with_keys
 from tests.support import servers, vectors
 from tests.support.vector_coverage import covered, fingerprint, required
 from tests.support.vectors import Json, Vector
@@ -352,21 +356,78 @@ def record(names: set[str], random_states: int = STATES) -> Recorder:
         return recorder
 
 
-def file_text(name: str, found: Sequence[Vector]) -> str:
+def record_later(version: str) -> dict[str, list[Vector]]:
+    """Record in which directed cases of part 06 a version does otherwise than the pinned one before it."""
+    before = VERSIONS[VERSIONS.index(version) - 1]
+    found: dict[str, list[Vector]] = {}
+    with ExitStack() as stack:
+        wires = []
+        for kind in servers.KINDS:
+            server = stack.enter_context(servers.start(kind))
+            wires.append(Wire(server.host, server.port))
+            stack.callback(wires[-1].close)
+        dump = _loaded(wires, {"dump": DUMP})["dump"]
+        recorders = [Recorder(wires, _loaded(wires, scripts.originals(each)), {}, dump) for each in (version, before)]
+        for case in later.CASES[version]:
+            source = _later_source(recorders[0], case, version)
+            if source is None or source.call.name not in recorders[0].hashes:
+                continue
+            name = source.call.name
+            vector = recorders[0].outcome(source, source.call)
+            if vector is None or _as_before_it(recorders[1], source, vector, before):
+                continue
+            if fingerprint(name, vector) not in recorders[0].prints:
+                recorders[0].prints.add(fingerprint(name, vector))
+                found.setdefault(name, []).append(vector)
+    return found
+
+
+def _loaded(wires: Sequence[Wire], texts: Mapping[str, str]) -> dict[str, str]:
+    """Load scripts on every server; return their SHA-1s."""
+    replies = [wire.run([("SCRIPT", "LOAD", each) for each in texts.values()]) for wire in wires]
+    return {name: reply.decode() for name, reply in zip(texts, replies[0], strict=True)}
+
+
+def _later_source(recorder: Recorder, case: Case, version: str) -> Source | None:
+    """Return the last call of a case as a version takes it, and the state that it meets."""
+    steps = [_fitted(step, version) if isinstance(step, Call) else step for step in case.steps]
+    at = max(at for at, step in enumerate(steps) if isinstance(step, Call))
+    recorder.steps([("FLUSHDB",), *steps[:at]])
+    start = recorder.state()
+    step = steps[at]
+    assert isinstance(step, Call)
+    return None if start is None else Source(case.title, case.covers.split()[0], start, step)
+
+
+def _fitted(call: Call, version: str) -> Call:
+    keys = scripts.recorded_keys(version)
+    return with_keys(with_args(whole(call), version), keys.get(call.name, len(call.keys)))
+
+
+def _as_before_it(recorder: Recorder, source: Source, vector: Vector, version: str) -> bool:
+    """Tell whether another version does the same, called with the same keys and arguments."""
+    call = _fitted(source.call, version)
+    if source.call.name not in recorder.hashes or call != source.call:
+        return False
+    other = recorder.outcome(source, call)
+    return other is not None and not vectors.differences(vector, other["reply"], other["end"], other["events"])
+
+
+def file_text(name: str, found: Sequence[Vector], version: str = "5.62.0") -> str:
     """Return the file of a command: one line per member of a vector."""
     lines = []
     for number, vector in enumerate(found, 1):
         body = {"id": f"{name}-{number}", **{key: vector[key] for key in ORDER if key in vector}}
         members = ",\n".join(f"   {json.dumps(key)}: {json.dumps(body[key], ensure_ascii=False)}" for key in body)
         lines.append(f"  {{\n{members}\n  }}")
-    head = f' "command": {json.dumps(name)},\n "bullmq": "5.62.0",\n'
+    head = f' "command": {json.dumps(name)},\n "bullmq": {json.dumps(version)},\n'
     return f'{{\n{head} "vectors": [\n' + ",\n".join(lines) + "\n ]\n}\n"
 
 
-def as_before(name: str, found: Sequence[Vector]) -> list[Vector]:
+def as_before(name: str, found: Sequence[Vector], version: str = "5.62.0") -> list[Vector]:
     """Return the vectors with the lifetimes that the file of a command has, where these are near: a busy machine lets
     more of them pass."""
-    before = vectors.load(name) if (vectors.FOLDER / f"{name}.json").exists() else ()
+    before = vectors.load(name, version) if vectors.path(name, version).exists() else ()
     return [_near(*pair) for pair in zip(found, before, strict=False)] + list(found[len(before) :])
 
 
@@ -405,8 +466,26 @@ def main(arguments: Sequence[str]) -> int:
         )
     for problem in (*recorder.wrong, *(f"no vector reaches {mark}" for mark in sorted(recorder.unreached()))):
         sys.stdout.write(f"{problem}\n")
+    for version in VERSIONS[1:] if not arguments else ():
+        total += _write_later(version)
     sys.stdout.write(f"{total} vectors\n")
     return 1 if recorder.wrong else 0
+
+
+def _write_later(version: str) -> int:
+    """Record and write the vectors of a later version; return their number."""
+    folder = vectors.FOLDER / version
+    folder.mkdir(exist_ok=True)
+    recorded = record_later(version)
+    for path in folder.glob("*.json"):
+        if path.stem not in recorded:
+            path.unlink()
+    for name, found in recorded.items():
+        text = file_text(name, as_before(name, found, version), version)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    count = sum(map(len, recorded.values()))
+    sys.stdout.write(f"{version}: {count} vectors of {len(recorded)} commands\n")
+    return count
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from tests.oracle import calls, later_calls, scripts
 from tests.oracle.calls import Call, Q, T
 from tests.oracle.harness import Bench
 from tests.oracle.layouts import VERSIONS, Layout, whole, with_args, with_keys
-from tests.support import servers
+from tests.support import servers, vectors
 
 DELAYED = "marker active prioritized delayed 1 events meta stalled wait limiter"
 RETRIED = "1 events failed wait meta"
@@ -48,6 +48,21 @@ def test_every_command_that_takes_other_keys_since_is_known() -> None:
     first, *later = (scripts.recorded_keys(version) for version in VERSIONS)
     changed = {name for keys in later for name in first.keys() & keys.keys() if first[name] != keys[name]}
     assert changed == {name for name, version in KEYS if version == "5.62.0"}
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_the_table_of_commands_tells_who_has_which_keys(version: str) -> None:
+    told = {}
+    for row in vectors.table().values():
+        if row["kind"] == "script" and _version(row.get("until", version)) >= _version(version):
+            changes = [each for each in row.get("changes", ()) if _version(each["since"]) <= _version(version)]
+            told[row["name"]] = len([row["keys"], *(each["keys"] for each in changes if "keys" in each)][-1])
+    recorded, first = scripts.recorded_keys(version), scripts.recorded_keys("5.62.0")
+    assert told == {name: keys for name, keys in recorded.items() if name in first}
 
 
 @pytest.mark.parametrize(

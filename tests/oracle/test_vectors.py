@@ -23,6 +23,19 @@ def test_recording_again_gives_the_same_files() -> None:
     assert changed == []
 
 
+@pytest.mark.parametrize("version", vectors.LATER)
+def test_recording_those_of_later_versions_again_gives_the_same_files(version: str) -> None:
+    recorded = record.record_later(version)
+    assert tuple(sorted(recorded)) == vectors.of_version(version)
+    changed = [
+        name
+        for name, found in recorded.items()
+        if vectors.path(name, version).read_text(encoding="utf-8")
+        != record.file_text(name, record.as_before(name, found, version), version)
+    ]
+    assert changed == []
+
+
 def test_what_a_pause_of_the_machine_takes_from_a_lifetime_changes_no_file() -> None:
     for name in ("moveToActive", "moveToFinished"):
         before = vectors.load(name)

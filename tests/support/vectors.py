@@ -43,11 +43,25 @@ def scripts() -> tuple[str, ...]:
     return tuple(name for name, command in table().items() if command["kind"] == "script")
 
 
+def path(command: str, version: str = "5.62.0") -> Path:
+    """Return the file of a command's vectors, of this version of BullMQ."""
+    return (FOLDER if version == "5.62.0" else FOLDER / version) / f"{command}.json"
+
+
 @functools.cache
-def load(command: str) -> tuple[Vector, ...]:
+def load(command: str, version: str = "5.62.0") -> tuple[Vector, ...]:
     """Return the vectors of a command."""
-    found = json.loads((FOLDER / f"{command}.json").read_text(encoding="utf-8"))
+    found = json.loads(path(command, version).read_text(encoding="utf-8"))
     return tuple(found["vectors"])
+
+
+LATER = ("5.81.5", "6.7.0")
+"""The versions whose vectors tell what they do otherwise than the one before."""
+
+
+def of_version(version: str) -> tuple[str, ...]:
+    """Return the commands of which a later version has vectors."""
+    return tuple(sorted(each.stem for each in (FOLDER / version).glob("*.json")))
 
 
 def everything() -> Iterable[tuple[str, Vector]]:
@@ -117,7 +131,7 @@ def score(given: bytes) -> Json:
 
 # Replies
 
-FIELDS_AT = {"moveToActive": (0,), "moveToFinished": (0,), "getJobScheduler": (0,)}
+FIELDS_AT = {"moveToActive": (0,), "moveToFinished": (0,), "moveToDelayed": (0,), "getJobScheduler": (0,)}
 """Where a reply holds a hash as a flat array."""
 
 
@@ -135,6 +149,8 @@ def reply(command: str, given: Any, error_class: str = "ERR") -> Json:
             found[place] = fields(given[place])
     if command == "paginate" and len(found) == 5:
         found[4] = [fields(flat) for flat in given[4]]
+    if command == "getJobs":
+        return [[[text(id), fields(flat)] for id, flat in jobs] for jobs in given]
     return found
 
 

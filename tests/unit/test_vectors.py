@@ -38,6 +38,25 @@ def test_vectors_have_the_form_of_the_schema(command: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", vectors.LATER)
+def test_those_of_later_versions_have_it_too(version: str) -> None:
+    schema = json.loads((vectors.FOLDER / "schema.json").read_text(encoding="utf-8"))
+    commands = vectors.of_version(version)
+    assert len(commands) > 15
+    for command in commands:
+        found = json.loads(vectors.path(command, version).read_text(encoding="utf-8"))
+        assert problems(found, schema) == []
+        assert (found["command"], found["bullmq"]) == (command, version)
+        assert command in vectors.table()
+        ids = [vector["id"] for vector in found["vectors"]]
+        assert ids == [f"{command}-{at + 1}" for at in range(len(ids))]
+        assert not any("inputs" in vector for vector in found["vectors"])
+
+
+def test_those_of_5_62_have_inputs() -> None:
+    assert all("inputs" in vector and "decoded" in vector for _, vector in vectors.everything())
+
+
 def test_there_is_a_file_per_script_and_nothing_else() -> None:
     assert sorted(path.stem for path in vectors.FOLDER.glob("*.json")) == sorted((*SCRIPTS, "schema"))
 
@@ -46,7 +65,7 @@ def test_there_are_many_and_they_are_small() -> None:
     counts = {command: len(vectors.load(command)) for command in SCRIPTS}
     assert min(counts.values()) >= LEAST_PER_COMMAND
     assert sum(counts.values()) >= LEAST
-    assert sum(path.stat().st_size for path in vectors.FOLDER.iterdir()) < MOST_BYTES
+    assert sum(path.stat().st_size for path in vectors.FOLDER.rglob("*.json")) < MOST_BYTES
 
 
 @pytest.mark.parametrize("command", SCRIPTS)
