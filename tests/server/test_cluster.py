@@ -381,8 +381,8 @@ class _Side:
         await self.all_done()
         job = await eventually(functools.partial(self.queue.add, "wait"))
         assert await self.events.wait_until_finished(job.id, 15_000) == "done"
-        counts = await self.queue.get_job_counts("wait", "active", "failed", "delayed")
-        assert counts == {"wait": 0, "active": 0, "failed": 0, "delayed": 0}
+        counts = await self.queue.get_job_counts("waiting", "active", "failed", "delayed")
+        assert counts == {"waiting": 0, "active": 0, "failed": 0, "delayed": 0, "paused": 0}
 
 
 async def test_workers_go_on_after_a_planned_failover(sound: ClusterSet, adapters: list[Adapter], name: str) -> None:

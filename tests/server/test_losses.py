@@ -343,7 +343,7 @@ async def test_an_add_whose_reply_was_lost_can_be_repeated(
             assert caught.value.maybe_applied is True
             proxy.arm(Fault.NONE)
             job = await queue.add("a", "payload of this test", options)
-            assert await queue.get_job_counts("wait") == {"wait": 1}
+            assert await queue.get_job_counts("waiting") == {"waiting": 1, "paused": 0}
             assert (await queue.get_job(job.id)).data == "payload of this test"
             await queue.obliterate(force=True)
 
@@ -357,7 +357,7 @@ async def test_a_job_without_an_id_is_not_added_again_by_itself(adapter: Adapter
                 await queue.add("a", "payload of this test")
             assert proxy.struck == 1
             proxy.arm(Fault.NONE)
-            assert await queue.get_job_counts("wait") == {"wait": 1}
+            assert await queue.get_job_counts("waiting") == {"waiting": 1, "paused": 0}
             await queue.obliterate(force=True)
 
 

@@ -411,8 +411,8 @@ async def test_workers_and_listeners_go_on_after_a_failover(
             # The listener for events has followed, too.
             job = await eventually(functools.partial(side.queue.add, "wait"))
             assert await side.events.wait_until_finished(job.id, 15_000) == "done"
-            counts = await side.queue.get_job_counts("wait", "active", "failed")
-            assert counts == {"wait": 0, "active": 0, "failed": 0}
+            counts = await side.queue.get_job_counts("waiting", "active", "failed")
+            assert counts == {"waiting": 0, "active": 0, "failed": 0, "paused": 0}
 
 
 class _Side:

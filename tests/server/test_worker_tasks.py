@@ -103,8 +103,8 @@ async def test_cancelling_run_gives_the_jobs_back(queue: Queue[Any], server: Ser
         tasks.cancel_scope.cancel()
     assert sorted(cancelled) == sorted(job.id for job in jobs)
     assert worker.is_running is False
-    counts = await queue.get_job_counts("active", "wait")
-    assert counts == {"active": 0, "wait": 3}
+    counts = await queue.get_job_counts("active", "waiting")
+    assert counts == {"active": 0, "waiting": 3, "paused": 0}
     for job in jobs:
         await job.refresh()
         assert job.attempts_made == 0

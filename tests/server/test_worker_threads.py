@@ -155,7 +155,7 @@ def test_pause_from_a_processor(queue: Queue[Any], server: Server, name: str) ->
     with worker:
         done.wait()
         assert worker.is_paused
-        assert queue.get_job_counts("wait") == {"wait": 1}
+        assert queue.get_job_counts("waiting") == {"waiting": 1, "paused": 0}
 
 
 @pytest.mark.parametrize("runs_in", ["the main thread", "another"])

@@ -650,7 +650,7 @@ def test_constructors_take_subclasses_of_str(package: str, kind: Callable[[str],
         module.QueueEvents(kind("q"), Recorder(), prefix=kind("pre"), last_event_id=kind("0-0")),
         module.QueueEventsProducer(kind("q"), Recorder(), prefix=kind("pre")),
     ):
-        assert made.keys == QueueKeys.of("q", prefix="pre")
+        assert made.keys == QueueKeys.of("q", prefix="pre", switches=made.keys.switches)
         texts = (field for field in QueueKeys.__struct_fields__ if field != "switches")
         assert {type(getattr(made.keys, field)) for field in texts} == {str}
     worker = module.Worker(kind("q"), None, Recorder(), worker_id=kind("w"), options=WorkerOptions(name=kind("some")))
