@@ -36,14 +36,15 @@ _OF_PYTHON = (
 _WHOLE_FILE = re.compile(r"^pytestmark = .*\bany_python\b", re.MULTILINE)
 _LONG = (
     *("interop/test_schedulers", "server/test_faults_in_links", "oracle/test_batches", "server/test_worker"),
-    *("oracle/test_depth", "property/test_values_properties"),
-    *("oracle/test_directed", "oracle/test_mutants", "oracle/test_vectors"),
+    *("interop/test_fleet", "chaos/test_fleet", "interop/test_bullmq_5_destroys", "oracle/test_relay"),
+    *("oracle/test_vectors", "oracle/test_depth", "oracle/test_directed"),
     *("oracle/test_random", "interop/test_families", "interop/test_mixed_queue", "property/test_simulation"),
     *("interop/test_api", "server/test_losses", "server/test_isolation", "property/test_machine_stateful"),
     *("server/test_sentinel", "server/test_cluster", "server/test_events", "server/test_examples"),
     *("server/test_threads_faults", "interop/test_cron", "server/test_callbacks_tasks", "oracle/test_cost"),
     *("oracle/test_schedule", "property/test_hostile", "server/test_worker_tasks", "server/test_flows"),
-    *("oracle/test_machine", "server/test_model", "server/test_runner"),
+    *("server/test_model", "server/test_runner", "server/test_fleet", "server/test_relay", "monque/test_cron"),
+    *("oracle/test_mutants", "property/test_values_properties"),
 )
 """Files that take long, the longest first: begun at the end, they leave all but one process idle."""
 _SHORT = ("unit", "")
