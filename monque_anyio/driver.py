@@ -29,6 +29,7 @@ from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.worker.actions import Action, Call, CancelWait, Notify, RunJob, Stopped, Wait
 from bullmq_protocol.worker.dispatch import Dispatcher, Queued, steps
 from bullmq_protocol.worker.events import CloseRequested, Event, JobRaised, JobReturned, Tick, WaitCancelled
+from bullmq_protocol.worker.snapshot import WorkerSnapshot
 from monque_anyio import blocking
 from monque_anyio.perform import Changes, perform
 from monque_protocol.commands import Command
@@ -122,6 +123,7 @@ class Driver:
         self._under_way = 0
         self._changes: Any = None
         self._watching: anyio.CancelScope | None = None
+        self._called_off = 0
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -206,6 +208,15 @@ class Driver:
     def is_stopping(self) -> bool:
         return self.machine.snapshot().state == "shutting down"
 
+    def snapshot(self) -> WorkerSnapshot:
+        """Return the jobs it holds, and what it waits for."""
+        return self.machine.snapshot(clock().mono)
+
+    def handlers(self) -> dict[str, tuple[int, int]]:
+        """Return concurrency and number of running jobs of each name that has a handler."""
+        found = {name: self.machine.active(name) for name in self.machine.names}
+        return {name: active for name, active in found.items() if active is not None}
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def register(self, name: str, handler: Handler, concurrency: int | None, *, replace: bool, data_type: Any) -> None:
@@ -249,8 +260,8 @@ class Driver:
                     self._start(self._carry, step)
                 case Wait():
                     self._start(self._watch, step)
-                case CancelWait():
-                    self._cancel_wait()
+                case CancelWait(ticket):
+                    self._cancel_wait(ticket)
                 case Notify(notice):
                     self._tell(notice)
                 case Stopped():
@@ -327,10 +338,11 @@ class Driver:
         outcome: Any = None
         try:
             with anyio.CancelScope() as self._watching:
-                outcome = await self._next_changes(wait.command)
+                if wait.ticket != self._called_off:
+                    outcome = await self._next_changes(wait.command)
         except Exception as error:
             outcome = error
-        if outcome is None or (self._watching is not None and self._watching.cancel_called):
+        if wait.ticket == self._called_off:
             await self._end_changes()
             self._act(self._dispatch.feed((WaitCancelled(wait.ticket),), clock()))
         else:
@@ -339,12 +351,13 @@ class Driver:
     async def _next_changes(self, command: Command[Any]) -> Any:
         if self._changes is None:
             self._changes = blocking.Changes(self.database) if self._blocks else Changes(self.database)
-        self._changes.cancelled = False
         if self._blocks:
             return await anyio.to_thread.run_sync(self._changes.wait, command, limiter=self._threads())
         return await self._changes.wait(command)
 
-    def _cancel_wait(self) -> None:
+    def _cancel_wait(self, ticket: int) -> None:
+        # The task that waits may not have begun.
+        self._called_off = ticket
         if self._changes is not None:
             self._changes.cancelled = True
         if self._watching is not None:
@@ -353,9 +366,11 @@ class Driver:
     async def _end_changes(self) -> None:
         changes, self._changes = self._changes, None
         with anyio.move_on_after(1, shield=True):
+            if changes is None:
+                return
             if self._blocks:
                 await anyio.to_thread.run_sync(changes.end, limiter=self._threads())
-            elif changes is not None:
+            else:
                 await changes.end()
 
     # --- events -------------------------------------------------------------------------------------------------------

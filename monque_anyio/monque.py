@@ -157,7 +157,7 @@ class Monque:
 
     def snapshot(self) -> WorkerSnapshot:
         """Return the jobs it holds, and what it waits for."""
-        return self._driver.machine.snapshot(clock().mono)
+        return self._driver.snapshot()
 
     # --- handlers and events ------------------------------------------------------------------------------------------
 
@@ -406,10 +406,10 @@ class Monque:
         """
         found = await self._call(operations.SUMMARIES, commands.get_summaries(self._settings.collection))
         stats = {each.name: each.stats for each in found}
-        machine = self._driver.machine
+        handlers = self._driver.handlers()
         views: list[QueueView] = []
-        for name in sorted({*stats, *machine.names}):
-            active = machine.active(name)
+        for name in sorted({*stats, *handlers}):
+            active = handlers.get(name)
             views.append(
                 QueueView(
                     name=name,

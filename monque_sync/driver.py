@@ -26,6 +26,7 @@ from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.worker.actions import Action, Call, CancelWait, Notify, RunJob, Stopped, Wait
 from bullmq_protocol.worker.dispatch import Dispatcher, Queued, steps
 from bullmq_protocol.worker.events import CloseRequested, Event, JobRaised, JobReturned, Tick, WaitCancelled
+from bullmq_protocol.worker.snapshot import WorkerSnapshot
 from monque_protocol.commands import Command
 from monque_protocol.document import Document, Job, typed_job
 from monque_protocol.options import Settings
@@ -148,6 +149,7 @@ class Driver:
         self._entered = False
         self._over = False
         self._changes: Changes | None = None
+        self._called_off = 0
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -201,6 +203,17 @@ class Driver:
     def is_stopping(self) -> bool:
         with self._lock:
             return self.machine.snapshot().state == "shutting down"
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return the jobs it holds, and what it waits for."""
+        with self._lock:
+            return self.machine.snapshot(clock().mono)
+
+    def handlers(self) -> dict[str, tuple[int, int]]:
+        """Return concurrency and number of running jobs of each name that has a handler."""
+        with self._lock:
+            found = {name: self.machine.active(name) for name in self.machine.names}
+            return {name: active for name, active in found.items() if active is not None}
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -269,9 +282,8 @@ class Driver:
                     tasks.append(partial(self._call, step))
                 case Wait():
                     self._threads.submit(partial(self._watch, step))
-                case CancelWait():
-                    if self._changes is not None:
-                        self._changes.cancelled = True
+                case CancelWait(ticket):
+                    self._cancel_wait(ticket)
                 case Notify(notice):
                     self._tell(notice)
                 case Stopped():
@@ -327,19 +339,31 @@ class Driver:
     # --- the change stream --------------------------------------------------------------------------------------------
 
     def _watch(self, wait: Wait[Any]) -> Task | None:
-        if self._changes is None:
-            self._changes = Changes(self.database)
-        changes = self._changes
-        outcome: Any
-        try:
-            outcome = changes.wait(wait.command)
-        except Exception as error:
-            outcome = error
-        if changes.cancelled:
+        outcome: Any = None
+        with self._lock:
+            if self._changes is None:
+                self._changes = Changes(self.database)
+            changes = self._changes
+            called_off = wait.ticket == self._called_off
+        if not called_off:
+            try:
+                outcome = changes.wait(wait.command)
+            except Exception as error:
+                outcome = error
+        with self._lock:
+            called_off = wait.ticket == self._called_off
+        if called_off:
             changes.end()
             self._changes = None
             return self._go_on(lambda at: self._dispatch.feed((WaitCancelled(wait.ticket),), at))
         return self._go_on(lambda at: self._dispatch.answered(wait, outcome, random.random(), at))
+
+    def _cancel_wait(self, ticket: int) -> None:
+        with self._lock:
+            # The thread that waits may not have begun.
+            self._called_off = ticket
+            if self._changes is not None:
+                self._changes.cancelled = True
 
     # --- events -------------------------------------------------------------------------------------------------------
 
