@@ -186,7 +186,7 @@ async def test_the_examples_show_what_they_promise(kind: str, adapter: Adapter, 
             with anyio.fail_after(_LIMIT_S):
                 async with AsyncExitStack() as left:
                     given = await Stage(adapter, server.url, left).given(needed(steps))
-                    names = public_names(package) | {"send": send} | given
+                    names = public_names(package) | {"send": send, "url": server.url} | given
                     wrong[name] = await play(steps, names, in_threads=in_threads)
         except Exception as error:
             error.add_note(f"in the example of {kind} {name}")
