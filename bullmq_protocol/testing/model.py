@@ -77,7 +77,10 @@ class ServerModel:
             case "addStandardJob" | "addDelayedJob" | "addPrioritizedJob":
                 return self._add(command)
             case "pause":
-                return self._pause(str(args[0]) == "paused")
+                if args[0] != "healed":
+                    self._pause(str(args[0]) == "paused")
+                # The lists are never both filled here.
+                return 0 if len(args) > 1 else None
             case "PTTL":
                 return self._ttl(command.keys[0])
             case "BZPOPMIN":
@@ -351,7 +354,7 @@ class ServerModel:
         return 0
 
     def _move_to_delayed(self, command: Command[Any]) -> Reply:
-        _, now, job_id, token, delay, skip, fields = command.args
+        _, now, job_id, token, delay, skip, fields, *fetch = command.args
         job_id = str(job_id)
         code = self._surrender(job_id, str(token))
         if code:
@@ -363,6 +366,10 @@ class ServerModel:
             self._count(job_id, "atm")
         self.jobs[job_id]["delay"] = str(delay)
         self._delay(job_id, int(now), round(float(delay)))
+        if fetch and fetch[0] == "1":
+            found = self._fetch_next(int(now), _unpacked(fetch[1]))
+            if isinstance(found, list) and found[0]:
+                return found
         return 0
 
     def _release(self, job_id: str, token: str) -> Reply:
@@ -397,7 +404,7 @@ class ServerModel:
         self.stalled = set(self.active)
         return recovered
 
-    def _pause(self, pause: bool) -> Reply:
+    def _pause(self, pause: bool) -> None:
         source, target = (self.wait, self.paused) if pause else (self.paused, self.wait)
         moved = bool(source)
         if moved:
@@ -412,7 +419,6 @@ class ServerModel:
                 self._mark_ready(held=False)
             else:
                 self._mark_delayed()
-        return None
 
 
 def _unpacked(packed: Any) -> Any:

@@ -247,8 +247,8 @@ class _World:
             fetches = sum(1 for call in worker.calls.values() if call.name in _FETCHES)
             self._must(not fetches, "at most one fetch is in flight", worker.name)
             self._must(may_fetch, "a paused or draining worker fetches nothing", worker.name)
-        elif name == "moveToFinished":
-            wants = command.args[5] == "1"
+        elif name in ("moveToFinished", "moveToDelayed"):
+            wants = command.args[5] == "1" if name == "moveToFinished" else command.args[7:8] == ("1",)
             self._must(may_fetch or not wants, "a paused or draining worker fetches nothing", worker.name)
 
     def _check_call(self, worker: _Worker, command: Command[Any]) -> None:

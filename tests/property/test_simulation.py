@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import settings
+from msgspec.structs import replace
 
+from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import FLEET_SWITCHES
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.failure import Failure
 from bullmq_protocol.testing.simulate import (
@@ -28,6 +31,7 @@ from bullmq_protocol.worker._runs import Phase
 from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.dispatch import Delivery, Dispatcher, Queued
 from bullmq_protocol.worker.machine import WorkerMachine
+from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.snapshot import WorkerState
 from tools.simulate import main
 
@@ -41,6 +45,17 @@ def test_a_short_run_breaks_nothing() -> None:
     assert steps >= STEPS
     assert lives > STEPS // 5000
     assert jobs > 20 * lives
+
+
+def _later(keys: QueueKeys, own: WorkerSettings, worker_id: str, *, batches: bool) -> WorkerMachine:
+    return WorkerMachine(replace(keys, switches=FLEET_SWITCHES), own, worker_id, batches=batches)
+
+
+def test_a_short_run_with_the_scripts_of_later_versions_breaks_nothing() -> None:
+    """A delayed retry brings the next job there, and workers heal their queue."""
+    steps, _, jobs = simulate(STEPS, make=_later)
+    assert steps >= STEPS and jobs
+    simulate_dispatched(STEPS // 4, make=_later)
 
 
 class _Troubled(DispatchedLife):
