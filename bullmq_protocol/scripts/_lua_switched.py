@@ -2394,7 +2394,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+      if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
         call('DEL', key)
         call('DEL', base .. 'dn:' .. dedup_id)
         claim(id)
@@ -2435,7 +2435,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+      if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
         call('DEL', key)
         call('DEL', base .. 'dn:' .. dedup_id)
         claim(id)
@@ -2477,7 +2477,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
 --- when stale_key_repair
-    if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+    if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)
       call('DEL', base .. 'dn:' .. dedup_id)
       claim(id)
@@ -2516,7 +2516,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     owner = call('GET', key)
 --- when stale_key_repair
-    if owner and call('PTTL', key) == -1 and call('EXISTS', base .. owner) == 0 then
+    if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)
       call('DEL', base .. 'dn:' .. dedup_id)
       claim(id)
