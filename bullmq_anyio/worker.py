@@ -185,7 +185,7 @@ class Worker(Generic[T]):
             >>> await job.get_state()
             'completed'
 
-            >>> other = Worker("mail", send, url)
+            >>> other = Worker("mail", greet, url)
             >>> await other.run(until="idle")
         """
         await self._driver.run(until, max_jobs)

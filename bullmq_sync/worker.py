@@ -186,7 +186,7 @@ class Worker(Generic[T]):
             >>> job.get_state()
             'completed'
 
-            >>> other = Worker("mail", send, url)
+            >>> other = Worker("mail", greet, url)
             >>> other.run(until="idle")
         """
         self._driver.run(until, max_jobs)

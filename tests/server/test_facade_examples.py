@@ -143,6 +143,10 @@ async def send(job: Any) -> str:
     return f"sent to {job.data['to']}"
 
 
+def greeted(job: Any) -> str:
+    return f"hello {job.data['to']}"
+
+
 def public_names(package: ModuleType) -> dict[str, Any]:
     return {
         name: value
@@ -186,7 +190,8 @@ async def test_the_examples_show_what_they_promise(kind: str, adapter: Adapter, 
             with anyio.fail_after(_LIMIT_S):
                 async with AsyncExitStack() as left:
                     given = await Stage(adapter, server.url, left).given(needed(steps))
-                    names = public_names(package) | {"send": send, "url": server.url} | given
+                    greet = greeted if in_threads else send
+                    names = public_names(package) | {"send": send, "greet": greet, "url": server.url} | given
                     wrong[name] = await play(steps, names, in_threads=in_threads)
         except Exception as error:
             error.add_note(f"in the example of {kind} {name}")
