@@ -10,9 +10,9 @@ DURATION ?= 60
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
 # What is said before the first run; afterwards it is what the last one took.
-TEST_MINUTES = 10
-LONG_MINUTES = 20
-BRIEF_MINUTES = 6
+TEST_MINUTES = 8
+LONG_MINUTES = 10
+BRIEF_MINUTES = 3
 
 IN = .venv/bin/python
 export PYRIGHT_PYTHON_CACHE_DIR = $(CURDIR)/.cache/pyright

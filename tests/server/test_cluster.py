@@ -139,6 +139,46 @@ async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, ad
             await flows.add(FlowNode("x", name, children=[FlowNode("y", f"{name}-other")]))
 
 
+@pytest.mark.parametrize(("anyio_backend", "kind"), [("asyncio", "asyncio"), ("trio", "trio"), ("asyncio", "threads")])
+async def test_whether_the_connection_that_was_used_last_has_ended(
+    sound: ClusterSet, kind: str, server: Server, name: str
+) -> None:
+    threads = kind == "threads"
+    made: Any = (bullmq_sync if threads else bullmq_anyio).connect(f"{url_of(sound)}?client_name={name}")
+
+    async def perform(step: Any) -> Any:
+        return await in_thread(made.perform, step) if threads else await made.perform(step)
+
+    try:
+        assert not made.has_ended()
+        # The node at which the map was asked for may be another than that of the key.
+        assert await perform(Command("INCR", (name,), (), as_int)) == 1
+        assert not made.has_ended()
+        for node in sound.nodes:
+            rows = [row for row in say(node, "CLIENT", "LIST").splitlines() if f" name={name} " in row]
+            assert len(rows) <= 1
+            for row in rows:
+                say(node, "CLIENT", "KILL", "ID", row.split()[0].removeprefix("id="))
+        with anyio.fail_after(_SOON_S):
+            while not made.has_ended():
+                await anyio.sleep(0.005)
+        assert await perform(Command("INCR", (name,), (), as_int)) == 2
+        assert not made.has_ended()
+    finally:
+        await (in_thread(made.close) if threads else made.aclose())
+
+
+async def test_each_node_that_does_not_answer_is_named(adapter: Adapter, name: str) -> None:
+    with servers.closed_port() as one, servers.closed_port() as other:
+        url = f"redis+cluster://127.0.0.1:{one},localhost:{other}"
+        async with adapter.Queue(name, url, **_TAGGED) as queue:
+            with pytest.raises(ConnectionLost) as caught:
+                await queue.add("x")
+        text = str(caught.value)
+        assert f"no node of the cluster answers: 127.0.0.1:{one}: " in text
+        assert f"; localhost:{other}: " in text
+
+
 async def test_a_server_that_is_no_cluster(sentinel_free: Server, adapter: Adapter, name: str) -> None:
     url = f"redis+cluster://{sentinel_free.host}:{sentinel_free.port}"
     async with adapter.Queue(name, url, **_TAGGED) as queue:

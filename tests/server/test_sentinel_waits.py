@@ -18,7 +18,7 @@ import bullmq_sync
 import bullmq_sync.net.sentinel
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_int, as_none, as_texts
-from bullmq_protocol.errors import Closed, ConnectionLost, TransportError
+from bullmq_protocol.errors import Closed, ConnectionLost, TransportError, UsageError
 from bullmq_sync.net.link import Link
 from bullmq_sync.net.sentinel import SentinelConnection
 from tests.support import servers, topology
@@ -140,6 +140,24 @@ async def test_the_asking_has_a_share_of_the_time(kind: str, monkeypatch: pytest
             with pytest.raises(ConnectionLost):
                 await way.perform(Command("PING", (), (), as_none))
     assert set(limits) == {1.0}
+
+
+@EACH
+async def test_nobody_listens_to_sentinels_that_know_no_master(sound: SentinelSet, kind: str) -> None:
+    async with connected(kind, f"redis+sentinel://{sound.hosts}/nobody") as way:
+        with pytest.raises(UsageError, match="not known"):
+            await way.perform(Command("PING", (), (), as_none))
+        assert way.connection._watches == []
+
+
+@pytest.mark.parametrize("module", [bullmq_anyio, bullmq_sync])
+def test_sentinels_that_forgot_the_master_are_named_as_such(module: Any) -> None:
+    """It was known to them before: no word of the user's is wrong."""
+    connection = module.connect(f"redis+sentinel://127.0.0.1:1/{SERVICE}")
+    connection._info = "that of the master"
+    error = connection._failure({})
+    assert isinstance(error, ConnectionLost) and error.maybe_applied is False
+    assert error.reason == f"no master of '{SERVICE}' is to be had: the sentinels do not know it"
 
 
 @EACH
