@@ -140,9 +140,7 @@ async def test_a_parent_in_another_slot_is_refused_early(cluster: ClusterSet, ad
 
 
 @pytest.mark.parametrize(("anyio_backend", "kind"), [("asyncio", "asyncio"), ("trio", "trio"), ("asyncio", "threads")])
-async def test_whether_the_connection_that_was_used_last_has_ended(
-    sound: ClusterSet, kind: str, server: Server, name: str
-) -> None:
+async def test_whether_the_connection_that_was_used_last_has_ended(sound: ClusterSet, kind: str, name: str) -> None:
     threads = kind == "threads"
     made: Any = (bullmq_sync if threads else bullmq_anyio).connect(f"{url_of(sound)}?client_name={name}")
 
