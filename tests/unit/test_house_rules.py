@@ -99,7 +99,10 @@ _OF_OTHERS = MappingProxyType(
         "monque_anyio": (_MONQUE, "anyio", "pymongo", "bson"),
         "monque_sync": (_MONQUE, "pymongo", "bson"),
         "bench": (*_ADAPTERS, "anyio", "trio", "hiredis", "redis", "tests.support", "tests.oracle.harness"),
-        "examples": (*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
+        "examples": (
+            *(*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
+            *(_MONQUE, "monque_anyio", "pymongo"),
+        ),
     }
 )
 # One side of the bench is BullMQ's own port.
