@@ -63,6 +63,7 @@ class Gateway:
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
+        self._indexing = asyncio.Lock()
 
     async def handle(self, command: Document, peer: Peer) -> Document:
         database = str(command.get("$db", "test"))
@@ -101,7 +102,9 @@ class Gateway:
         if name == "createIndexes":
             function = "documentdb_api_internal.create_indexes_non_concurrently"
             sql = f"SELECT {function}(%s, %s::documentdb_core.bson, true)::text"
-            row = await self._row(connection, sql, database, spec)
+            async with self._indexing:
+                # Side by side they deadlock in PostgreSQL, again and again.
+                row = await self._row(connection, sql, database, spec)
             reply = _document(row[0])
             if not reply.get("ok", 1) and "code" in reply:
                 raise CommandRefused(str(reply.get("errmsg")), _PACKED.get(reply["code"], reply["code"]))
