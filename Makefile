@@ -7,6 +7,7 @@ SEQUENCES ?= 200
 STEPS ?= 1000000
 SEED ?= 0
 DURATION ?= 60
+MOMENTS ?= 200
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
 # What is said before the first run; afterwards it is what the last one took.
@@ -25,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -149,6 +150,9 @@ chaos-abrupt: env ## kill masters and promote their replicas: lost is what the r
 
 chaos-fleet: env ## BullMQ 5.62, 5.81 and 6.7 on Node, its Python port and ours on shared queues; DURATION=600 SEED=1 for more
 	@$(IN) -m tests.chaos.fleet --duration $(DURATION) --seed $(SEED)
+
+signals: env ## send bullmq-worker signals at MOMENTS=200 moments, drawn by SEED: no job may be lost
+	@CLI_MOMENTS=$(MOMENTS) CLI_SEED=$(SEED) $(IN) -m pytest -q -n $(WORKERS) -k at_any_moment tests/server/test_cli_worker.py
 
 bench: env ## measure, side by side with BullMQ on Node where it is installed
 	@$(IN) -m bench

@@ -38,7 +38,7 @@ class FlowProducer:
 
     Args:
         connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server at 127.0.0.1:6379.
+            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
         prefix: What the keys of nodes without a prefix of their own begin with, as in BullMQ `bull` by default.
         layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default,
             nowhere.
@@ -239,7 +239,7 @@ class QueueEventsProducer:
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
         connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server at 127.0.0.1:6379.
+            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
         prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
         layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
 

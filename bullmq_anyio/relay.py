@@ -49,7 +49,7 @@ class Relay:
 
     Args:
         connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server at 127.0.0.1:6379.
+            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
         prefix: What all keys begin with, as in BullMQ `bull` by default.
         namespace: Whose messages they are: 1 to 64 letters, digits, `_` and `-`; `default` by default.
         max_bytes: The longest message that may be published, in bytes of its JSON; 524,288 by default.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
@@ -112,7 +113,7 @@ def transport_of(connection: Any, scripts: Profile = DEFAULT) -> tuple[Transport
     transport: Transport
     owned = False
     if connection is None:
-        transport, owned = connect(ConnectionOptions()), True
+        transport, owned = connect(os.environ.get("BULLMQ_URL") or ConnectionOptions()), True
     elif callable(getattr(connection, "perform", None)) and callable(getattr(connection, "dedicated", None)):
         transport = cast("Transport", connection)
     else:

@@ -42,7 +42,7 @@ class Worker(Generic[T]):
             it raises its failure. Nothing can stop the thread it runs on:
             a long one looks at `job.cancelled`. None, the default: jobs are only taken manually, with `get_next_job`.
         connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server at 127.0.0.1:6379.
+            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
         prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
         layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
         options: Concurrency, locks, retries and limits; see `WorkerOptions` for the defaults.

@@ -20,6 +20,7 @@ from bullmq_protocol.model.schedule import find_zone
         ("bullmq_sync", "hiredis", "sync"),
         ("bullmq_prometheus", "prometheus_client", "prometheus"),
         ("bullmq_otel", "opentelemetry", "otel"),
+        ("bullmq_cli.command", "click", "cli"),
         ("bullmq_doctor", "redis", "doctor"),
         ("bullmq_doctor", "click", "doctor"),
         ("bullmq_doctor", "rich", "doctor"),

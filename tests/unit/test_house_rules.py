@@ -24,7 +24,16 @@ _CORE = "bullmq_protocol"
 _MONQUE = "monque_protocol"
 _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 # What stands on the core: the adapters, and what is installed or run beside them.
-_BESIDE = ("bullmq_doctor", "bullmq_otel", "bullmq_prometheus", "bench", "examples", "monque_anyio", "monque_sync")
+_BESIDE = (
+    "bullmq_cli",
+    "bullmq_doctor",
+    "bullmq_otel",
+    "bullmq_prometheus",
+    "bench",
+    "examples",
+    "monque_anyio",
+    "monque_sync",
+)
 _FILES = [
     file for package in (_CORE, _MONQUE, *_ADAPTERS, *_BESIDE) for file in sorted((_ROOT / package).rglob("*.py"))
 ]
@@ -80,6 +89,7 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync": tuple(room for room in _ROOMS if room not in ("_version", "testing")),
         "bullmq_sync.net": ("errors", "common", "command", "net"),
         "bullmq_sync.testing": ("command", "net", "testing"),
+        "bullmq_cli": ("errors", "worker.health"),
         "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info"),
         "bullmq_otel": ("observability.telemetry",),
         "bullmq_prometheus": ("observability.metrics",),
@@ -93,6 +103,7 @@ _OF_OTHERS = MappingProxyType(
     {
         "bullmq_anyio": ("anyio", "hiredis"),
         "bullmq_sync": ("hiredis",),
+        "bullmq_cli": ("click",),
         "bullmq_doctor": ("redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
         "bullmq_prometheus": ("prometheus_client",),

@@ -1,0 +1,61 @@
+"""Logging of `bullmq-worker`: as text or JSON, or as a file says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+FORMATS = ("text", "json")
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_USUAL = frozenset(vars(logging.makeLogRecord({})))
+
+
+class LogConfigError(Exception):
+    """A file sets up no logging. Its text says why."""
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record: `time`, `level`, `logger`, `message`, and the fields given in `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields: dict[str, Any] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields.update((name, value) for name, value in vars(record).items() if name not in _USUAL and name[0] != "_")
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def set_up(level: str, form: str) -> None:
+    """Send records of this level and above to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def set_up_by_file(path: Path) -> None:
+    """Set logging up as a file says: a dictionary of `logging.config` in JSON or TOML, else its ini format.
+
+    Raises `LogConfigError`.
+    """
+    config: Any = importlib.import_module("logging.config")
+    try:
+        if path.suffix == ".json":
+            config.dictConfig(json.loads(path.read_text(encoding="utf-8")))
+        elif path.suffix == ".toml":
+            config.dictConfig(tomllib.loads(path.read_text(encoding="utf-8")))
+        else:
+            config.fileConfig(path, disable_existing_loggers=False)
+    except Exception as error:
+        raise LogConfigError(f"{path} sets up no logging: {type(error).__name__}: {error}") from None

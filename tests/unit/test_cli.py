@@ -1,0 +1,298 @@
+"""`bullmq-worker` without a process of its own: which workers are meant, what is refused, its log and its probes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import bullmq_anyio
+import bullmq_sync
+from bullmq_cli import entry, probes
+from bullmq_cli.command import main
+from bullmq_cli.load import TargetError, load
+from bullmq_cli.logs import JsonFormatter, LogConfigError, set_up_by_file
+from bullmq_cli.processes import FIRST_DELAY_S, LONGEST_DELAY_S, Child
+from bullmq_protocol.worker.health import Health
+
+_MODULE = """
+from bullmq_anyio import Worker
+from bullmq_sync import Worker as OnThreads
+
+async def process(job): ...
+
+worker = Worker("mail", process)
+threads = OnThreads("mail", print)
+several = [worker, Worker("print", process)]
+mixed = [worker, threads]
+nothing = []
+number = 5
+secret = "redis://me:secret-4711@example"
+class Holder:
+    worker = worker
+def made(): return several
+def generated():
+    yield worker
+    yield several[1]
+async def later(): return worker
+def asks(name): return worker
+def fails(): raise ValueError("no such address")
+def nonsense(): return None
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cli_target.py").write_text(_MODULE)
+    (tmp_path / "cli_broken.py").write_text("def helper():\n    1 / 0\n\nhelper()\n")
+    (tmp_path / "cli_lacking.py").write_text("import cli_nowhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("cli_target", "cli_broken", "cli_lacking"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "adapter", "queues"),
+    [
+        ("cli_target:worker", "bullmq_anyio", ["mail"]),
+        ("cli_target:threads", "bullmq_sync", ["mail"]),
+        ("cli_target:several", "bullmq_anyio", ["mail", "print"]),
+        ("cli_target:Holder.worker", "bullmq_anyio", ["mail"]),
+        ("cli_target:made", "bullmq_anyio", ["mail", "print"]),
+        ("cli_target:generated", "bullmq_anyio", ["mail", "print"]),
+    ],
+)
+def test_what_names_workers(target: str, adapter: str, queues: list[str]) -> None:
+    found, workers = load(target)
+    assert (found, [worker.name for worker in workers]) == (adapter, queues)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("cli_target", "'cli_target' must be module:object"),
+        (":worker", "must be module:object"),
+        ("cli_target:", "must be module:object"),
+        ("cli_nowhere:worker", "there is no module 'cli_nowhere'"),
+        ("cli_target.deeper:worker", "there is no module 'cli_target.deeper'"),
+        ("cli_lacking:worker", "No module named 'cli_nowhere'"),
+        ("cli_broken:worker", "ZeroDivisionError"),
+        ("cli_target:nobody", "cli_target:nobody: module 'cli_target' has no attribute 'nobody'"),
+        ("cli_target:Holder.nobody", "type 'Holder' has no attribute 'nobody'"),
+        ("cli_target:nothing", "there are no workers in it"),
+        ("cli_target:number", "an object of type 'int' is no worker of bullmq_anyio or bullmq_sync"),
+        ("cli_target:secret", "an object of type 'str' is no worker"),
+        ("cli_target:Holder", "type 'Holder' is no worker"),
+        ("cli_target:mixed", "workers of both bullmq_anyio and bullmq_sync"),
+        ("cli_target:later", "must be a plain function, no async one"),
+        ("cli_target:asks", "must be a function that takes no argument: missing a required argument: 'name'"),
+        ("cli_target:fails", "ValueError: no such address"),
+        ("cli_target:nonsense", "an object of type 'NoneType' is no worker"),
+    ],
+)
+def test_what_names_none(target: str, words: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        load(target)
+    assert words in str(caught.value)
+    assert "4711" not in str(caught.value)
+
+
+def test_the_traceback_of_an_import_is_that_of_the_application() -> None:
+    with pytest.raises(TargetError) as caught:
+        load("cli_broken:worker")
+    assert 'cli_broken.py", line 4' in str(caught.value) and 'cli_broken.py", line 2' in str(caught.value)
+    assert "importlib" not in str(caught.value) and "bullmq_cli" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Missing argument 'TARGET'"),
+        (["--url", "http://me:secret-4711@example", "a:b"], "url"),
+        (["--processes", "0", "a:b"], "Invalid value for '--processes'"),
+        (["--concurrency", "x", "a:b"], "Invalid value for '--concurrency'"),
+        (["--max-jobs", "0", "a:b"], "Invalid value for '--max-jobs'"),
+        (["--loop", "curio", "a:b"], "Invalid value for '--loop'"),
+        (["--log-level", "loud", "a:b"], "Invalid value for '--log-level'"),
+        (["--log-format", "xml", "a:b"], "Invalid value for '--log-format'"),
+        (["--log-config", "nowhere.ini", "a:b"], "nowhere.ini sets up no logging"),
+        (["--health-port", "65536", "a:b"], "Invalid value for '--health-port'"),
+        (["--health-patience", "-1", "a:b"], "Invalid value for '--health-patience'"),
+        (["--reload", "nowhere", "a:b"], "there is no such folder"),
+        (["a:b", "c:d"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BULLMQ_URL", raising=False)
+    result = CliRunner().invoke(main, arguments, obj=entry.Signals())
+    assert result.exit_code == 2, result.output
+    assert words in result.output and "4711" not in result.output
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_a_connection_that_is_not_given_is_that_of_the_environment(package: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("BULLMQ_URL", "redis://example.org:4711/3")
+    transport = package.drive.transport_of(None)[0]
+    assert "example.org:4711" in repr(transport.__dict__ if hasattr(transport, "__dict__") else transport)
+    monkeypatch.setenv("BULLMQ_URL", "")
+    assert "127.0.0.1" in repr(package.drive.transport_of(None)[0].__dict__)
+
+
+# --- logging --------------------------------------------------------------------------------------------------------
+
+
+def test_json_lines_have_the_fields_of_the_record() -> None:
+    record = logging.makeLogRecord(
+        {"name": "bullmq_anyio", "levelno": 40, "levelname": "ERROR", "msg": "job %s", "args": ("1",), "created": 1.5}
+    )
+    record.msecs = 500.0
+    record.queue, record.odd = "mail", {1, 2}.__class__
+    try:
+        raise ValueError("no such address")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    found = json.loads(JsonFormatter().format(record))
+    assert found.pop("exception").endswith("ValueError: no such address")
+    assert found == {
+        "time": "1970-01-01T00:00:01.500Z",
+        "level": "error",
+        "logger": "bullmq_anyio",
+        "message": "job 1",
+        "queue": "mail",
+        "odd": "<class 'set'>",
+    }
+
+
+_LOGGERS = {"version": 1, "disable_existing_loggers": False, "loggers": {"cli.test": {"level": "ERROR"}}}
+_INI = "[loggers]\nkeys=root,x\n[handlers]\nkeys=\n[formatters]\nkeys=\n[logger_root]\nhandlers=\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", json.dumps(_LOGGERS)),
+        ("a.toml", 'version = 1\ndisable_existing_loggers = false\n[loggers."cli.test"]\nlevel = "ERROR"\n'),
+        ("a.ini", f"{_INI}[logger_x]\nqualname=cli.test\nhandlers=\nlevel=ERROR\n"),
+    ],
+)
+def test_files_set_up_logging(tmp_path: Path, name: str, text: str) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    (tmp_path / name).write_text(text)
+    try:
+        set_up_by_file(tmp_path / name)
+        assert logging.getLogger("cli.test").level == logging.ERROR
+    finally:
+        logging.getLogger("cli.test").setLevel(logging.NOTSET)
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+@pytest.mark.parametrize(("name", "text"), [("b.json", "{"), ("b.toml", "="), ("b.ini", "x"), ("c.json", "{}")])
+def test_files_that_set_up_none_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(LogConfigError, match="sets up no logging"):
+        set_up_by_file(tmp_path / name)
+
+
+# --- signals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handlers() -> Any:
+    before = {number: signal.getsignal(number) for number in entry.ALL}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_before_workers_run_a_signal_ends_it_and_a_hang_up_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+
+    def leave(code: int) -> None:
+        done.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr(entry.os, "_exit", leave)
+    monkeypatch.setattr(entry, "restart", lambda: leave(-1))
+    signals = entry.Signals()
+    signals.take_over()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with pytest.raises(SystemExit):
+            signal.raise_signal(number)
+    assert done == [0, 0, -1] and not signals.is_cut_short
+
+
+@pytest.mark.usefixtures("handlers")
+def test_while_workers_run_a_hang_up_closes_them_and_a_second_signal_cuts_short() -> None:
+    signals = entry.Signals()
+    signals.take_over()
+    # As `run_workers` does.
+    signal.signal(signal.SIGTERM, lambda number, _: signals.count(number))
+    signal.raise_signal(signal.SIGHUP)
+    assert signals.restarts and signals.arrived == [signal.SIGTERM] and not signals.is_cut_short
+    signal.raise_signal(signal.SIGHUP)
+    assert len(signals.arrived) == 1
+    signal.raise_signal(signal.SIGTERM)
+    assert signals.is_cut_short
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+def test_what_dies_again_and_again_is_started_less_and_less_often() -> None:
+    child = Child(0)
+    delays = [child.died(1.0) for _ in range(12)]
+    assert delays[:4] == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S, 8 * FIRST_DELAY_S]
+    assert delays[-1] == LONGEST_DELAY_S and child.due == 1.0 + LONGEST_DELAY_S
+    # It has lived for a minute since.
+    assert child.died(61.0) == FIRST_DELAY_S
+
+
+# --- probes ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_ill_worker_makes_the_process_ill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    states = {
+        "a": Health(live=True, ready=True, state="running"),
+        "b": Health(live=False, ready=False, state="disconnected", problems=("disconnected for 61000 ms",)),
+    }
+
+    class Some:
+        def __init__(self, name: str) -> None:
+            self.id = name
+
+        def snapshot(self) -> Any:
+            return self.id
+
+    monkeypatch.setattr(probes, "health", lambda name, now, patience_ms: states[name])
+    workers = [Some("a"), Some("b")]
+    found = probes.report(workers, 60_000)
+    assert (found.live, found.ready, found.workers) == (False, False, states)
+    server = probes._Server(None, workers, 60_000)  # type: ignore[arg-type]
+    for path in ("/live", "/ready"):
+        answer = server._answer(path)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"disconnected for 61000 ms" in answer
+    assert server._answer("/").startswith(b"HTTP/1.1 404 ")
+    path = tmp_path / "health"
+    with probes.file(workers, path, 60_000):
+        # Only what is live keeps it new.
+        assert not path.exists()
+    with probes.file(workers[:1], path, 60_000):
+        assert json.loads(path.read_bytes())["live"] is True
+    assert not path.exists()
+
+
+def test_metrics_are_those_of_the_application() -> None:
+    client = importlib.import_module("prometheus_client")
+    answer = probes._Server(None, [], 60_000)._answer("/metrics")  # type: ignore[arg-type]
+    assert client.CONTENT_TYPE_LATEST.encode() in answer and b"python_info" in answer
