@@ -42,7 +42,8 @@ def _kinds() -> Iterator[type[Pending]]:
     waiting: list[type[Pending]] = [Pending]
     while waiting:
         kind = waiting.pop()
-        if kind not in (Pending, RunCall):
+        # What else is loaded may have kinds of its own.
+        if kind not in (Pending, RunCall) and kind.__module__.startswith("bullmq_protocol."):
             yield kind
         waiting += kind.__subclasses__()
 
