@@ -17,8 +17,9 @@ import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.reply import as_int, as_texts
+from bullmq_protocol.common.reply import as_int, as_text, as_texts
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
+from bullmq_protocol.net.topology import Locate, Send
 from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport
 from tests.support import servers, topology
 from tests.support.adapters import Adapter, opened
@@ -164,6 +165,58 @@ async def test_whether_the_connection_that_was_used_last_has_ended(sound: Cluste
         assert not made.has_ended()
     finally:
         await (in_thread(made.close) if threads else made.aclose())
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+async def test_a_node_that_failed_is_asked_last(
+    package: Any, monkeypatch: pytest.MonkeyPatch, anyio_backend: object
+) -> None:
+    asked: list[Any] = []
+
+    class Failing:
+        def __init__(self, place: Any) -> None:
+            self.place = place
+
+        def perform(self, step: Any) -> Any:
+            asked.append(self.place)
+            raise ConnectionLost("planted", maybe_applied=False)
+
+    async def result(found: Any) -> None:
+        if package is bullmq_anyio:
+            await found
+
+    made: Any = package.connect("redis+cluster://one:1,two:2,three:3")
+    monkeypatch.setattr(made, "_node", Failing)
+    with pytest.raises(ConnectionLost, match="planted"):
+        await result(made._do(Send(("two", 2), Batch(())), 0))
+    assert (made._suspect, made._stale) == (("two", 2), True)
+    asked.clear()
+    with pytest.raises(ConnectionLost, match="no node"):
+        await result(made._locate(Locate(7)))
+    assert asked == [("one", 1), ("three", 3), ("two", 2)]
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+async def test_a_question_without_a_key_is_for_the_node_that_was_used_last(
+    sound: ClusterSet, package: Any, name: str
+) -> None:
+    """Also on a connection of its own, for blocking commands, that has asked nothing yet."""
+    made: Any = package.connect(url_of(sound))
+    seen: dict[str, str] = {}
+
+    async def perform(connection: Any, step: Any) -> Any:
+        return await in_thread(connection.perform, step) if package is bullmq_sync else await connection.perform(step)
+
+    try:
+        for number in range(20):
+            key = f"{name}{number}"
+            await perform(made, Command("INCR", (key,), (), as_int))
+            node = await perform(made, Command("CLUSTER MYID", (), (), as_text))
+            assert await perform(made.dedicated(), Command("CLUSTER MYID", (), (), as_text)) == node
+            seen[node] = key
+        assert len(seen) == 3
+    finally:
+        await (in_thread(made.close) if package is bullmq_sync else made.aclose())
 
 
 async def test_each_node_that_does_not_answer_is_named(adapter: Adapter, name: str) -> None:

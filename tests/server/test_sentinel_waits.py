@@ -1,6 +1,7 @@
 """Sentinels that hang, speak while a command waits, or meet a shortage, in each adapter and on threads alone."""
 
 import functools
+import math
 import os
 import signal
 import threading
@@ -158,6 +159,38 @@ def test_sentinels_that_forgot_the_master_are_named_as_such(module: Any) -> None
     error = connection._failure({})
     assert isinstance(error, ConnectionLost) and error.maybe_applied is False
     assert error.reason == f"no master of '{SERVICE}' is to be had: the sentinels do not know it"
+
+
+@EACH
+async def test_a_master_that_cannot_be_had_is_named(
+    sound: SentinelSet, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(kind, url_of(sound)) as way:
+
+        def lose(place: Any, attempt: Any) -> Any:
+            raise ConnectionLost("planted", maybe_applied=False)
+
+        async def lose_later(place: Any, attempt: Any) -> Any:
+            lose(place, attempt)
+
+        monkeypatch.setattr(way.connection, "_connect_to", lose if kind == "threads" else lose_later)
+        with pytest.raises(ConnectionLost, match=f"they name 127.0.0.1:{sound.master().port}: planted"):
+            await way.perform(Command("PING", (), (), as_none))
+
+
+@pytest.mark.parametrize(("listened", "after"), [(3, math.inf), (2, "_SOME_S"), (1, "_SOME_S"), (0, "_ALONE_S")])
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_when_to_look_for_sentinels_that_are_missing(
+    package: Any, listened: int, after: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = package.net.sentinel
+    monkeypatch.setattr(module, "monotonic", lambda: 100.0)
+    connection = package.connect(f"redis+sentinel://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/{SERVICE}")
+    connection._doubtful, connection._watches = True, [object()] * listened
+    connection._meet()
+    assert (connection._doubtful, connection._look_at) == (False, 100.0 + module._LOOK_S)
+    assert connection._complete_at == 100.0 + (getattr(module, after) if isinstance(after, str) else after)
+    connection._watches = []
 
 
 @EACH
