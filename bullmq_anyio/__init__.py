@@ -21,6 +21,9 @@ from bullmq_anyio.queue import Queue
 from bullmq_anyio.runner import run_workers
 from bullmq_anyio.scripts import bullmq_scripts
 from bullmq_anyio.worker import Worker
+from bullmq_protocol import VERSION
+
+__version__ = VERSION
 
 __all__ = [
     "Connection",
@@ -34,6 +37,7 @@ __all__ = [
     "QueueEvents",
     "QueueEventsProducer",
     "Worker",
+    "__version__",
     "bullmq_scripts",
     "clock",
     "connect",

@@ -9,6 +9,7 @@ if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None
         name=_missing[0],
     )
 
+from bullmq_protocol import VERSION
 from bullmq_sync.base import Items, Pages
 from bullmq_sync.cancellation import Cancellation
 from bullmq_sync.connecting import connect
@@ -24,6 +25,8 @@ from bullmq_sync.runner import run_workers
 from bullmq_sync.scripts import bullmq_scripts
 from bullmq_sync.worker import Worker
 
+__version__ = VERSION
+
 __all__ = [
     "Cancellation",
     "Connection",
@@ -38,6 +41,7 @@ __all__ = [
     "QueueEventsProducer",
     "RedisPyTransport",
     "Worker",
+    "__version__",
     "bullmq_scripts",
     "clock",
     "connect",
