@@ -84,6 +84,8 @@ def test_workers_end_together() -> None:
     # The second may have work that brings work for the first.
     assert first.wait is not None and first.stopped is None
     assert first.wait.command.args[-1] in (0.25, "0.25", b"0.25")
+    first.tell(Tick())
+    assert first.sent == ["moveToActive"] and first.wait is not None and not first.wait_cancelled
     second.reply("moveToActive", job_reply("1"))
     second.returned("1")
     second.reply("moveToFinished", DONE)
@@ -149,6 +151,15 @@ def test_a_fetch_is_as_large_as_what_is_left() -> None:
     bench.reply("fetchMany", [job_reply("1"), job_reply("2"), job_reply("3")])
     assert not bench.has("moveToActive") and bench.wait is None
     assert len(bench.handlers) == 3
+
+
+@pytest.mark.parametrize(("max_jobs", "fetches"), [(2, "0"), (3, "1")])
+def test_a_report_brings_no_job_that_a_fetch_may_bring(max_jobs: int, fetches: str) -> None:
+    bench = working(max_jobs=max_jobs, concurrency=2)
+    bench.reply("moveToActive", job_reply("1"))
+    assert bench.has("moveToActive")
+    bench.returned("1")
+    assert bench.call("moveToFinished").command.args[5] == fetches
 
 
 @pytest.mark.parametrize(
