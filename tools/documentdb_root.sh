@@ -4,11 +4,14 @@
 # Needs root and the package debootstrap. Takes a minute and 1 GB, once; FOLDER appears when it is whole.
 set -eu
 folder=$1
+mkdir -p "$(dirname "$folder")"
+# Of two that begin at once the second finds what the first has made.
+exec 9>"$folder.lock"
+flock 9
 [ ! -d "$folder" ] || exit 0
 made="$folder.made.$$"
 scripts=/usr/share/debootstrap/scripts
 [ -e "$scripts/forky" ] || ln -s sid "$scripts/forky"
-mkdir -p "$(dirname "$folder")"
 trap 'umount "$made/proc" 2>/dev/null || true; rm -rf --one-file-system "$made"' EXIT
 debootstrap --variant=minbase forky "$made" >&2
 # No service starts, and no cluster is made: the tests make their own.

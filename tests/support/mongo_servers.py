@@ -4,11 +4,12 @@
 2. Docker, with the image `mongo` (testcontainers).
 3. `mongod` on PATH.
 4. The DocumentDB engine on PostgreSQL in a Debian root (`tools/documentdb_root.sh`), behind our gateway; needs root.
-5. `mongoeco` in an environment of Python 3.13 (`.venv-mongoeco`).
+5. `mongoeco` in an environment of Python 3.13 (`.venv-mongoeco`), which `prepare` makes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
@@ -17,17 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from testcontainers.core.container import DockerContainer
 
 from tests.support.servers import docker_answers
+from tools.env import find_python
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTDB = Path(os.environ.get("MONQUE_DOCUMENTDB_ROOT") or ROOT / ".cache" / "documentdb")
 MONGOECO = ROOT / ".venv-mongoeco" / "bin" / "python"
+_MONGOECO_PINS = ("mongoeco==4.11.0", "pymongo==4.20.1")
 IMAGE = "mongo:7"
 _START_S = 60.0
 
@@ -45,9 +48,57 @@ asyncio.run(main())
 """
 
 
+def prepare(say: Callable[[str], None]) -> None:
+    """Make what the fourth and the fifth source need, as far as this machine can; name what it cannot."""
+    (ROOT / ".cache").mkdir(exist_ok=True)
+    with (ROOT / ".cache" / "monque.lock").open("w") as lock:
+        # Of two processes the second finds what the first has made.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if kind() is None and os.geteuid() == 0 and shutil.which("debootstrap") is not None:
+            _make_root(say)
+        if not MONGOECO.exists() and (os.environ.get("CI") or kind() is None):
+            _make_mongoeco(say)
+    say(f"for Monque: {kind() or 'none (no Docker, no mongod, no Python 3.13): its tests are left out'}")
+
+
+def _make_root(say: Callable[[str], None]) -> None:
+    for _ in range(2):
+        command = ["sh", str(ROOT / "tools" / "documentdb_root.sh"), str(DOCUMENTDB)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if done.returncode == 0:
+            kind.cache_clear()
+            return
+    say(f"no DocumentDB for Monque: tools/documentdb_root.sh failed twice: {done.stderr[-300:]}")
+
+
+def _make_mongoeco(say: Callable[[str], None]) -> None:
+    base = find_python("3.13")
+    if base is None:
+        return
+    folder, pip = MONGOECO.parents[1], (sys.executable, "-m", "pip")
+    try:
+        subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True, capture_output=True)
+        install = (
+            *pip,
+            "--python",
+            str(MONGOECO),
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *_MONGOECO_PINS,
+        )
+        subprocess.run(install, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        say(f"no mongoeco for Monque: {str(error.stderr)[-300:]}")
+        shutil.rmtree(folder, ignore_errors=True)
+    kind.cache_clear()
+
+
 @functools.cache
 def kind() -> str | None:
-    """Name the source that is used here; None: there is none."""
+    """Name the source that is used here; None: there is none. `MONQUE_TEST_SOURCE` chooses one."""
+    if os.environ.get("MONQUE_TEST_SOURCE"):
+        return os.environ["MONQUE_TEST_SOURCE"]
     if os.environ.get("MONQUE_TEST_MONGODB_URL"):
         return "external"
     if docker_answers():
