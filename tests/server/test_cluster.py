@@ -197,6 +197,39 @@ async def test_a_node_that_failed_is_asked_last(
 
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+@pytest.mark.parametrize("at", [0, 1, None])
+async def test_a_batch_over_several_slots_of_which_a_part_is_lost(
+    package: Any, at: int | None, monkeypatch: pytest.MonkeyPatch, anyio_backend: object
+) -> None:
+    """What it says is what was lost; it may have run in part where another part has."""
+    parts: list[list[str]] = []
+
+    def follow(step: Any, slot: int) -> Any:
+        parts.append([each.keys[0] for each in step.commands])
+        if len(parts) - 1 == at:
+            raise ConnectionLost("planted", maybe_applied=False)
+        return list(parts[-1])
+
+    async def follow_later(step: Any, slot: int) -> Any:
+        return follow(step, slot)
+
+    made: Any = package.connect("redis+cluster://one:1")
+    monkeypatch.setattr(made, "_follow", follow if package is bullmq_sync else follow_later)
+    batch = Batch(tuple(Command("INCR", (key,), (), as_int) for key in ("{a}1", "{b}1", "{a}2")))
+
+    async def perform() -> Any:
+        return made.perform(batch) if package is bullmq_sync else await made.perform(batch)
+
+    if at is None:
+        assert await perform() == ["{a}1", "{b}1", "{a}2"]
+        assert parts == [["{a}1", "{a}2"], ["{b}1"]]
+        return
+    with pytest.raises(ConnectionLost) as caught:
+        await perform()
+    assert (caught.value.reason, caught.value.maybe_applied) == ("planted", at > 0)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 async def test_a_question_without_a_key_is_for_the_node_that_was_used_last(
     sound: ClusterSet, package: Any, name: str
 ) -> None:
