@@ -127,7 +127,8 @@ follow: env ## say in one page what another version of BullMQ does otherwise; VE
 
 mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)
 	@# All of them, also after one that fails.
-	@lua=0; $(IN) -m tools.mutants.lua || lua=1; $(IN) -m tools.mutants.python && exit $$lua
+	@lua=0; for profile in strict 5.81 6.7 fleet; do $(IN) -m tools.mutants.lua --profile $$profile || lua=1; done; \
+	$(IN) -m tools.mutants.python && exit $$lua
 
 mutants-sample: env ## the same for a few faults, drawn by SEED (a minute)
 	@$(MAKE) -j 2 mutants-of-lua mutants-of-core

@@ -104,7 +104,7 @@ def test_what_changes_beside_the_scripts_is_not_the_fault(
         return (("releaseLock", [*order, noticing and names["releaseLock"] != RIGHT], ("state", []), 1),)
 
     monkeypatch.setattr(
-        lua, "tests", lambda: [lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest("one"))]
+        lua, "tests", lambda _profile: [lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest("one"))]
     )
     ground = lua.Field(_Runner(), Kept(tmp_path / "lua.jsonl"))
     try:
@@ -121,7 +121,7 @@ RIGHT = lua.hashlib.sha1(lua.build.packaged("releaseLock").encode(), usedforsecu
 def test_the_tests_are_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(each for each in lua.mutants() if each.file == "releaseLock.lua")
     known = [_asking("first", notices=False)]
-    monkeypatch.setattr(lua, "tests", lambda: list(known))
+    monkeypatch.setattr(lua, "tests", lambda _profile: list(known))
 
     def plant() -> tuple[str, list[str]]:
         runner = _Runner()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,22 @@ def test_every_script_is_read() -> None:
     bare = {"getMetrics.lua", "includes/call.lua", *records, *arguments}
     assert files - {each.file for each in found} == bare
     assert len(found) > 5000
+
+
+@pytest.mark.slow
+def test_the_faults_of_a_profile_are_not_in_strict(tmp_path: Path) -> None:
+    root = tmp_path / "lua"
+    shutil.copytree(lua.build.ROOT, root)
+    found = [each for each in lua.mutants(root, "6.7") if each.file == "changePriority.lua"]
+    strict, blocks = lua.build.packaged("changePriority", root), lua.profiles.switches_of("6.7").chosen
+    own = lua.build.packaged("changePriority", root, blocks)
+    assert len(found) > 3
+    changed = set()
+    for fault in found:
+        (root / fault.file).write_text(fault.text, encoding="utf-8")
+        assert lua.build.packaged("changePriority", root) == strict
+        changed.add(lua.build.packaged("changePriority", root, blocks))
+    assert own not in changed
 
 
 def test_a_listed_fault_is_found_by_its_text() -> None:

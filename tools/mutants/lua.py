@@ -1,6 +1,6 @@
 """Plant a fault in a script of ours, see whether a call of the oracle's cases notices it, and go on to the next.
 
-Usage: python -m tools.mutants.lua [--sample N] [--seed S] [--only FILE] [--part K/N] [--fresh]
+Usage: python -m tools.mutants.lua [--profile NAME] [--sample N] [--seed S] [--only FILE] [--part K/N] [--fresh]
 
 Faults follow rules: a comparison or an arithmetic sign changes, `and` becomes `or`, a part of a condition goes, a
 condition is negated, a number moves by one, a statement is dropped, two commands change places. Each is packed into the
@@ -13,6 +13,9 @@ the faults of a changed file, and survivors where a test is new. `--fresh` forge
 
 What no call can tell from the right script is listed in `lua_equivalent.toml`, with the reason. Exits with 1 when less
 than 95 % of the others (90 % in a sample) are noticed, or a listed fault is none or is noticed.
+
+With `--profile 5.81`, `6.7` or `fleet` the faults are those of the lines that `strict` does not have, and the cases of
+`tests/oracle/directed/later` come first. Faults that no call can tell count as survivors there: 90 % must be noticed.
 """
 
 from __future__ import annotations
@@ -36,9 +39,11 @@ from typing import Any
 import hiredis
 
 from lua import build
-from tests.oracle import batches, cost, directed, regressions, states
+from tests.oracle import batches, cost, directed, later_states, profiles, regressions, scripts, states
 from tests.oracle.calls import Call, Command
+from tests.oracle.directed import later
 from tests.oracle.harness import COVERAGE, DUMP, TTL_TOLERANCE_MS, Wire, commands_run, replies_equal
+from tests.oracle.layouts import Layout
 from tests.support import servers
 from tools.mutants.kept import Kept, Known, digest
 
@@ -129,12 +134,38 @@ def tokens(text: str) -> list[Token]:
     return found
 
 
-def mutants(root: Path = build.ROOT) -> list[Mutant]:
-    """Return all faults of what is packed into the scripts of `strict`, file by file: the tests that are asked know no
-    others."""
-    packed = {path for name in (*build.commands(root), *build.own(root)) for path in build.files_of(name, root)}
-    files = sorted(packed, key=lambda path: str(path.relative_to(root)))
-    return [made for path in files for made in of_file(str(path.relative_to(root)), path.read_text(encoding="utf-8"))]
+STRICT = "strict"
+
+
+def names_of(profile: str, root: Path = build.ROOT) -> tuple[str, ...]:
+    """Return the scripts of a profile."""
+    return (*build.commands(root), *(build.apart("later", root) if profile != STRICT else ()), *build.own(root))
+
+
+def mutants(root: Path = build.ROOT, profile: str = STRICT) -> list[Mutant]:
+    """Return all faults of what is packed into the scripts of `strict`, file by file; of another profile those of the
+    lines that `strict` does not have."""
+    packed = {path for name in names_of(profile, root) for path in build.files_of(name, root)}
+    found: list[Mutant] = []
+    for path in sorted(packed, key=lambda path: str(path.relative_to(root))):
+        own = lines_of_its_own(path, profile, root) if profile != STRICT else None
+        made = of_file(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+        found += [each for each in made if own is None or each.number in own]
+    return found
+
+
+def lines_of_its_own(path: Path, profile: str, root: Path) -> set[int]:
+    """Return the numbers of the lines that a profile has, with some flags, and `strict` with none."""
+    every = [frozenset(flags) for flags in ((), ("batch",), ("deferred", "batch"))]
+    theirs, own = (
+        {
+            number
+            for flags in every
+            for number, _ in build._chosen_lines(path, build._Choice(profiles.switches_of(name).chosen, flags))
+        }
+        for name in (STRICT, profile)
+    )
+    return own if path.parent.name == "later" else own - theirs
 
 
 def of_file(file: str, text: str) -> Iterator[Mutant]:
@@ -411,7 +442,7 @@ def loosely(one: Any, other: Any) -> bool:
     return bool(one == other) or (near and abs(one - other) <= TTL_TOLERANCE_MS)
 
 
-def tests() -> list[Test]:
+def tests(profile: str = STRICT) -> list[Test]:  # noqa: PT028
     """Return everything that is run, the quick and telling first."""
     found: list[Test] = []
     judged = judging()
@@ -429,6 +460,23 @@ def tests() -> list[Test]:
             Test(frozenset({built.name}), lambda runner, shas: runner.batch(made, calls, merged, shas), counted, known)
         )
 
+    if profile != STRICT:
+        version = profiles.OWN.get(profile, "6.7.0")
+        keys = scripts.our_keys(scripts.Side(profiles.switches_of(profile), version))
+        layout = Layout(version, (keys, keys))
+
+        def fitted(steps: Sequence[Call | Command]) -> list[Call | Command]:
+            return [layout.fitted(step, 1) if isinstance(step, Call) else step for step in steps]
+
+        for case in (*(later.FLEET if profile == "fleet" else ()), *later.CASES[version], *directed.CASES):
+            if all(step.name in keys for step in case.steps if isinstance(step, Call)):
+                single(fitted(case.steps), counted=False)
+        for number in range(BATCHES):
+            several(*batches.later_state(1, number)[1:], counted=False)
+        for number in range(STATES):
+            _, made, calls = later_states.state(number % 4, number // 4)
+            single(fitted((*made, *(call for call in calls if call.name in keys))), counted=False)
+        return list({test.digest: test for test in reversed(found)}.values())[::-1]
     for case in (*directed.CASES, *regressions.CASES):
         single(case.steps, counted=True)
     for _, *edge in batches.edges():
@@ -448,10 +496,12 @@ def tests() -> list[Test]:
 class Field:
     """The right scripts, the tests and their results, on one server."""
 
-    def __init__(self, runner: Runner, kept: Kept) -> None:
+    def __init__(self, runner: Runner, kept: Kept, profile: str = STRICT) -> None:
         self.runner = runner
         self.kept = kept
-        self.tests = tests()
+        self.tests = tests(profile)
+        self._profile = profile
+        self._blocks = profiles.switches_of(profile).chosen
         self.again = 0
         """How many faults were tested."""
         self._heat: dict[str, Counter[int]] = {}
@@ -464,13 +514,13 @@ class Field:
         root = self._root / "lua"
         self._holders = {
             name: {str(path.relative_to(root)) for path in build.files_of(name, root)}
-            for name in (*build.commands(root), *build.own(root))
+            for name in names_of(profile, root)
         }
 
     def _load_all(self) -> None:
         root = self._root / "lua"
-        for name in (*build.commands(root), *build.own(root)):
-            self._names[name] = self.runner.load(build.packaged(name, root))
+        for name in names_of(self._profile, root):
+            self._names[name] = self.runner.load(build.packaged(name, root, self._blocks))
 
     def close(self) -> None:
         shutil.rmtree(self._root)
@@ -507,7 +557,7 @@ class Field:
             for one in asked:
                 test = self.tests[self._numbers[one]]
                 for name in test.scripts - names.keys():
-                    names[name] = self.runner.load(build.packaged(name, root))
+                    names[name] = self.runner.load(build.packaged(name, root, self._blocks))
                 if self._notices(test, names):
                     return Known("killed", by=one)
             return self._unnoticed(mutant, holders, root)
@@ -546,7 +596,8 @@ class Field:
         return not same(right, test.run(self.runner, names), counted=test.counted)
 
     def _unnoticed(self, mutant: Mutant, holders: set[str], root: Path) -> Known:
-        found = {name: hashlib.sha1(build.packaged(name, root).encode(), usedforsecurity=False) for name in holders}
+        texts = {name: build.packaged(name, root, self._blocks).encode() for name in holders}
+        found = {name: hashlib.sha1(text, usedforsecurity=False) for name, text in texts.items()}
         if all(each.hexdigest() == self._names[name] for name, each in found.items()):
             return Known("same")
         return Known("survived")
@@ -585,10 +636,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="plant no more after this long")
     parser.add_argument("--only", default="", help="faults of files that hold this text in their name")
     parser.add_argument("--part", default="1/1", help="for instance 2/3: the second of three parts")
+    parser.add_argument("--profile", default=STRICT, choices=profiles.CONSTANTS, help="plant in what it changes")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found out")
     asked = parser.parse_args(arguments)
     entries: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
-    everything = mutants()
+    if asked.profile != STRICT:
+        entries = []
+    everything = mutants(profile=asked.profile)
     used = {number for mutant in everything for number in listed(mutant, entries)}
     stale = [entry for number, entry in enumerate(entries) if number not in used]
     chosen = [mutant for mutant in everything if asked.only in mutant.file]
@@ -602,7 +656,8 @@ def main(arguments: Sequence[str]) -> int:
     right_ones: set[int] = set()
     runner = Runner(None)
     try:
-        ground = Field(runner, Kept(KEPT, fresh=asked.fresh))
+        kept = KEPT if asked.profile == STRICT else KEPT.with_name(f"lua-{asked.profile}.jsonl")
+        ground = Field(runner, Kept(kept, fresh=asked.fresh), asked.profile)
         spent = time.monotonic() - began
         print(f"mutants: {len(chosen)} of {len(everything)} faults, {len(ground.tests)} tests, {spent:.0f} s to begin")
         reported = time.monotonic()
@@ -643,7 +698,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{outcomes['equivalent']} equivalent, {outcomes['broken']} do not compile, {outcomes['same']} change nothing, "
         f"{runner.hangs} hang, {ground.again} tested now, {time.monotonic() - began:.0f} s"
     )
-    least = LEAST_OF_SAMPLE if asked.sample else LEAST
+    least = LEAST_OF_SAMPLE if asked.sample or asked.profile != STRICT else LEAST
     if asked.sample and counted < FEWEST:
         print(f"mutants: {counted} faults in the time that was given say nothing")
         return 1

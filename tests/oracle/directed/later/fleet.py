@@ -196,6 +196,8 @@ def look_ups() -> list[Case]:
                  reply=0, paused=["p"], **moved),
             case("06#8.2/look-up priority-both", f"{name}, in both: wait comes first", how, one, push("wait", "1"),
                  push("paused", "1"), to_three, reply=0, wait=None, paused=["1"], **moved),
+            case("06#8.2/look-up priority-paused", f"{name}, twice in paused: the right one goes", how, one,
+                 push("paused", "1", "p", "1"), to_three, reply=0, paused=["1", "p"], **moved),
             case("06#8.2/look-up priority-neither", f"{name}, in neither", how, one, to_three, reply=0,
                  prioritized=None,
                  after={"1": Has(priority="3")}),

@@ -119,6 +119,10 @@ def jobs(v: Version) -> list[Case]:
              get_jobs(Q, "0", "9", "paused"), "1", paused=["1"]),
         read("old-marker-alone", "an old marker alone stays", push("wait", "0:7"),
              get_jobs(Q, "0", "9", "wait", ascending="1"), "", wait=["0:7"]),
+        *(read("old-marker-alone", f"an old marker alone that is a job, from {start} to {end}, {way}",
+               [job("0:7"), push("wait", "0:7")], get_jobs(Q, start, end, "wait", ascending=way), found)
+          for start, end, way, found in (("0", "0", "1", ""), ("0", "9", "1", ""), ("0", "-1", "1", "0:7"),
+                                         ("-1", "0", "1", "0:7"), ("0", "0", "0", "0:7"))),
         read("old-marker-other", "of the active nothing is taken off", [*five, push("active", "1", "0:7")],
              get_jobs(Q, "0", "9", "active"), "1", active=["1", "0:7"]),
         case("06#4.11 bad", "a start that is no number", in_list, get_jobs(Q, "x", "1", "wait"), reply=ERROR),
@@ -154,6 +158,8 @@ def orphans(v: Version) -> list[Case]:
              ("XADD", f"{Q}events", "*", "event", "4"), put("meta", **{"4": 1}), ("SET", f"{Q}id", "4"),
              remove_orphans(Q, (*states, "events", "meta", "id"), parts, "4"), reply=1, after={"4": None}),
         case("06#4.12 order", "the same id twice", made, remove_orphans(Q, states, parts, "4", "4"), reply=2),
+        case("06#4.12 parts", "the number of states is no state", job("9"), push("2", "9"), put("1", x=1),
+             remove_orphans(Q, ("wait", "completed"), parts, "9"), reply=1, after={"9": None}),
         case("06#4.12 metrics", "a key of the queue that looks like one of a job", put("metrics:failed", count=1),
              remove_orphans(Q, states, ("failed",), "metrics"), reply=1, after={"metrics:failed": None}),
     ]

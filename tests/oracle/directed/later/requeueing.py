@@ -215,6 +215,9 @@ def ages(v: Version) -> list[Case]:
             ("SADD", f"{P}P:dependencies", f"{Q}d", "x")], after={f"{P}P:dependencies": {"x"}, "d": None}),
         ended("dedup", "keys of deduplication stay", {"age": 5, "limit": 1}, "a", "b", "c", steps=[
             put(f"{Q}d", deid="z"), ("SET", f"{Q}de:z", "d")], after={"de:z": "d", "d": None, "c": Has(name="n")}),
+        case("06#11.6.1 1", "one that is just too old, and one that is not", job("new"), job("old"),
+             zadd("completed", {"old": T + 10 - 5000, "new": T + 11 - 5000}), *active()[:3], end(keepJobs={"age": 5}),
+             reply=0, completed={"1": T + 10.0, "new": T + 11.0 - 5000}, after={"old": None, "new": Has(name="n")}),
         case("06#11.6.1 3-default", "a thousand and one", zadd("completed", {f"j{n}": T - 20_000 + n
              for n in range(1001)}), *active()[:3], end(keepJobs={"age": 5}), reply=0,
              completed=v.since({"1": T + 10.0}, {"1": T + 10.0, "j0": T - 20_000.0})),

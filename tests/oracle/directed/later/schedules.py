@@ -62,6 +62,7 @@ def slots(v: Version) -> list[Case]:
         first("offset", "an offset that is to come", v.since(T, ahead), offset=(INTO + 900) % MINUTE),
         first("offset-next", "an offset that has passed", v.since(T, BASE + MINUTE + max(INTO - 900, 0)),
               offset=max(INTO - 900, 0)),
+        first("offset-next", "an offset of one", v.since(T, BASE + MINUTE + 1), offset=1),
         first("offset-next", "an offset of this very moment", v.since(T, T + MINUTE), offset=INTO),
         first("offset-none computed", "none", T),
         first("offset-none", "an offset of zero", T, offset=0),
