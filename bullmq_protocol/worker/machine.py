@@ -13,6 +13,8 @@ Invariants (tested by name)
 - Every `RunJob` ends in one finishing call, or in none after its lock was lost.
 - Every held lock is renewed before `lock_renew_time`; none is renewed once its report is under way.
 - A draining machine starts only jobs that a fetch under way brings.
+- A machine that was given an end closes for it only while it holds nothing, and never asks for more jobs than it may
+  take.
 - A stopped machine holds nothing and emits nothing.
 - A jump of the wall clock changes no timer except that of delayed jobs, which are due by the wall clock.
 - Whatever a hash, a reply or a callback holds, `handle` returns: a job that cannot be handled fails, is delayed, or is
