@@ -288,10 +288,15 @@ worker = Worker({name!r}, process)
 def test_health_has_a_port_and_a_file(queue: Queue[Any], server: Server, name: str, tmp_path: Path) -> None:
     file = tmp_path / "health"
     arguments = ("--health-port", "0", "--health-host", "127.0.0.1", "--health-file", str(file))
-    with program(f"{_APP}:made", *arguments, url=server.url, name=name) as started:
+    with (
+        Queue[Any](f"{name}-2", server.url) as second,
+        program(f"{_APP}:made", *arguments, url=server.url, name=name) as started,
+    ):
         port = int(started.line("health at port").split()[-1])
-        job = queue.add("long")
-        started.line(f"began {job.id}")
+        # Both workers run.
+        for each in (queue, second):
+            each.add("long")
+            started.line("began 1")
         answers = {}
         for path in ("/live", "/ready?verbose", "/metrics", "/"):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -307,4 +312,5 @@ def test_health_has_a_port_and_a_file(queue: Queue[Any], server: Server, name: s
         started.line("shutting down")
         started.send(signal.SIGTERM)
         assert started.end() == 130
+        second.obliterate(force=True)
     assert not file.exists()
