@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from bson import decode, encode
+from bson import Int64, decode, encode
 
 from monque_protocol.errors import DUPLICATE_KEY, CommandRefused
 from tests.support.mongo_wire import OPTIONS, Document, Peer, WireServer
@@ -143,7 +143,7 @@ class Gateway:
             row = await self._row(connection, sql, database, "BSONHEX" + encode(more).hex(), rest)
             batch += _document(row[0])["cursor"]["nextBatch"]
             rest = row[1]
-        reply["cursor"]["id"] = 0
+        reply["cursor"]["id"] = Int64(0)
         return {**reply, "ok": 1.0}
 
     async def _row(self, connection: Any, sql: str, *values: Any) -> Any:

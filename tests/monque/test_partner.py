@@ -1,0 +1,72 @@
+"""A scheduler on Node's own driver and ours on one collection: each runs the jobs that the other has added.
+
+Monque itself cannot be had from the registry. The partner is ours, written from the specification: this shows that the
+types of both drivers agree, not that Monque does what the specification says.
+"""
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import json_util
+from pymongo import MongoClient
+
+from monque_protocol.document import Job, read_job
+from monque_protocol.events import JobCompleted, JobFailed
+from monque_sync import Monque
+from tests.support import mongo_servers
+from tests.support.node import installed
+
+pytestmark = pytest.mark.node
+FOLDER = Path(__file__).parent / "node"
+JOBS = 40
+
+
+def test_each_runs_what_the_other_has_added(mongodb: str) -> None:
+    if mongo_servers.kind() == "mongoeco":
+        pytest.skip("mongoeco does not serve Node's driver 7")
+    collection, over = f"jobs_{uuid4().hex}", threading.Event()
+    environment = {**os.environ, "NODE_PATH": str(installed(FOLDER))}
+    seen: list[Any] = []
+    client: Any = MongoClient(mongodb, tz_aware=True)
+    with Monque(client["partner"], collection_name=collection, poll_interval=50, base_retry_interval=10) as monque:
+
+        def handle(job: Job[Any]) -> None:
+            if job.data["n"] % 10 == 0 and job.fail_count == 0:
+                raise ValueError("first run")
+
+        def note(event: Any) -> None:
+            seen.append(event)
+            if sum(isinstance(each, JobCompleted) for each in seen) == JOBS:
+                over.set()
+
+        monque.on(JobCompleted, note)
+        monque.on(JobFailed, note)
+        monque.worker("to-python", handle)
+        for number in range(JOBS):
+            monque.enqueue("to-node", {"n": number, "fails": number % 10 == 5}, unique_key=f"k{number}")
+        monque.start()
+        command = ["node", str(FOLDER / "partner.js"), mongodb, "partner", collection, str(JOBS)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        assert over.wait(60)
+    theirs = {kind: list(client["partner"][collection].find({"name": kind})) for kind in ("to-python", "to-node")}
+    client.drop_database("partner")
+    client.close()
+    # Both stores hold the same fields and types, whichever driver has written them, as both drivers read them.
+    assert {len(each) for each in theirs.values()} == {JOBS}
+    for each in (*theirs["to-python"], *theirs["to-node"]):
+        assert type(each["failCount"]) is int and each["status"] == "completed" and "lockedAt" not in each
+        assert {"_id", "name", "data", "status", "nextRunAt", "failCount", "createdAt", "updatedAt"} <= set(each)
+        assert each["heartbeatInterval"] == 30_000 and "failReason" not in each
+    printed = [json_util.loads(line) for line in done.stdout.splitlines()]
+    stored = {str(each["_id"]): read_job(each) for each in theirs["to-node"]}
+    assert {str(each["_id"]): read_job(each) for each in printed} == stored
+    assert all("$numberInt" in json.dumps(json.loads(line)["failCount"]) for line in done.stdout.splitlines())
+    assert sum(isinstance(event, JobFailed) for event in seen) == JOBS // 10
+    assert sorted(job.fail_count for job in stored.values()) == [0] * (JOBS - 4) + [1] * 4
