@@ -3814,6 +3814,9 @@ end
 --- include zadd_by_priority
 --- include place_delayed
 --- include store_job
+--- when deferred
+--- include deferred
+--- end
 local function place_kept(id, options, now, delay, cap)
   if delay ~= 0 then
     place_delayed(KEYS.delayed, KEYS.marker, KEYS.events, cap, id, now, tonumber(delay))
@@ -3852,6 +3855,9 @@ local function requeue_kept(base, record, dedup_id, now)
   local cap, job = event_cap(KEYS.meta), base .. id
   store_job(KEYS.events, job, id, kept[1], kept[2], now, options, kept[4] or nil, nil, kept[7], nil,
     kept[5])
+--- when deferred
+  emitted = emitted + 1
+--- end
   place_kept(id, options, tonumber(now), options.delay or 0, cap)
   if kept[6] then
     call('SADD', kept[6], job)

@@ -8,6 +8,9 @@
 --- include zadd_by_priority
 --- include place_delayed
 --- include store_job
+--- when deferred
+--- include deferred
+--- end
 
 local function place_kept(id, options, now, delay, cap)
   --- paste place_new(id, options, now, delay, number = tonumber(delay), events = KEYS.events, cap)
@@ -33,6 +36,9 @@ local function requeue_kept(base, record, dedup_id, now)
   -- the text of the link is stored as it is
   store_job(KEYS.events, job, id, kept.name, kept.data, now, options, kept.parent or nil, nil, kept.scheduler, nil,
     kept.link)
+  --- when deferred
+  emitted = emitted + 1
+  --- end
   place_kept(id, options, tonumber(now), options.delay or 0, cap)
   if kept.pending then
     --@linked
