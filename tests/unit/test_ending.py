@@ -86,6 +86,9 @@ def test_workers_end_together() -> None:
     assert first.wait.command.args[-1] in (0.25, "0.25", b"0.25")
     first.tell(Tick())
     assert first.sent == ["moveToActive"] and first.wait is not None and not first.wait_cancelled
+    # Again, now that both are known.
+    first.marker(None)
+    first.reply("moveToActive", NO_JOB)
     second.reply("moveToActive", job_reply("1"))
     second.returned("1")
     second.reply("moveToFinished", DONE)
@@ -105,6 +108,8 @@ def test_while_one_asks_the_others_do_not_end() -> None:
     first, second = working(until=end), working(until=end)
     first.reply("moveToActive", NO_JOB)
     first.marker(None)
+    first.reply("moveToActive", NO_JOB)
+    first.marker(None)
     assert first.has("moveToActive")
     second.reply("moveToActive", NO_JOB)
     assert second.stopped is None
@@ -119,6 +124,7 @@ def test_after_its_jobs_it_takes_no_more() -> None:
     bench.reply("moveToFinished", job_reply("2"))
     assert bench.stopped is None
     bench.advance(3_600_000)
+    assert not bench.said(Closing)
     bench.returned("2")
     bench.reply("moveToFinished", 0)
     assert bench.stopped is not None
@@ -151,6 +157,7 @@ def test_a_fetch_is_as_large_as_what_is_left() -> None:
     bench.reply("fetchMany", [job_reply("1"), job_reply("2"), job_reply("3")])
     assert not bench.has("moveToActive") and bench.wait is None
     assert len(bench.handlers) == 3
+    assert not bench.said(Closing)
 
 
 @pytest.mark.parametrize(("max_jobs", "fetches"), [(2, "0"), (3, "1")])

@@ -75,9 +75,8 @@ def test_late_renewals_are_named() -> None:
 
 
 def test_a_lost_connection_is_not_ready_and_after_a_while_not_live() -> None:
-    bench = busy()
-    bench.returned("1")
-    bench.lose("moveToFinished")
+    bench = busy(concurrency=2)
+    bench.lose("moveToActive")
     found = judged(bench)
     assert (found.live, found.ready, found.state) == (True, False, "disconnected")
     # Locks cannot be renewed then: that is not said as well.
