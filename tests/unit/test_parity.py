@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 import bullmq_anyio
+import bullmq_protocol
 import bullmq_sync
 from tools import twin
 
 BOTH = {name: (getattr(bullmq_anyio, name), getattr(bullmq_sync, name)) for name in bullmq_anyio.__all__}
 PAIRS = {name: both for name, both in BOTH.items() if isinstance(both[0], type)}
-FUNCTIONS = sorted(BOTH.keys() - PAIRS.keys())
+FUNCTIONS = sorted(BOTH.keys() - PAIRS.keys() - {"__version__"})
 ONLY_SYNC = {"RedisPyTransport", "Cancellation"}
 ONLY_SYNC_MEMBERS = {("Job", "cancelled"), ("Connection", "interrupt")}
 # Where the adapters differ by nature.
@@ -100,3 +101,7 @@ def test_functions_have_the_same_signature(name: str) -> None:
     asynchronous, blocking = BOTH[name]
     names = [list(inspect.signature(function).parameters) for function in (asynchronous, blocking)]
     assert names[0] == names[1]
+
+
+def test_the_version_is_the_same() -> None:
+    assert bullmq_anyio.__version__ == bullmq_sync.__version__ == bullmq_protocol.__version__
