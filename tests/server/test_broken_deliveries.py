@@ -239,7 +239,8 @@ def _slots() -> list[asyncio.Task[Any]]:
 
     One that is cancelled before its first step cannot go on, and no program can find it: these are left out.
     """
-    tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]
+    # `isinstance` asks a weak proxy, which raises where its object is gone.
+    tasks = [each for each in gc.get_objects() if issubclass(type(each), asyncio.Task) and not each.done()]
     return [
         task
         for task in tasks

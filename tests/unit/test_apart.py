@@ -187,7 +187,8 @@ def test_the_task_of_callbacks_ends_with_the_worker() -> None:
     async def main() -> Apart:
         call = apart()
         call(copy_context(), partial(_variable.set, 1))
-        known = cast("list[asyncio.Task[Any]]", [each for each in gc.get_objects() if isinstance(each, asyncio.Task)])
+        every = (each for each in gc.get_objects() if issubclass(type(each), asyncio.Task))
+        known = cast("list[asyncio.Task[Any]]", list(every))
         loop = asyncio.get_running_loop()
         ends = [each for each in known if each.get_loop() is loop and each is not _current()]
         assert [each.get_name() for each in ends] == ["bullmq callback"]
