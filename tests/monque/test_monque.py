@@ -283,7 +283,9 @@ async def test_what_outlives_its_time_is_given_back_at_the_end_of_tasks(monque: 
         go_on.set()
         await seen.wait(events.JobCompleted)
     else:
-        assert [event.reason for event in seen.of(events.JobReleased)] == ["cancelled"]
+        first, *more = [event.reason for event in seen.of(events.JobReleased)]
+        # A claim that was under way may find it again.
+        assert first == "cancelled" and set(more) <= {"stopping"}
         assert monque.stored.find_one()["status"] == "pending"
 
 

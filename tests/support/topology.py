@@ -278,14 +278,25 @@ class SentinelSet(_Set):
 
     def await_ready(self) -> None:
         """Wait until every sentinel knows the others and the replicas in good order."""
-        master = self.master()
-        for replica in self.replicas():
-            role = self._say(replica, "ROLE")
-            if role[0] == "master" or role[2] != master.port:
-                self._say(replica, "REPLICAOF", master.host, master.port)
-            self._await_replica(replica)
+        until(self._all_follow, "the data nodes follow the master that the sentinels name")
         for sentinel in self.sentinels:
             until(functools.partial(self._is_ready, sentinel), "the sentinels know each other and the replica")
+
+    def _all_follow(self) -> bool:
+        """Tell whether all other nodes follow the master. Asked anew each time: a failover may have been under way."""
+        master = self._agreed()
+        if master is None:
+            return False
+        found = True
+        for node in self.nodes:
+            if node is not master:
+                role = self._say(node, "ROLE")
+                if role[0] == "master" or role[2] != master.port:
+                    self._say(node, "REPLICAOF", master.host, master.port)
+                    found = False
+                else:
+                    found = found and role[3] == "connected"
+        return found
 
     def _is_ready(self, sentinel: Sentinel) -> bool:
         (state,) = map(_as_dict, self._ask(sentinel, "SENTINEL", "MASTERS"))
