@@ -504,6 +504,8 @@ class Running:
             self._abandoned.add(run.number)
             shared.notify(HandlerAbandoned(run.job))
         shared.runs.pop(run.number, None)
+        if self.fetching.ending is not None:
+            self.fetching.ending.ended()
         if self.retries:
             self.retries.pop(run.number, None)
         if not shared.runs:

@@ -31,7 +31,7 @@ class Idle:
         return len(self._taken) - 1
 
     def took(self, member: int) -> None:
-        """Note that a worker has a job: what it does may give the others work."""
+        """Note that a worker has a job, or has ended one: what it did may have given the others work."""
         self._taken[member] += 1
 
     def asks(self, member: int) -> tuple[int, ...]:
@@ -95,6 +95,11 @@ class Ending:
             self._left -= 1
         if self._idle is not None:
             self._asked = None
+            self._idle.took(self._member)
+
+    def ended(self) -> None:
+        """Note that a job is over: what others asked for meanwhile does not count."""
+        if self._idle is not None:
             self._idle.took(self._member)
 
     def asks(self, *, holds: bool) -> None:

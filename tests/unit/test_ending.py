@@ -103,6 +103,23 @@ def test_workers_end_together() -> None:
     assert second.stopped is not None
 
 
+def test_what_is_asked_while_another_holds_a_job_does_not_count() -> None:
+    end = Idle(2)
+    first, second = working(until=end), working(until=end)
+    second.reply("moveToActive", job_reply("1"))
+    first.reply("moveToActive", NO_JOB)
+    first.marker(None)
+    first.reply("moveToActive", NO_JOB)
+    # The job adds one to the queue of the first, after that has asked.
+    second.returned("1")
+    second.reply("moveToFinished", DONE)
+    second.reply("moveToActive", NO_JOB)
+    assert second.stopped is None and first.stopped is None
+    first.marker(None)
+    first.reply("moveToActive", job_reply("2"))
+    assert first.stopped is None
+
+
 def test_while_one_asks_the_others_do_not_end() -> None:
     end = Idle(2)
     first, second = working(until=end), working(until=end)
