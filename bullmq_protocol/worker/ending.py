@@ -9,7 +9,7 @@ from bullmq_protocol.worker.options import check_at_least
 
 
 class Idle:
-    """What ends several workers together: each has found no job after the last that any of them took.
+    """What ends several workers together: each has found no job after the last that any of them took or ended.
 
     One object for all of them, in one process. A worker alone is `run(until="idle")`.
 
@@ -19,31 +19,29 @@ class Idle:
 
     def __init__(self, workers: int) -> None:
         self._size = check_at_least("workers", workers, 1)
-        self._taken: list[int] = []
-        self._seen: list[tuple[int, ...] | None] = []
+        self._changes = 0
+        self._seen: list[int | None] = []
 
     def join(self) -> int:
         """Count a worker in; return its number."""
-        if len(self._taken) == self._size:
+        if len(self._seen) == self._size:
             raise UsageError("until", self, f"is shared by {self._size} workers already")
-        self._taken.append(0)
         self._seen.append(None)
-        return len(self._taken) - 1
+        return len(self._seen) - 1
 
-    def took(self, member: int) -> None:
+    def changed(self) -> None:
         """Note that a worker has a job, or has ended one: what it did may have given the others work."""
-        self._taken[member] += 1
+        self._changes += 1
 
-    def asks(self, member: int) -> tuple[int, ...]:
-        """Note that a worker fetches; return what had been taken by then, for `found_nothing`."""
+    def asks(self, member: int) -> int:
+        """Note that a worker fetches; return how much had changed by then, for `found_nothing`."""
         self._seen[member] = None
-        return tuple(self._taken)
+        return self._changes
 
-    def found_nothing(self, member: int, asked: tuple[int, ...]) -> bool:
+    def found_nothing(self, member: int, asked: int) -> bool:
         """Take the outcome of a fetch while nothing was held; return whether all have nothing left to do."""
         self._seen[member] = asked
-        taken = tuple(self._taken)
-        return len(taken) == self._size and all(seen == taken for seen in self._seen)
+        return len(self._seen) == self._size and all(seen == self._changes for seen in self._seen)
 
 
 Until = Literal["idle"] | Idle | None
@@ -73,7 +71,7 @@ class Ending:
         self._left = max_jobs
         self._idle = idle = Idle(1) if until == "idle" else until
         self._member = 0 if idle is None else idle.join()
-        self._asked: tuple[int, ...] | None = None
+        self._asked: int | None = None
 
     @property
     def watches(self) -> bool:
@@ -95,12 +93,12 @@ class Ending:
             self._left -= 1
         if self._idle is not None:
             self._asked = None
-            self._idle.took(self._member)
+            self._idle.changed()
 
     def ended(self) -> None:
         """Note that a job is over: what others asked for meanwhile does not count."""
         if self._idle is not None:
-            self._idle.took(self._member)
+            self._idle.changed()
 
     def asks(self, *, holds: bool) -> None:
         """Note that a fetch begins. What is found while a job is held does not count."""
