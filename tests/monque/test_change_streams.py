@@ -11,8 +11,8 @@ from monque_protocol import events
 from monque_protocol.document import Job
 from monque_protocol.errors import MonqueConnectionError
 from tests.monque.conftest import Monques
-from tests.monque.test_monque import LIMIT_S, Seen
 from tests.support.monque_server import Scripted, scripted
+from tests.support.seen import LIMIT_S, Seen
 
 pytestmark = pytest.mark.anyio
 STREAM: dict[str, Any] = {"change_streams": True, "poll_interval": 3_600_000, "safety_poll_interval": 3_600_000}

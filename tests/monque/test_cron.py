@@ -1,8 +1,6 @@
 """Random cron expressions through our engine and through Monque's cron-parser 5.5 on Node; CRON_CASES for more."""
 
-import json
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bullmq_protocol.model.cron import CronError, NoNextRun, next_run, parse_cron
+from tests.support.cron_parser import ask_node
 from tests.support.node import installed
 
 pytestmark = pytest.mark.node
@@ -106,18 +105,8 @@ def ours(case: dict[str, Any]) -> list[int] | str:
 
 def test_expressions_are_due_when_monques_parser_says() -> None:
     asked = cases()
-    environment = {**os.environ, "NODE_PATH": str(installed(FOLDER))}
-    done = subprocess.run(
-        ["node", str(FOLDER / "cron.js")],
-        input=json.dumps({"cases": asked}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=True,
-        env=environment,
-    )
-    answer = json.loads(done.stdout)
-    assert answer["version"] == "5.5.0"
+    answer = ask_node({}, asked, folder=lambda: installed(FOLDER))
+    assert answer["versions"]["cronParser"] == "5.5.0"
     theirs = ["refused" if "throws" in each else each["runs"] for each in answer["results"]]
     wrong = [
         {"case": case, "cron-parser": expected, "ours": found}

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -28,36 +27,9 @@ from monque_protocol.errors import (
 )
 from monque_protocol.options import JobRetention
 from tests.monque.conftest import Monques
+from tests.support.seen import LIMIT_S, Seen
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 30
-
-
-class Seen:
-    """The events of a scheduler, and a way to wait for them."""
-
-    def __init__(self, monque: Any, *kinds: type) -> None:
-        self.all: list[Any] = []
-        self._news = anyio.Event()
-        for kind in kinds:
-            monque.on(kind, self._take)
-
-    def _take(self, notice: Any) -> None:
-        self.all.append(notice)
-        news, self._news = self._news, anyio.Event()
-        news.set()
-
-    def of(self, kind: type) -> list[Any]:
-        return [notice for notice in self.all if type(notice) is kind]
-
-    async def wait(self, kind: type, count: int = 1) -> list[Any]:
-        return await self.until(lambda: len(self.of(kind)) >= count, kind)
-
-    async def until(self, holds: Callable[[], bool], kind: type) -> list[Any]:
-        with anyio.fail_after(LIMIT_S):
-            while not holds():
-                await self._news.wait()
-        return self.of(kind)
 
 
 async def succeed(job: Job[Any]) -> None:
