@@ -13,7 +13,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import tzinfo
 from typing import Any, Final, cast
 
@@ -35,7 +35,7 @@ from monque_anyio.perform import Changes, perform
 from monque_protocol.commands import Command
 from monque_protocol.document import Document, Job, typed_job
 from monque_protocol.options import Settings
-from monque_protocol.scheduler import SchedulerMachine
+from monque_protocol.scheduler import OneByOne, SchedulerMachine
 
 LOGGER: Final = logging.getLogger("monque")
 THREADS: Final = 32
@@ -49,18 +49,6 @@ Handler = Callable[[Job[Any]], Awaitable[Any]]
 def clock() -> Instant:
     """Read both clocks."""
     return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
-
-
-class OneByOne:
-    """No two commands of a scheduler go together."""
-
-    most = 1
-
-    def fitting(self, commands: Any, /) -> int:
-        return 0
-
-    def merged(self, commands: Sequence[Any], /) -> Any:
-        raise NotImplementedError
 
 
 class EventStream:

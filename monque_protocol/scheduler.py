@@ -136,6 +136,18 @@ class _Pending(msgspec.Struct):
 Actions: TypeAlias = list[Action]
 
 
+class OneByOne:
+    """How outcomes are merged: no two commands of a scheduler go together."""
+
+    most = 1
+
+    def fitting(self, commands: Any, /) -> int:
+        return 0
+
+    def merged(self, commands: Sequence[Any], /) -> Any:
+        raise NotImplementedError
+
+
 class SchedulerMachine:
     """The state machine of a scheduler. `zone` is that of the process, in which cron expressions are read."""
 

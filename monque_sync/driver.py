@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from datetime import tzinfo
 from functools import partial
@@ -30,7 +30,7 @@ from bullmq_protocol.worker.snapshot import WorkerSnapshot
 from monque_protocol.commands import Command
 from monque_protocol.document import Document, Job, typed_job
 from monque_protocol.options import Settings
-from monque_protocol.scheduler import SchedulerMachine
+from monque_protocol.scheduler import OneByOne, SchedulerMachine
 from monque_sync.perform import Changes, perform
 
 LOGGER: Final = logging.getLogger("monque")
@@ -45,18 +45,6 @@ Task = Callable[[], Any]
 def clock() -> Instant:
     """Read both clocks."""
     return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
-
-
-class OneByOne:
-    """No two commands of a scheduler go together."""
-
-    most = 1
-
-    def fitting(self, commands: Any, /) -> int:
-        return 0
-
-    def merged(self, commands: Sequence[Any], /) -> Any:
-        raise NotImplementedError
 
 
 class EventStream:

@@ -27,7 +27,7 @@ from monque_protocol import commands, events
 from monque_protocol.document import to_date
 from monque_protocol.errors import CommandRefused, ShutdownTimeoutError, WorkerRegistrationError
 from monque_protocol.options import JobRetention, SchedulerOptions, settings_of
-from monque_protocol.scheduler import MOST_WAKES, SchedulerMachine
+from monque_protocol.scheduler import MOST_WAKES, OneByOne, SchedulerMachine
 from tests.support.monque_model import Collection
 
 NOW = 1_766_000_000_000
@@ -603,3 +603,10 @@ def test_a_snapshot_can_be_encoded() -> None:
     assert msgspec.json.encode(held)
     bench.take(bench.machine.handle_all([JobReturned(run.run, "null"), Tick()], bench.at()))
     assert SchedulerMachine(bench.settings, zone=UTC).snapshot().state == "stopped"
+
+
+def test_no_two_commands_go_together() -> None:
+    alone = OneByOne()
+    assert (alone.most, alone.fitting([1, 2])) == (1, 0)
+    with pytest.raises(NotImplementedError):
+        alone.merged([1, 2])
