@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 from msgspec import UNSET
 
 from bullmq_anyio.drive import Connection, check_server, perform, run, transport_of
+from bullmq_anyio.generics import Defaulted
 from bullmq_anyio.primitives import Lock, in_each_process
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
@@ -265,11 +266,12 @@ class QueueBase:
             self._described = True
 
 
-class JobBase:
+class JobBase(Defaulted):
     """What a job was read as, and where it came from."""
 
     _discarded = False
     _payload: Any = UNSET
+    _state: Any = UNSET
     _limits = DEFAULT_LIMITS
 
     def __init__(
@@ -298,6 +300,17 @@ class JobBase:
 
     def _pages(self, plan: Plan[V]) -> Pages[V]:
         return Pages(plan, self._keys, self._run)
+
+
+def retype(job: JobBase, data_type: Any) -> None:
+    """Let a job's payload be read into another type."""
+    job._data_type = data_type  # pyright: ignore[reportPrivateUsage]
+    job._payload = UNSET  # pyright: ignore[reportPrivateUsage]
+
+
+def lend_state(job: JobBase, state: object) -> None:
+    """Give a job what the worker's lifespan yields."""
+    job._state = state  # pyright: ignore[reportPrivateUsage]
 
 
 async def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) -> list[V]:

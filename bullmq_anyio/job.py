@@ -9,6 +9,7 @@ from msgspec import UNSET
 from bullmq_anyio.base import Items, JobBase
 from bullmq_anyio.drive import clock
 from bullmq_anyio.events import QueueEvents
+from bullmq_anyio.generics import R, S
 from bullmq_protocol.commands import jobs as commands
 from bullmq_protocol.commands.cleaning import (
     clear_logs,
@@ -59,7 +60,7 @@ NO_TOKEN = "0"
 """Makes the scripts check no lock."""
 
 
-class Job(JobBase, Generic[T]):
+class Job(JobBase, Generic[T, R, S]):
     """A job and its methods. Its values are those of the moment it was read; see `refresh`.
 
     Queues, flow producers and workers make jobs; a processor gets one. Moments are milliseconds since the epoch,
@@ -67,7 +68,8 @@ class Job(JobBase, Generic[T]):
     refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
     A value changes after the server has accepted the change, not before. `record` has every field as it was read, and
-    `token` is that of the job's lock, None for a job that no worker took.
+    `token` is that of the job's lock, None for a job that no worker took. For type checkers, `Job[Mail, int, Pools]`
+    has the payload `Mail`, the result `int` and the `state` `Pools`; the last two may be left out.
 
     Source: specs/01-data-model-and-adding.md#sec-3
 
@@ -212,6 +214,14 @@ class Job(JobBase, Generic[T]):
     def deduplication_id(self) -> str | None:
         """The deduplication id the job was added with; None without one."""
         return self.record.deduplication_id
+
+    @property
+    def state(self) -> S:
+        """What the lifespan of the worker yields, in a processor. Raises `UsageError` where there is none."""
+        if self._state is UNSET:
+            raise UsageError("state", None, "is there in the processor of a worker with lifespan=... alone")
+        state: S = self._state
+        return state
 
     @property
     def discarded(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from types import UnionType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET
 
@@ -29,6 +29,7 @@ from bullmq_protocol.common.units import Duration, Millis, check_flag, check_who
 from bullmq_protocol.errors import BulkAddError, UsageError, without_login
 from bullmq_protocol.events.waiters import check_reader
 from bullmq_protocol.model.job import JobRecord, JobTemplate, NewJob, PreparedJob, check_options, template_of
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
@@ -48,8 +49,12 @@ from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 
 T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
 
 _log = logging.getLogger("bullmq_anyio")
+
+Kind: TypeAlias = JobType[Any, Any] | None
 
 _NO_OPTIONS = JobOptions()
 _MOST_TEMPLATES = 64
@@ -128,20 +133,29 @@ class Queue(QueueBase, Generic[T]):
         self._defaults = default_job_options
         self._limits = limits
         self._data_type: Any = Any if data_type is None else data_type
-        self._templates: dict[tuple[str, int] | None, tuple[JobTemplate, JobOptions]] = {}
+        self._templates: dict[tuple[str | int, int] | None, tuple[JobTemplate, JobOptions, Kind]] = {}
 
     # --- adding -------------------------------------------------------------------------------------------------------
 
-    async def add(self, name: str, data: Any = UNSET, options: JobOptions | None = None) -> Job[T]:
+    @overload
+    async def add(self, name: JobType[P, R], data: P, options: JobOptions | None = None) -> Job[P, R]: ...
+    @overload
+    async def add(self, name: str, data: Any = UNSET, options: JobOptions | None = None) -> Job[T]: ...
+
+    async def add(
+        self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None
+    ) -> Job[Any]:
         """Add one job and return it.
 
         After a lost connection (`TransportError` with `maybe_applied`) the job may have been added. With a `job_id` of
         your own, adding it again is harmless: an existing job is left as it is.
 
         Args:
-            name: What kind of job it is, for the processor and for people: 1 to 255 characters.
+            name: What kind of job it is, for the processor and for people: 1 to 255 characters. Or a `JobType`, which
+                brings its name, the type of the payload, and options.
             data: The payload: any value with a JSON form, of the queue's `data_type` if it has one. `{}` by default.
-            options: The job's options, on top of the queue's `default_job_options`; None by default.
+            options: The job's options, on top of those of a `JobType` and the queue's `default_job_options`; None by
+                default.
 
         Returns:
             The job as it was stored. Its `added` is False if it gave way to an existing job, by its id or by
@@ -157,34 +171,41 @@ class Queue(QueueBase, Generic[T]):
             >>> job = await queue.add("welcome", {"to": "ada"}, JobOptions(attempts=3, delay=5_000))
             >>> job.id, job.delay
             ('1', 5000)
+            >>> WELCOME = JobType("welcome", dict[str, str], options=JobOptions(attempts=3))
+            >>> (await queue.add(WELCOME, {"to": "grace"})).opts.attempts
+            3
         """
-        if options is None:
+        kind: Kind = None
+        if isinstance(name, JobType):
+            kind = name
+            name, options = kind.name, kind.with_options(options)
+        elif options is None:
             options = _NO_OPTIONS
         if self._tracing is not None:
-            return await self._add_traced(self._tracing, name, data, options)
-        return await self._add(self._prepared(name, data, options))
+            return await self._add_traced(self._tracing, name, data, options, kind)
+        return await self._add(self._prepared(name, data, options, kind), kind)
 
-    async def _add(self, job: PreparedJob) -> Job[T]:
+    async def _add(self, job: PreparedJob, kind: Kind) -> Job[Any]:
         if job.parent_key is not None:
             await check_parents(self._transport, self._keys, [job])
         if not (self._checked and self._described):
             await self._open()
         if job.deduplication_key is not None or job.job_id:
-            return await self._add_or_find(job)
+            return await self._add_or_find(job, kind)
         command = add_job(self._keys, job)
-        return self._job(added_record(job, command.decode(await self._transport.perform(command))))
+        return self._job(added_record(job, command.decode(await self._transport.perform(command))), kind)
 
-    async def _add_or_find(self, job: PreparedJob) -> Job[T]:
+    async def _add_or_find(self, job: PreparedJob, kind: Kind) -> Job[Any]:
         if self._add_all is not add_many:
-            return self._job(await run(add_one(self._keys, job), self._transport))
+            return self._job(await run(add_one(self._keys, job), self._transport), kind)
         command = add_or_find(self._keys, job)
-        return self._job(added_record(job, *command.decode(await self._transport.perform(command))))
+        return self._job(added_record(job, *command.decode(await self._transport.perform(command))), kind)
 
-    async def _add_traced(self, tracing: Tracing, name: str, data: Any, options: JobOptions) -> Job[T]:
+    async def _add_traced(self, tracing: Tracing, name: str, data: Any, options: JobOptions, kind: Kind) -> Job[Any]:
         name = plain(name)
         with tracing.span("add", "producer", destination=f"{self.name}.{name}") as span:
             own = with_context(options, span.metadata(), replacing=True)
-            added = await self._add(self._prepared(name, data, own))
+            added = await self._add(self._prepared(name, data, own, kind), kind)
             span.set_attributes({"bullmq.job.name": name, "bullmq.job.id": added.id})
             return added
 
@@ -1640,33 +1661,35 @@ class Queue(QueueBase, Generic[T]):
             raise UsageError(f"jobs[{len(prepared)}]: {error.field}", error.value, error.rule) from None
         return prepared
 
-    def _prepared(self, name: str, data: Any, options: JobOptions) -> PreparedJob:
+    def _prepared(self, name: str, data: Any, options: JobOptions, kind: Kind = None) -> PreparedJob:
         name = plain(name)
-        key = (name, id(options)) if type(name) is str else None
+        key = (name if kind is None else id(kind), id(options)) if type(name) is str else None
         known = self._templates.get(key)
         if known is None:
-            template = self._template(name, options)
+            template = self._template(name, options, kind)
             if template.lasting and key is not None:
                 if len(self._templates) >= _MOST_TEMPLATES:
                     self._templates.clear()
-                # With the options, so that no others get their identity.
-                self._templates[key] = template, options
+                # With what it was made of, so that nothing else gets its identity.
+                self._templates[key] = template, options, kind
         else:
             template = known[0]
         for warning in template.model.warnings:
             _log.warning("queue %s, job %s: %s", self.name, without_login(name), warning)
         return template.prepare(data, time_ns() // 1_000_000)
 
-    def _template(self, name: str, options: JobOptions) -> JobTemplate:
+    def _template(self, name: str, options: JobOptions, kind: Kind) -> JobTemplate:
         if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
         checked = check_options(self._defaults, options, limits=self._limits, switches=self._keys.switches)
         if checked.options.repeat is not UNSET:
             raise UsageError("repeat", checked.options.repeat, "is for schedulers: use upsert_job_scheduler")
-        return template_of(self._keys, name, checked, limits=self._limits, data_type=self._data_type)
+        data_type = self._data_type if kind is None else kind.data_type
+        return template_of(self._keys, name, checked, limits=self._limits, data_type=data_type)
 
-    def _job(self, record: JobRecord) -> Job[T]:
-        return Job(record, self._keys, self._transport, self._data_type, limits=self._limits)
+    def _job(self, record: JobRecord, kind: Kind = None) -> Job[Any]:
+        data_type = self._data_type if kind is None else kind.data_type
+        return Job(record, self._keys, self._transport, data_type, limits=self._limits)
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]

@@ -34,6 +34,7 @@ from bullmq_protocol.model.cron import CronError
 from bullmq_protocol.model.failure import Failure, RetryPolicy
 from bullmq_protocol.model.flow import FlowJob, FlowNode
 from bullmq_protocol.model.job import JobRecord, NewJob, PreparedJob, prepare
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import (
     RETRY_3_EXPONENTIAL,
     Deduplication,
@@ -112,6 +113,7 @@ __all__ = [
     "JobOptions",
     "JobRecord",
     "JobStalled",
+    "JobType",
     "KeepJobs",
     "KeyLayout",
     "Limiter",

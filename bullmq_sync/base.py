@@ -32,6 +32,7 @@ from bullmq_protocol.operations.paging import Page, Plan
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_sync.cancellation import Cancellable
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
+from bullmq_sync.generics import Defaulted
 from bullmq_sync.primitives import Lock, in_each_process
 
 R = TypeVar("R")
@@ -266,11 +267,12 @@ class QueueBase:
             self._described = True
 
 
-class JobBase(Cancellable):
+class JobBase(Cancellable, Defaulted):
     """What a job was read as, and where it came from."""
 
     _discarded = False
     _payload: Any = UNSET
+    _state: Any = UNSET
     _limits = DEFAULT_LIMITS
 
     def __init__(
@@ -299,6 +301,17 @@ class JobBase(Cancellable):
 
     def _pages(self, plan: Plan[V]) -> Pages[V]:
         return Pages(plan, self._keys, self._run)
+
+
+def retype(job: JobBase, data_type: Any) -> None:
+    """Let a job's payload be read into another type."""
+    job._data_type = data_type  # pyright: ignore[reportPrivateUsage]
+    job._payload = UNSET  # pyright: ignore[reportPrivateUsage]
+
+
+def lend_state(job: JobBase, state: object) -> None:
+    """Give a job what the worker's lifespan yields."""
+    job._state = state  # pyright: ignore[reportPrivateUsage]
 
 
 def finish(pages: Pages[V], on_page: Callable[[Page[V]], object] | None = None) -> list[V]:

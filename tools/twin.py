@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = (
     "queue",
     "job",
+    "generics",
     "scripts",
     "producers",
     "zones",
@@ -95,7 +96,7 @@ OF_ONE = {
     ),
     "base": (
         (r"\n(?=from bullmq_sync\.drive import)", "\nfrom bullmq_sync.cancellation import Cancellable\n"),
-        (r"\bclass JobBase:", "class JobBase(Cancellable):"),
+        (r"\bclass JobBase\(Defaulted\):", "class JobBase(Cancellable, Defaulted):"),
     ),
     "events": (
         (

@@ -101,8 +101,9 @@ _OF_THE_CORE = MappingProxyType(
 )
 _OF_OTHERS = MappingProxyType(
     {
-        "bullmq_anyio": ("anyio", "hiredis"),
-        "bullmq_sync": ("hiredis",),
+        # typing_extensions: for type checkers alone, never loaded.
+        "bullmq_anyio": ("anyio", "hiredis", "typing_extensions"),
+        "bullmq_sync": ("hiredis", "typing_extensions"),
         "bullmq_cli": ("click",),
         "bullmq_doctor": ("redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
