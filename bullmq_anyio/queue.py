@@ -1662,7 +1662,8 @@ class Queue(QueueBase, Generic[T]):
         return prepared
 
     def _prepared(self, name: str, data: Any, options: JobOptions, kind: Kind = None) -> PreparedJob:
-        name = plain(name)
+        if type(name) is not str:
+            name = plain(name)
         key = (name if kind is None else id(kind), id(options)) if type(name) is str else None
         known = self._templates.get(key)
         if known is None:

@@ -6,13 +6,9 @@ import signal
 from collections.abc import Callable
 from typing import Any, Literal
 
-import anyio
-from anyio.abc import TaskGroup
-from anyio.lowlevel import current_token
-
+from bullmq_anyio.driving.running import Running
 from bullmq_anyio.signals import stopping_signals
 from bullmq_anyio.worker import Worker
-from bullmq_protocol.worker.ending import Idle, shared_end
 from bullmq_protocol.worker.options import check_workers, hand_on
 
 
@@ -47,80 +43,17 @@ async def run_workers(
         UsageError: There are no workers, or this is not the main thread, which alone gets signals.
     """
     check_workers(workers, Worker, "bullmq_anyio")
-    running = _Running(workers, None if until is None else shared_end(until, len(workers)), max_jobs)
-    call = _caller()
+    running = Running(workers, until, max_jobs)
 
     def receive(number: signal.Signals) -> None:
         if on_signal is not None:
             on_signal(number)
-        call(running.receive, number)
+        running.receive(number)
 
     with stopping_signals(workers, receive) as before:
-        async with anyio.create_task_group() as tasks:
-            for worker in workers:
-                tasks.start_soon(running.run, worker)
-            tasks.start_soon(running.wait, tasks.cancel_scope)
-            await running.watch(tasks)
+        await running.serve()
     if running.signal is not None:
         hand_on(running.signal, before[running.signal])
     if running.error is not None:
         raise running.error
     return running.signal
-
-
-def _caller() -> Callable[..., object]:
-    """Return what calls a function in the event loop that runs, from a handler of a signal."""
-    token: Any = current_token().native_token
-    found: Callable[..., object] | None = getattr(token, "call_soon_threadsafe", None)
-    return token.run_sync_soon if found is None else found
-
-
-class _Running:
-    def __init__(self, workers: tuple[Worker[Any], ...], until: Idle | None, max_jobs: int | None) -> None:
-        self.signal: signal.Signals | None = None
-        self.error: Exception | None = None
-        self._workers = workers
-        self._until: Idle | None = until
-        self._max_jobs = max_jobs
-        self._left = len(workers)
-        self._over = anyio.Event()
-        self._arrived: list[signal.Signals] = []
-        self._news = anyio.Event()
-
-    def receive(self, number: signal.Signals) -> None:
-        self._arrived.append(number)
-        self._news.set()
-
-    async def watch(self, tasks: TaskGroup) -> None:
-        """Close the workers at each signal, until the end."""
-        while True:
-            await self._news.wait()
-            self._news = anyio.Event()
-            while self._arrived:
-                number = self._arrived.pop(0)
-                tasks.start_soon(self.close, self.signal is not None)
-                self.signal = self.signal or number
-
-    async def run(self, worker: Worker[Any]) -> None:
-        try:
-            await worker.run(until=self._until, max_jobs=self._max_jobs)
-            if self._until is not None or self._max_jobs is not None:
-                await self.close(force=False)
-        except Exception as error:
-            if self.error is None:
-                self.error = error
-            await self.close(force=False)
-        finally:
-            self._left -= 1
-            if not self._left:
-                self._over.set()
-
-    async def wait(self, scope: anyio.CancelScope) -> None:
-        """End the wait for signals when no worker runs any more."""
-        await self._over.wait()
-        scope.cancel()
-
-    async def close(self, force: bool) -> None:
-        async with anyio.create_task_group() as tasks:
-            for worker in self._workers:
-                tasks.start_soon(worker.aclose, force)

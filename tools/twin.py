@@ -28,6 +28,7 @@ NAMES = (
     "worker",
     "manual",
     "worker_ids",
+    "runner",
     "relay",
     "subscribers",
     "signals",

@@ -43,6 +43,7 @@ from anyio.lowlevel import checkpoint, current_token
 
 from bullmq_anyio.net.resp import pack
 from bullmq_anyio.net.room import check_room
+from bullmq_anyio.net.sockets import let_others_run
 from bullmq_protocol.command import Command
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
 from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
@@ -62,9 +63,6 @@ _LOOK_S = 0.00004
 """How long at a time it looks at nothing but the socket, if nothing else happens."""
 _QUIET_S = 0.00002
 """Nothing else goes on where a turn of the event loop takes no longer."""
-_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
-"""A thread that stays awake may occupy the very processor on which the server is to run next. Windows has no such
-call."""
 _FIRST_PAUSE = 8
 _LONGEST_PAUSE = 128
 """How many writes are skipped, twice as many each time, after one whose reply did not come while the link was awake."""
@@ -545,7 +543,7 @@ class LoopLink(SocketLink):
                 is_quiet = now - self._turned_at < _QUIET_S
                 while is_quiet and self._pending and not self._has_received and monotonic() - now < _LOOK_S:
                     self._has_received = self._take()
-                    _let_others_run()
+                    let_others_run()
                 if self._pending:
                     self._turned_at = monotonic()
                     self._loop.call_soon(self._stay_awake)
@@ -841,7 +839,7 @@ class TrioLink(WaitLink):
                 if self.dead or self._take():
                     self._learn(True)
                     return
-                _let_others_run()
+                let_others_run()
             self._learn(False)
         await super()._receive(reader)
 

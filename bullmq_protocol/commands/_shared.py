@@ -129,11 +129,12 @@ class AddedId(msgspec.Struct, frozen=True):
     parent_key: str | None
 
     def __call__(self, reply: Reply) -> str:
+        if isinstance(reply, bytes):
+            # The usual one, of thousands in a bulk.
+            return reply.decode("utf-8", "surrogateescape")
         if isinstance(reply, int):
             raise script_error(reply, "addJob", parent_key=self.parent_key or "undefined")
-        if _gives_way(reply):
-            return as_text(reply[0])
-        return as_text(reply)
+        return as_text(reply[0] if _gives_way(reply) else reply)
 
 
 class AddedJob(NamedTuple):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_at_least
+
+W = TypeVar("W")
+S = TypeVar("S")
 
 
 class Idle:
@@ -53,6 +56,38 @@ def shared_end(until: object, workers: int) -> Idle:
     if until != "idle":
         raise UsageError("until", until, 'must be None or "idle"')
     return Idle(workers)
+
+
+class Together(Generic[W, S]):
+    """Workers that one program runs together: what ends them, and the signal and the error that did.
+
+    Args:
+        workers: The workers.
+        until: "idle" or None, as `run_workers` takes it.
+        max_jobs: After how many jobs a worker takes no more.
+    """
+
+    def __init__(self, workers: tuple[W, ...], until: Literal["idle"] | None, max_jobs: int | None) -> None:
+        self.workers = workers
+        self.until: Idle | None = None if until is None else shared_end(until, len(workers))
+        self.max_jobs = max_jobs
+        self.signal: S | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def ends_all(self) -> bool:
+        """Whether the first that comes to its end ends the others."""
+        return self.until is not None or self.max_jobs is not None
+
+    def signalled(self, number: S) -> bool:
+        """Note a signal; return whether there was one before."""
+        again = self.signal is not None
+        self.signal = self.signal or number
+        return again
+
+    def failed(self, error: BaseException) -> None:
+        """Note the error that ended a worker; the first counts."""
+        self.error = self.error or error
 
 
 def check_end(until: object, max_jobs: object) -> None:

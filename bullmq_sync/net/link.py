@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import select
 import socket
 import ssl
@@ -44,6 +43,7 @@ from bullmq_protocol.errors import (
 from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
 from bullmq_sync.net.resp import pack
 from bullmq_sync.net.room import check_room
+from bullmq_sync.net.sockets import let_others_run
 
 _ENOUGH_GATHERED = 32
 """This many adds are worth a write of their own."""
@@ -53,8 +53,6 @@ _LINGER_S = 0.0001
 """How long the reader looks for a reply before it sleeps: being woken costs more than many a reply takes."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps immediately, except one time in this many."""
-_let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
-"""A thread that looks may occupy the very processor on which the server is to run next. Windows has no such call."""
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 
 
@@ -559,7 +557,7 @@ class Link(Wire[Call]):
                 return
             if len(self._pending) > 1 or self._out:
                 return
-            _let_others_run()
+            let_others_run()
         ear.passes_over = ear.misses = min(2 * ear.misses or 1, _MOST_PASSED_OVER)
 
     def _is_late(self) -> bool:

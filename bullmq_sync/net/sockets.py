@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from bullmq_protocol.errors import UsageError
@@ -12,6 +13,10 @@ from bullmq_protocol.net.address import ConnectionOptions
 
 Addresses: TypeAlias = Sequence[tuple[int, int, int, str, Any]]
 """What `socket.getaddrinfo` returns."""
+
+let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""What looks at a socket without waiting may occupy the very processor on which the server is to run next. Windows
+has no such call."""
 
 
 class TlsContexts:

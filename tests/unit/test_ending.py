@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.actions import Stopped
-from bullmq_protocol.worker.ending import Ending, Idle, shared_end
+from bullmq_protocol.worker.ending import Ending, Idle, Together, shared_end
 from bullmq_protocol.worker.events import Tick
 from bullmq_protocol.worker.notices import Closing
 from tests.support.machine_bench import NO_JOB, START, Bench, job_reply
@@ -213,3 +213,23 @@ def test_an_end_is_shared_by_as_many_as_were_said() -> None:
     with pytest.raises(UsageError, match='must be None or "idle"'):
         shared_end("empty", 2)
     assert isinstance(shared_end("idle", 2), Idle)
+
+
+@pytest.mark.parametrize(
+    ("until", "max_jobs", "ends_all"), [(None, None, False), ("idle", None, True), (None, 1, True), ("idle", 2, True)]
+)
+def test_of_workers_that_run_together_the_first_to_end_ends_the_others_where_that_was_asked(
+    until: Literal["idle"] | None, max_jobs: int | None, ends_all: bool
+) -> None:
+    together = Together[str, str](("a", "b"), until, max_jobs)
+    assert (together.workers, together.max_jobs, together.ends_all) == (("a", "b"), max_jobs, ends_all)
+    assert (together.until is None) == (until is None)
+
+
+def test_workers_that_run_together_end_by_the_first_signal_and_the_first_error() -> None:
+    together = Together[str, str](("a", "b"), None, None)
+    assert [together.signalled(each) for each in ("TERM", "INT", "INT")] == [False, True, True]
+    first = ValueError("first")
+    together.failed(first)
+    together.failed(ValueError("second"))
+    assert (together.signal, together.error) == ("TERM", first)
