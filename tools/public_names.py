@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "unit" / "public_names.txt"
-PACKAGES = ("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus")
+PACKAGES = ("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django")
 
 TIERS = MappingProxyType(
     {
@@ -24,6 +24,7 @@ TIERS = MappingProxyType(
             "bullmq_sync",
             "bullmq_otel",
             "bullmq_prometheus",
+            "bullmq_django",
         ),
         "provisional": (
             "bullmq_protocol.command",
@@ -44,6 +45,7 @@ TIERS = MappingProxyType(
             "bullmq_anyio.testing",
             "bullmq_sync.relay",
             "bullmq_sync.testing",
+            "bullmq_django.workers",
         ),
     }
 )

@@ -14,7 +14,7 @@ from types import CodeType, TracebackType
 _MOST_PLACES = 1_000
 _MOST_RECURRING = 3
 """Python leaves out what recurs more often."""
-_OURS = frozenset(("bullmq_anyio", "bullmq_protocol", "bullmq_sync"))
+_OURS = frozenset(("bullmq_anyio", "bullmq_django", "bullmq_protocol", "bullmq_sync"))
 
 
 # A class of classes may answer for its own.

@@ -21,6 +21,7 @@ from bullmq_protocol.model.schedule import find_zone
         ("bullmq_prometheus", "prometheus_client", "prometheus"),
         ("bullmq_otel", "opentelemetry", "otel"),
         ("bullmq_cli.command", "click", "cli"),
+        ("bullmq_django", "django", "django"),
         ("bullmq_doctor", "redis", "doctor"),
         ("bullmq_doctor", "click", "doctor"),
         ("bullmq_doctor", "rich", "doctor"),

@@ -26,6 +26,7 @@ _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 # What stands on the core: the adapters, and what is installed or run beside them.
 _BESIDE = (
     "bullmq_cli",
+    "bullmq_django",
     "bullmq_doctor",
     "bullmq_otel",
     "bullmq_prometheus",
@@ -90,6 +91,7 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync.net": ("errors", "common", "command", "net"),
         "bullmq_sync.testing": ("command", "net", "testing"),
         "bullmq_cli": ("errors", "worker.health"),
+        "bullmq_django": ("common.keys", "model", "observability", "scripts.profile"),
         "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info"),
         "bullmq_otel": ("observability.telemetry",),
         "bullmq_prometheus": ("observability.metrics",),
@@ -105,6 +107,10 @@ _OF_OTHERS = MappingProxyType(
         "bullmq_anyio": ("anyio", "hiredis", "typing_extensions"),
         "bullmq_sync": ("hiredis", "typing_extensions"),
         "bullmq_cli": ("click",),
+        "bullmq_django": (
+            *("bullmq_sync", "bullmq_cli", "bullmq_doctor", "click"),
+            *("asgiref", "django", "django_tasks"),
+        ),
         "bullmq_doctor": ("redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
         "bullmq_prometheus": ("prometheus_client",),
@@ -114,6 +120,7 @@ _OF_OTHERS = MappingProxyType(
         "examples": (
             *(*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
             *(_MONQUE, "monque_anyio", "pymongo"),
+            *("django", "django_tasks", "shop", "fastapi", "flask", "pydantic", "starlette"),
         ),
     }
 )

@@ -156,7 +156,12 @@ def test_texts_are_kept_apart() -> None:
 def through_the_library(call: Callable[[], object]) -> Callable[[], object]:
     """Return what calls it from frames of the library, which calls it from others."""
     code = "def serve(call): process(call)\ndef process(call): call()"
-    for module in ("bullmq_protocol.common.codec", "bullmq_sync.worker", "bullmq_anyio.worker"):
+    for module in (
+        "bullmq_protocol.common.codec",
+        "bullmq_sync.worker",
+        "bullmq_anyio.worker",
+        "bullmq_django.running",
+    ):
         space: dict[str, Any] = {"__name__": module}
         exec(compile(code, "library.py", "exec"), space)
         call = partial(space["serve"], call)
@@ -182,7 +187,7 @@ def test_frames_of_the_library_below_the_users_stay() -> None:
         through_the_library(fails)()
 
     text = StackTexts().of(caught(through_the_library(users)))
-    assert text.count("library.py") == 6
+    assert text.count("library.py") == 8
     assert text.index("in users") < text.index("library.py")
 
 
