@@ -70,8 +70,9 @@ $(OLDEST:%=test-%): test-%:
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python \
 	  LEFT_OUT="$$(test -z '$(CHECKED)' || test ! -L .venv-$* || echo --ignore=tests/unit)"
 
-# --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both.
+# --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both. One has the profile of old programs.
 test-3.12: export BULLMQ_TEST_END = oldest
+test-3.12: export BULLMQ_TEST_PROFILE = strict
 test-3.13: export BULLMQ_TEST_END = newest
 $(NEWER:%=test-%): test-%: env-%
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief

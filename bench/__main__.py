@@ -22,7 +22,7 @@ from bench.limit import Batch, Recorder
 from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SIDES
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import JobOptions, NewJob
-from bullmq_protocol.scripts.profile import STRICT
+from bullmq_protocol.scripts.profile import DEFAULT
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
 from tests.support.programs import Program
@@ -261,7 +261,7 @@ class Bench:
 
     def scripts(self, side: str) -> dict[str, dict[str, float]]:
         """Server time of each script, from the slow log: p50 and p99 in microseconds, and calls per job."""
-        source = STRICT if side in OURS else bullmq_scripts(bullmq_folder())
+        source = DEFAULT if side in OURS else bullmq_scripts(bullmq_folder())
         names = {script.sha1: name for name, script in source.scripts.items()}
         times: dict[str, list[int]] = defaultdict(list)
         parts = [each for group in ("add", "process", "retries", "delayed", "prioritized") for each in SCENARIOS[group]]

@@ -2,7 +2,8 @@
 
 The figure is `usec_per_call` of `INFO commandstats`, on a server with real-time priority where that is allowed, with
 scripts that are loaded and warm. The client waits for each reply, so nothing queues. For the scripts that take several
-jobs the figure is divided by their number. `--lua FOLDER` measures the scripts of another checkout.
+jobs the figure is divided by their number. `--lua FOLDER` measures the scripts of another checkout, `--profile fleet`
+those of a profile beside those of `strict`, in turn.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from bullmq_protocol.common.codec import pack
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
+from bullmq_protocol.scripts.profile import FLEET, STRICT, V6_7, Profile
 from tests.oracle.harness import Wire
 from tests.support import servers
 
@@ -29,14 +32,15 @@ NOW = 1_700_000_000_000
 OPTIONS = pack({"attempts": 0})
 FETCH = "wait active prioritized events stalled limiter delayed paused meta pc"
 CHUNK = 50
+PROFILES = {"fleet": FLEET, "6.7": V6_7}
 
 
 def keys(names: str) -> tuple[str, ...]:
     return tuple(B + name for name in names.split())
 
 
-def head() -> bytes:
-    return pack([B, "", "n", NOW, None, None, None, None, None])
+def head(deduplication_key: str | None = None) -> bytes:
+    return pack([B, "", "n", NOW, None, None, None, None, deduplication_key])
 
 
 def finish_options(token: str) -> dict[str, Any]:
@@ -56,17 +60,14 @@ def finish_options(token: str) -> dict[str, Any]:
 
 
 class Meter:
-    """A server, the scripts of one checkout, and a job that is added and processed."""
+    """A server, scripts of ours, and a job that is added and processed."""
 
-    def __init__(self, wire: Wire, build: ModuleType, data: str) -> None:
+    def __init__(self, wire: Wire, texts: Mapping[str, str], data: str, switches: Switches = STRICT_SWITCHES) -> None:
         self.wire = wire
         self.data = data
-        self.texts = {name: build.packaged(name) for name in build.commands()}
-        own = getattr(build, "own", None)
-        if own is not None:
-            self.texts |= {name: build.packaged(name) for name in own()}
+        self.switches = switches
         self.loaded: dict[str, str] = {
-            name: self.wire.run([("SCRIPT", "LOAD", text)])[0].decode() for name, text in self.texts.items()
+            name: self.wire.run([("SCRIPT", "LOAD", text)])[0].decode() for name, text in texts.items()
         }
 
     def call(self, name: str, names: str, *args: Any) -> tuple[Any, ...]:
@@ -89,6 +90,11 @@ class Meter:
     def add(self) -> tuple[Any, ...]:
         names = "wait paused meta id completed delayed active events marker"
         return self.call("addStandardJob", names, head(), self.data, OPTIONS)
+
+    def add_once(self, deduplication_id: str, **options: Any) -> tuple[Any, ...]:
+        names = "wait paused meta id completed delayed active events marker"
+        packed = pack({"attempts": 0, "de": {"id": deduplication_id, **options}})
+        return self.call("addStandardJob", names, head(f"{B}de:{deduplication_id}"), self.data, packed)
 
     def add_delayed(self, delay: int) -> tuple[Any, ...]:
         return self.call(
@@ -117,7 +123,12 @@ class Meter:
 
     def delay(self, id: int) -> tuple[Any, ...]:
         names = f"marker active prioritized delayed {id} events meta stalled"
-        return self.call("moveToDelayed", names, B, NOW, id, "w:1", 1000 + id, "0", pack(["failedReason", "no"]))
+        later: tuple[Any, ...] = ()
+        if self.switches.next_job_of_move_to_delayed:
+            names += " wait limiter pc" if self.switches.waiting_layout == "v6" else " wait limiter paused pc"
+            later = ("0", "")
+        fields = pack(["failedReason", "no"])
+        return self.call("moveToDelayed", names, B, NOW, id, "w:1", 1000 + id, "0", fields, *later)
 
     def add_many(self, count: int) -> tuple[Any, ...]:
         names = "wait paused meta id completed delayed active events marker prioritized pc"
@@ -171,6 +182,23 @@ def measure(meter: Meter, count: int, report: Callable[[str, float], None]) -> N
     report("retryJob", meter.time(meter.retry(id) for id in range(1, few + 1)))
     meter.waiting(0, few)
     report("moveToDelayed", meter.time(meter.delay(id) for id in range(1, few + 1)))
+    meter.waiting(1)
+    report("addStandardJob, its deduplication id is free", meter.time(meter.add_once(f"{n}") for n in range(few)))
+    for name, options in (
+        ("", {}),
+        (" for a time", {"ttl": 600_000}),
+        (" ever longer", {"ttl": 600_000, "extend": True}),
+    ):
+        meter.waiting(1)
+        meter.wire.run([meter.add_once("d", **options)])
+        report(
+            f"addStandardJob, its deduplication id is taken{name}",
+            meter.time(meter.add_once("d", **options) for _ in range(few)),
+        )
+    meter.waiting(0)
+    meter.wire.run([meter.add_once(f"{n}") for n in range(few)])
+    meter.wire.run([meter.fetch() for _ in range(few)])
+    report("moveToFinished of a deduplicated job", meter.time(meter.finish(id) for id in range(1, few + 1)))
     meter.waiting(0, held)
     report(
         "extendLock",
@@ -204,25 +232,52 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kind")
     parser.add_argument("--lua", type=Path, default=ROOT / "lua")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--profile", choices=sorted(PROFILES))
     options = parser.parse_args(arguments)
-    spec = importlib.util.spec_from_file_location("measured_build", options.lua / "build.py")
+    sides = {"": (_built(options.lua), STRICT_SWITCHES)}
+    if options.profile:
+        sides = {"strict": _of(STRICT), options.profile: _of(PROFILES[options.profile])}
+    found: dict[str, dict[str, list[float]]] = {}
+    with servers.start(options.kind) as server:
+        pid = server.pid
+        subprocess.run(["chrt", "-f", "-p", "50", str(pid)], check=False, capture_output=True)
+        data = msgspec.json.encode({"a": "x" * 80}).decode()
+        meters = {
+            side: Meter(Wire(server.host, server.port), texts, data, switches)
+            for side, (texts, switches) in sides.items()
+        }
+        for number in range(options.rounds):
+            for side in list(sides)[:: -1 if number % 2 else 1]:
+                measure(meters[side], options.calls, _into(found, side))
+    best = {name: {side: round(min(values), 2) for side, values in each.items()} for name, each in found.items()}
+    for name, each in best.items():
+        sys.stdout.write("".join(f"{value:8.1f} us" for value in each.values()))
+        if options.profile:
+            medians = [statistics.median(values) for values in found[name].values()]
+            sys.stdout.write(f"{each[options.profile] / each['strict']:7.3f}{medians[1] / medians[0]:7.3f}")
+        sys.stdout.write(f"  {name}\n")
+    if options.json:
+        options.json.write_text(json.dumps(best, indent=1) + "\n")
+    return 0
+
+
+def _into(found: dict[str, dict[str, list[float]]], side: str) -> Callable[[str, float], None]:
+    return lambda name, value: found.setdefault(name, {}).setdefault(side, []).append(value)
+
+
+def _of(profile: Profile) -> tuple[dict[str, str], Switches]:
+    return {name: script.source for name, script in profile.scripts.items()}, profile.switches
+
+
+def _built(folder: Path) -> dict[str, str]:
+    """Return the scripts of a checkout."""
+    spec = importlib.util.spec_from_file_location("measured_build", folder / "build.py")
     assert spec is not None
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    found: dict[str, list[float]] = {}
-    with servers.start(options.kind) as server:
-        pid = server.pid
-        subprocess.run(["chrt", "-f", "-p", "50", str(pid)], check=False, capture_output=True)
-        meter = Meter(Wire(server.host, server.port), build, msgspec.json.encode({"a": "x" * 80}).decode())
-        for _ in range(options.rounds):
-            measure(meter, options.calls, lambda name, value: found.setdefault(name, []).append(value))
-    best = {name: round(min(values), 1) for name, values in found.items()}
-    for name, value in best.items():
-        sys.stdout.write(f"{value:8.1f} us  {name}\n")
-    if options.json:
-        options.json.write_text(json.dumps(best, indent=1) + "\n")
-    return 0
+    own = getattr(build, "own", tuple)
+    return {name: build.packaged(name) for name in (*build.commands(), *own())}
 
 
 if __name__ == "__main__":

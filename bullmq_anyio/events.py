@@ -191,9 +191,8 @@ class QueueEvents:
             default.
         max_reconnect_delay: The longest pause between two attempts to connect, in milliseconds or as a `timedelta`;
             30,000 by default.
-        scripts: The profile: `FLEET` where clients of BullMQ 5 and 6 work together, `V6_7` beside BullMQ 6 alone,
-            `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`. By default `DEFAULT` of
-            `bullmq_protocol.scripts.profile`, which is our scripts.
+        scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
+            `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 

@@ -43,9 +43,8 @@ class FlowProducer:
         layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default,
             nowhere.
         limits: Bounds on written data: by default 10 MiB for a payload and for a result, 255 characters for a name.
-        scripts: The profile: `FLEET` where clients of BullMQ 5 and 6 work together, `V6_7` beside BullMQ 6 alone,
-            `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`. By default `DEFAULT` of
-            `bullmq_protocol.scripts.profile`, which is our scripts.
+        scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
+            `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
 

@@ -86,9 +86,8 @@ class Queue(QueueBase, Generic[T]):
             library's version at the first call. False by default.
         data_type: What payloads are checked against and read into: anything that msgspec can decode. None, the default:
             JSON values. Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
-        scripts: The profile: `FLEET` where clients of BullMQ 5 and 6 work together, `V6_7` beside BullMQ 6 alone,
-            `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`. By default `DEFAULT` of
-            `bullmq_protocol.scripts.profile`, which is our scripts.
+        scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
+            `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
 

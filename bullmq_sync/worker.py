@@ -52,9 +52,8 @@ class Worker(Generic[T]):
             digits.
         backoff_strategy: A function of attempt number, backoff type, error and job, for backoff types
             other than `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
-        scripts: The profile: `FLEET` where clients of BullMQ 5 and 6 work together, `V6_7` beside BullMQ 6 alone,
-            `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`. By default `DEFAULT` of
-            `bullmq_protocol.scripts.profile`, which is our scripts.
+        scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
+            `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         metrics_collector: Counts and times what happens, such as `PrometheusMetrics`; see
             `bullmq_protocol.observability.metrics`. No metrics by default.
         telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See

@@ -48,8 +48,8 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_default
     Args:
         every: The time between two jobs, in milliseconds or as a `timedelta`.
         pattern: A cron pattern of five parts, or of six with seconds in front.
-        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default the zone of each process;
-            with the profile `FLEET` that of this one, by its name.
+        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default that of this process, by
+            its name; with the profiles `STRICT` and `V6_7` the zone of each process.
         limit: How many jobs to make; no bound by default.
         offset: How far into each period of `every` the jobs are due, in milliseconds or as a `timedelta`; 0 by default.
             With the profile `STRICT`, and with a pattern, it is accepted and has no effect, as in BullMQ.

@@ -1,9 +1,9 @@
 """What a fleet's clients agree on, as one value: whose scripts, in calls for one job or for several, by which switches.
 
 A profile goes where queues and workers take `scripts`. `STRICT`, `FLEET` and `V6_7` have our scripts: the first does
-what BullMQ 5.62.0 does, the second may work beside every version from there to 6.7, the third does what 6.7.0 does.
-`switched` makes one of other switches; `profile_of` one of scripts that were found, such as BullMQ's own out of its npm
-package. The text of a script is never part of a message or a `repr`.
+what BullMQ 5.62.0 does, the second, which is the default, may work beside every version from there to 6.7, the third
+does what 6.7.0 does. `switched` makes one of other switches; `profile_of` one of scripts that were found, such as
+BullMQ's own out of its npm package. The text of a script is never part of a message or a `repr`.
 
 Source: specs/06-later-versions.md#sec-8-3
 """
@@ -238,5 +238,5 @@ V6_7: Final = switched("6.7", V6_7_SWITCHES)
 V5_81: Final = switched("5.81", V5_81_SWITCHES)
 """Our scripts, which do what those of BullMQ 5.81.5 do: for comparison with it."""
 
-DEFAULT: Final = STRICT
+DEFAULT: Final = FLEET
 """The profile of queues, workers and flow producers that are given none."""

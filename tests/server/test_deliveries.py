@@ -116,6 +116,11 @@ def test_a_close_in_the_child_of_a_fork_is_the_parents_business_no_more(server: 
                 os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             go_on.set()
-        assert queue.get_job_counts("completed", "wait", "active") == {"completed": 2, "wait": 0, "active": 0}
+        assert queue.get_job_counts("completed", "wait", "active") == {
+            "completed": 2,
+            "wait": 0,
+            "active": 0,
+            "paused": 0,
+        }
         assert sorted(runs) == ["1", "2"]
         queue.obliterate(force=True)

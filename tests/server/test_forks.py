@@ -91,7 +91,7 @@ def test_locks_that_are_held_at_the_fork_are_renewed(queue: Queue[Any], server: 
     over = threading.Event()
     held = [
         queue._lock,
-        queue._transport._lock,  # type: ignore[attr-defined]
+        queue._transport.transport._lock,  # type: ignore[attr-defined]
         worker._driver._threads.lock,
         worker._driver._hands.pool._lock,
         events._lock,
@@ -261,7 +261,7 @@ def test_child_that_leaves_a_callback_does_nothing(queue: Queue[Any], server: Se
     with worker:
         queue.add_bulk([NewJob("n") for _ in range(5)])
         assert done.wait(_LIMIT_S)
-    assert queue.get_job_counts("completed", "active", "wait") == {"completed": 5, "active": 0, "wait": 0}
+    assert queue.get_job_counts("completed", "active", "wait") == {"completed": 5, "active": 0, "wait": 0, "paused": 0}
 
 
 def test_events_in_a_child_begin_anew(queue: Queue[Any], server: Server) -> None:

@@ -20,6 +20,7 @@ from bullmq_cli.command import main
 from bullmq_cli.load import TargetError, load
 from bullmq_cli.logs import JsonFormatter, LogConfigError, set_up_by_file
 from bullmq_cli.processes import FIRST_DELAY_S, LONGEST_DELAY_S, Child
+from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.worker.health import Health
 
 _MODULE = """
@@ -140,10 +141,10 @@ def test_wrong_options_are_refused(arguments: list[str], words: str, monkeypatch
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 def test_a_connection_that_is_not_given_is_that_of_the_environment(package: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("BULLMQ_URL", "redis://example.org:4711/3")
-    transport = package.drive.transport_of(None)[0]
+    transport = package.drive.transport_of(None, STRICT)[0]
     assert "example.org:4711" in repr(transport.__dict__ if hasattr(transport, "__dict__") else transport)
     monkeypatch.setenv("BULLMQ_URL", "")
-    assert "127.0.0.1" in repr(package.drive.transport_of(None)[0].__dict__)
+    assert "127.0.0.1" in repr(package.drive.transport_of(None, STRICT)[0].__dict__)
 
 
 # --- logging --------------------------------------------------------------------------------------------------------
