@@ -39,13 +39,18 @@ def main(url: str, queues: tuple[str, ...], prefix: str, as_json: bool) -> None:
     except Unreachable as error:
         click.echo(f"bullmq-doctor: {error}", err=True)
         sys.exit(UNREACHABLE)
+    sys.exit(report(facts, as_json=as_json))
+
+
+def report(facts: Facts, *, as_json: bool = False) -> int:
+    """Print what is wrong; return the exit code."""
     findings = examine(facts)
     if as_json:
         click.echo(msgspec.json.encode(findings).decode())
     else:
         _show(facts, findings)
     worst = max((finding.severity for finding in findings), key=_ORDER.index, default=None)
-    sys.exit(EXIT_CODES[worst])
+    return EXIT_CODES[worst]
 
 
 def _show(facts: Facts, findings: list[Finding]) -> None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
-import redis
-from redis.backoff import NoBackoff
-from redis.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
-from redis.retry import Retry
 
+from bullmq_doctor.server import (
+    SCANNED,
+    client_names,
+    connected,
+    count_workers,
+    find_queues,
+    is_cluster,
+    port_name,
+    scan,
+)
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, QueueKeys
-from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.net.address import parse_url
+from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.net.server_info import ServerInfo
+from bullmq_protocol.net.topology import Address, parse_address
 
 SAMPLE = 100
 """Jobs per list that are looked at one by one."""
@@ -25,8 +30,6 @@ WEIGHED = 20
 """Finished jobs per state whose memory is measured."""
 CHILDREN = 5
 """Children per waiting parent that are looked for."""
-SCANNED = 1000
-"""Steps of SCAN, of a thousand keys each, in which queues are looked for."""
 
 _LISTS = ("wait", "paused", "active")
 _SETS = ("prioritized", "delayed", "waiting-children", "completed", "failed")
@@ -114,15 +117,14 @@ def look(url: str, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) 
     `url` is as everywhere in this library; names and prefix are as they stand in the keys, with their braces. Reads
     are bounded (`SAMPLE`, `WEIGHED`, `CHILDREN`, `SCANNED`). Raises `Unreachable`, and `UsageError` for a bad argument.
     """
-    scheme = str(url).partition("://")[0]
-    if "+" in scheme:
-        raise UsageError(
-            "url", f"{scheme}://...", "must be that of one server: of the master, or of any node of a cluster"
-        )
-    options = parse_url(url)
+    return look_at(parse_address(url), queues, prefix=prefix)
+
+
+def look_at(options: Address, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) -> Facts:
+    """Read the facts of a server whose address was read already."""
     wanted = [QueueKeys.of(name, prefix=prefix) for name in queues]
     try:
-        with _connected(url) as client:
+        with connected(options) as client:
             return _read(client, options.address, wanted, prefix)
     except AuthenticationError as error:
         raise Unreachable(f"{options.address} refuses the login: {error}") from None
@@ -134,34 +136,12 @@ def look(url: str, queues: Sequence[str] = (), *, prefix: str = DEFAULT_PREFIX) 
         raise Unreachable(f"{options.address} cannot be reached: {error}") from None
 
 
-@contextmanager
-def _connected(url: str) -> Generator[Any]:
-    limits: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "decode_responses": True}
-    limits["encoding_errors"] = "replace"
-    client: Any = cast("Any", redis.Redis).from_url(url, protocol=2, retry=Retry(NoBackoff(), 0), **limits)
-    with client:
-        clustered = client.info("cluster").get("cluster_enabled") == 1
-        if not clustered:
-            yield client
-    if clustered:
-        with cast("Any", RedisCluster).from_url(url, **limits) as cluster:
-            try:
-                yield cluster
-            finally:
-                # Closing it would leave the connections of its nodes.
-                cluster.disconnect_connection_pools()
-
-
-def _is_cluster(client: Any) -> bool:
-    return isinstance(client, RedisCluster)
-
-
 def _read(client: Any, address: str, wanted: list[QueueKeys], prefix: str) -> Facts:
     server = _server(client, address)
-    names, error = _names(client)
+    names, error = client_names(client)
     unsearched = False
     if not wanted:
-        found, unsearched = _search(client, prefix)
+        found, unsearched = find_queues(client, prefix, SCANNED)
         wanted = [QueueKeys.of(name, prefix=prefix) for name in sorted(found)]
     server = msgspec.structs.replace(server, clients=error, unsearched=unsearched)
     kept = _kept(client, prefix)
@@ -170,7 +150,7 @@ def _read(client: Any, address: str, wanted: list[QueueKeys], prefix: str) -> Fa
 
 def _server(client: Any, address: str) -> ServerFacts:
     info: dict[str, Any] = {}
-    node = client.get_primaries()[0] if _is_cluster(client) else None
+    node = client.get_primaries()[0] if is_cluster(client) else None
     at = {} if node is None else {"target_nodes": node}
     for section in ("server", "memory", "persistence", "replication", "cluster"):
         info |= client.info(section, **at)
@@ -214,53 +194,12 @@ def _refusal(client: Any) -> str | None:
     return None
 
 
-def _names(client: Any) -> tuple[list[str] | None, str | None]:
-    """Return the names of all connections, or the error."""
-    try:
-        if _is_cluster(client):
-            lists = [client.client_list(target_nodes=node) for node in client.get_nodes()]
-        else:
-            lists = [client.client_list()]
-    except ResponseError as error:
-        return None, str(error)
-    return [str(each.get("name", "")) for clients in lists for each in clients], None
-
-
-def _search(client: Any, prefix: str) -> tuple[set[str], bool]:
-    """Return the names of the queues, and whether the search was cut short."""
-    begin, end = f"{prefix}:", ":meta"
-    keys, cut = _scan(client, begin, f"*{end}")
-    names = (key[len(begin) : -len(end)] for key in keys)
-    return {name for name in names if name and ":" not in name}, cut
-
-
 def _kept(client: Any, prefix: str) -> list[str]:
     """Return the records that a newer BullMQ has made for jobs with `keepLastIfActive`, of all queues.
 
     Source: specs/06-later-versions.md
     """
-    return sorted(_scan(client, f"{prefix}:", "*:dn:*")[0])
-
-
-def _scan(client: Any, begin: str, rest: str) -> tuple[set[str], bool]:
-    """Return the keys that begin so and match the rest, and whether the search was cut short."""
-    found: set[str] = set()
-    pattern = "".join(f"\\{letter}" if letter in "*?[]\\^" else letter for letter in begin)
-    nodes: list[Any] = client.get_primaries() if _is_cluster(client) else [None]
-    for node in nodes:
-        at = {} if node is None else {"target_nodes": node}
-        cursor: Any = 0
-        for _ in range(SCANNED):
-            answer: Any = client.scan(cursor=cursor, match=f"{pattern}{rest}", count=1000, **at)
-            cursor, batch = answer
-            if isinstance(cursor, dict):
-                cursor = next(iter(cast("dict[str, int]", cursor).values()))
-            found.update(batch)
-            if not cursor:
-                break
-        else:
-            return found, True
-    return found, False
+    return sorted(scan(client, f"{prefix}:", "*:dn:*")[0])
 
 
 def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Sequence[str]) -> QueueFacts:
@@ -286,8 +225,8 @@ def _queue(client: Any, keys: QueueKeys, names: list[str] | None, records: Seque
         limited=client.pttl(keys.limiter) > 0,
         max_len_events=int(cap) if cap.isdecimal() else None,
         version=meta.get("version", ""),
-        workers=_workers(keys, names),
-        port=names is not None and _port_name(keys) in names,
+        workers=count_workers(keys, names),
+        port=names is not None and port_name(keys) in names,
         unlocked=tuple(unlocked),
         missing=tuple(_missing(client, keys)),
         late_ms=_late(client, keys),
@@ -311,25 +250,6 @@ def _counts(client: Any, keys: QueueKeys) -> dict[str, int]:
     for state in _SETS:
         pipeline.zcard(f"{keys.base}{state}")
     return dict(zip((*_LISTS, *_SETS), pipeline.execute(), strict=True))
-
-
-def _workers(keys: QueueKeys, names: list[str] | None) -> int | None:
-    """Count the connections by which workers of this queue wait: ours, Node's and those of the Python port.
-
-    Source: specs/03-transitions-admin-getters.md#sec-14
-    """
-    if names is None:
-        return None
-    own, named = keys.client_name(), keys.client_name("")
-    return sum(name in (own, _port_name(keys)) or name.startswith(named) for name in names)
-
-
-def _port_name(keys: QueueKeys) -> str:
-    """Return how BullMQ's Python port names the connections of a worker.
-
-    Source: specs/06-later-versions.md#sec-4-13
-    """
-    return keys.base.removesuffix(":")
 
 
 def _left(client: Any, keys: QueueKeys) -> int:
@@ -387,7 +307,7 @@ def _late(client: Any, keys: QueueKeys) -> int:
     first: list[tuple[str, float]] = client.zrange(keys.delayed, 0, 0, withscores=True)
     if not first:
         return 0
-    if _is_cluster(client):
+    if is_cluster(client):
         seconds, micros = client.time(target_nodes=client.get_node_from_key(keys.delayed))
     else:
         seconds, micros = client.time()

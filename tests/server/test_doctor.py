@@ -183,11 +183,23 @@ def test_queue_without_hash_tag(cluster: topology.ClusterSet) -> None:
     assert sockets() <= before
 
 
-@pytest.mark.parametrize("url", ["redis+cluster://:hunter2@a:1", "rediss+sentinel://:hunter2@a:1/jobs"])
-def test_it_looks_at_one_server(url: str) -> None:
-    with pytest.raises(UsageError, match="must be that of one server") as caught:
-        look(url)
-    assert "hunter2" not in str(caught.value)
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+@pytest.mark.parametrize("rest", ["+cluster://:hunter2@127.0.0.1:1", "+sentinel://:hunter2@127.0.0.1:1/jobs"])
+def test_several_servers_that_nobody_reaches(scheme: str, rest: str) -> None:
+    with pytest.raises(Unreachable) as caught:
+        look(f"{scheme}{rest}")
+    assert "hunter2" not in str(caught.value) and f"{scheme}{rest[:9]}" in str(caught.value)
+
+
+def test_behind_sentinels(sentinels: topology.SentinelSet, name: str) -> None:
+    before = sockets()
+    url = f"redis+sentinel://{sentinels.hosts}/{topology.SERVICE}"
+    with Queue[Any](name, url) as queue:
+        queue.add("a")
+        facts = look(url, [name])
+        assert (facts.server.role, facts.queues[0].counts["wait"]) == ("master", 1)
+        queue.obliterate()
+    assert sockets() <= before
 
 
 def test_queues_are_found(queue: Queue[Any], server: Server, name: str) -> None:

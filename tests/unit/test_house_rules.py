@@ -92,7 +92,8 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync.testing": ("command", "net", "testing"),
         "bullmq_cli": ("errors", "worker.health"),
         "bullmq_django": ("common.keys", "model", "observability", "scripts.profile"),
-        "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info"),
+        "bullmq_cli.ctl": tuple(room for room in _ROOMS if room not in ("_version", "testing", "relay", "worker")),
+        "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info", "net.topology"),
         "bullmq_otel": ("observability.telemetry",),
         "bullmq_prometheus": ("observability.metrics",),
         "monque_anyio": _NEUTRAL,
@@ -111,6 +112,7 @@ _OF_OTHERS = MappingProxyType(
             *("bullmq_sync", "bullmq_cli", "bullmq_doctor", "click"),
             *("asgiref", "django", "django_tasks"),
         ),
+        "bullmq_cli.ctl": ("bullmq_sync", "bullmq_doctor", "click", "rich", "redis"),
         "bullmq_doctor": ("redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
         "bullmq_prometheus": ("prometheus_client",),
@@ -497,7 +499,7 @@ def test_what_stands_on_the_core_imports_by_its_row(package: str) -> None:
     for file in _FILES:
         if not file.is_relative_to(_ROOT / package):
             continue
-        others = (package, *_OF_OTHERS[package], *_ALONE.get(_path(file), ()), "msgspec")
+        others = (package, *_OF_OTHERS.get(_row(file), _OF_OTHERS[package]), *_ALONE.get(_path(file), ()), "msgspec")
         # Clients stand in their transports' modules: see above.
         clients = ("redis",) if package in _ADAPTERS else ()
         for found in _imports(file):
@@ -580,7 +582,7 @@ def _paragraphs(text: str, nodes: Iterable[ast.AST]) -> Iterator[list[int]]:
         in_example = False
         for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
             words = lines[number - 1].strip().strip('"')
-            in_example = bool(words) and (in_example or words == "Examples:" or words[0] == "@")
+            in_example = bool(words) and (in_example or words in ("Examples:", "\\b") or words[0] == "@")
             if not words or in_example or _OWN_LINE.match(words) or lines[number - 2].endswith((":", "--")):
                 if paragraph:
                     yield paragraph
@@ -599,6 +601,7 @@ def test_a_ragged_docstring_is_seen() -> None:
     assert ragged(f'"""Call it.\n\n{early} {early[:22]}\n{early}\n{early} {early[:22]}\n"""\n') == [4]
     assert ragged(f'"""Call it.\n\nArgs:\n    one: {early}\n    two: {early} {early[:22]}\n        more\n"""\n') == []
     assert ragged('"""Call it.\n\nExamples:\n    >>> one\n    a\n    >>> two\n"""\n') == []
+    assert ragged('"""Call it.\n\n\\b\none\ntwo\n"""\n') == []
     assert ragged('"""Calls.\n\n=== ===\na   b\n    c\n=== ===\n"""\n') == []
     assert ragged('"""Theory\n------\nA run.\n\nArgs:    id\nReply:   0\n\n- one\n- two\n"""\n') == []
     assert ragged(f'"""Call it.\n\n    {"x" * 115}\n    y\n    {"z" * 115}\n"""\n') == []
