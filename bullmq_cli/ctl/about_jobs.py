@@ -86,7 +86,7 @@ def _shown_field(name: str, value: Any, now: int) -> Text:
     if name in ("timestamp", "processed_on", "finished_on"):
         return Text(f"{value} ({age(now - value)} ago)")
     if name == "stacktrace":
-        rows: list[Any] = value if isinstance(value, list) else [value]
+        rows: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
         parts = [visible(each, lines=True) for each in rows]
         return Text("\n".join(parts))
     if isinstance(value, str) and name != "data":

@@ -84,7 +84,7 @@ _NUMBER: Final = 7
 _GAP: Final = 2
 
 
-def columns(rows: Sequence[Look], width: int) -> list[tuple[str, Cell, int]]:
+def columns(rows: Sequence[Look], width: int) -> Sequence[tuple[str, Cell, int]]:
     """Return the columns that have room."""
     name = min(_LONG_NAME, max((len(visible(each.queue)) for each in rows), default=0) + len(" paused"))
     for most in range(max(level for _, _, level in COLUMNS), 0, -1):
