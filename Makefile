@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque board unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -47,6 +47,9 @@ demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
 
 demo-monque: env ## the same for Monque: a scheduler on the MongoDB that can be had here, in under 30 s
 	@$(IN) -m examples.demo_monque
+
+board: env ## show the demo's queues in bull-board (needs Node), at http://127.0.0.1:3000 until Ctrl-C
+	@$(IN) -m examples.board
 
 unit: env ## run the tests that need no server and no long search, in under 20 s
 	@$(MAKE) -j 2 unit-a-to-h unit-i-to-z

@@ -11,10 +11,11 @@ def main() -> None:
         print(f"prepare: {', '.join(f'{kind} ({source.name})' for kind, source in servers.sources().items())}")
         mongo_servers.prepare(lambda text: print(f"prepare: {text}", flush=True))
         if node.node_available():
-            print("prepare: BullMQ and its telemetry for Node, by npm", flush=True)
+            print("prepare: BullMQ, its telemetry and bull-board for Node, by npm", flush=True)
             for installed in node.FOLDERS.values():
                 installed()
             node.otel_folder()
+            node.board_folder()
             print("prepare: BullMQ's Python port, by pip", flush=True)
             port.port_python()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import django
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.test import override_settings
 
 PROJECT = Path(__file__).parents[2] / "examples" / "django_shop"
 
@@ -26,6 +28,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         django.setup()
         call_command("migrate", verbosity=0)
         connections.close_all()
+        backend = {"BACKEND": "bullmq_django.BullMQBackend", "QUEUES": ["first", "second"]}
+        with override_settings(TASKS={"default": backend}):
+            # Tasks are checked where they are defined, by the backend that there is then.
+            importlib.import_module("tests.support.django_tasks_of_tests")
         yield PROJECT
         connections.close_all()
     finally:

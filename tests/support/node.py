@@ -47,6 +47,11 @@ def otel_folder() -> Path:
     return installed(_LOCKED / "otel")
 
 
+def board_folder() -> Path:
+    """Return the folder of bull-board, with the newest BullMQ 5 and what drives a browser."""
+    return installed(_LOCKED / "board")
+
+
 FOLDERS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
 )
