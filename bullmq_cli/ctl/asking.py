@@ -14,7 +14,7 @@ from bullmq_cli.ctl.show import console, visible
 
 
 class Declined(Exception):
-    """Whoever was asked said no."""
+    """The answer was no."""
 
 
 def ask(question: str, *, yes: bool) -> None:

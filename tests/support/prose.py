@@ -12,7 +12,8 @@ _BEGINS = re.compile(r"[-*] |\d+\. |@|>>> |\.\.\. |\||[-=~]{3,}|[*`\w][*`\w .,]*
 _HEADING = re.compile(r"\w+:")
 _HANGING = 8
 _FEW = 3
-_EXAMPLE = (">>> ", "... ", "@")
+# What click is not to fill begins with its own sign.
+_EXAMPLE = (">>> ", "... ", "@", "\\b")
 
 
 class Line(NamedTuple):

@@ -23,6 +23,7 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
         # Colours.
         (
             "bullmq_doctor/__main__.py",
+            "docs/ctl.md",
             "tests/unit/test_address.py",
             "tests/unit/test_codec.py",
             "tests/unit/test_stack.py",
