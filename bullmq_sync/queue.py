@@ -1000,8 +1000,9 @@ class Queue(QueueBase, Generic[T]):
     def remove_orphaned_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> int:
         """Remove jobs that are in no state of the queue, such as those that another client's pause has destroyed.
 
-        All keys of the server are looked at, a part at a time. Nothing else under the queue's prefix is touched, nor
-        jobs whose ids have colons.
+        All keys of the server are looked at, a part at a time, in a cluster those of the queue's node. Nothing else
+        under the queue's prefix is touched, nor jobs whose ids have colons. While the queue's slot moves to another
+        node some may stay: call it again.
 
         Args:
             count: About how many keys to look at in one call of the server, at least 1; 1,000 by default.
@@ -1009,9 +1010,6 @@ class Queue(QueueBase, Generic[T]):
 
         Returns:
             How many jobs were removed.
-
-        Raises:
-            UsageError: The server is part of a cluster, whose keys no single call lists.
 
         Source: specs/06-later-versions.md#sec-4-12
 
@@ -1021,9 +1019,8 @@ class Queue(QueueBase, Generic[T]):
         """
         check_callback(on_page)
         check_whole("count", count, least=1)
-        if is_cluster(self._transport):
-            raise UsageError("connection", self._keys.qualified, "is a cluster: no single call lists its keys")
-        return sum(finish(self.pages(RemoveOrphans(count=count)), on_page))
+        plan = RemoveOrphans(count=count, in_cluster=is_cluster(self._transport))
+        return sum(finish(self.pages(plan), on_page))
 
     def obliterate(
         self, *, force: bool = False, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None

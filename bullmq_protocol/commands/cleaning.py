@@ -159,19 +159,23 @@ def remove_own_deduplication_key(keys: QueueKeys, deduplication_id: str, job_id:
     )
 
 
-def remove_orphaned_jobs(keys: QueueKeys, job_ids: Sequence[str]) -> Command[int]:
+def remove_orphaned_jobs(keys: QueueKeys, job_ids: Sequence[str], *, in_cluster: bool = False) -> Command[int]:
     """Remove those of these jobs that are in no state of the queue, with all that belongs to them.
 
-    Keys:    base prefix
+    `in_cluster`: the states are named as keys. A node to which their slot is moving then refuses the call, as long as
+    it has not all of them: it would take jobs for orphans whose list is still to come.
+
+    Keys:    base prefix; in a cluster the states, too
     Args:    number of states, states, number of parts of a job, parts, ids
     Reply:   how many ids were in no state -> int
     Repeat:  safe
     Cost:    O(ids * (wait + paused + active))
     Source:  specs/06-later-versions.md#sec-4-12
     """
+    states = tuple(f"{keys.base}{state}" for state in _STATES) if in_cluster else ()
     return Command(
         "removeOrphanedJobs",
-        (keys.base,),
+        (keys.base, *states),
         (len(_STATES), *_STATES, len(JOB_PARTS), *JOB_PARTS, *job_ids),
         as_int,
         script=REMOVE_ORPHANED_JOBS,

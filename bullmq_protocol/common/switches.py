@@ -23,6 +23,8 @@ _VALUES: Final = MappingProxyType(
         "max_priority": (2_097_152, 2_097_151),
         "legacy_repeat": ("5.62", "refused"),
         "repeat_without_rjk": ("legacy", "ordinary"),
+        "repeat_continuation": ("5.62", "5.76", "6"),
+        "deduplication_in_families": ("5.62", "5.70", "6"),
         "cron": ("4.9", "common", "5.10"),
     }
 )
@@ -80,6 +82,13 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of an add with `repeat`: a repeatable job, or an error."""
     repeat_without_rjk: Literal["legacy", "ordinary"] = "legacy"
     """How a worker treats a job with `opts.repeat` and no `rjk`."""
+    repeat_continuation: Literal["5.62", "5.76", "6"] = "5.62"
+    """The version that continues a repeatable job as this worker does: since 5.76 a scheduler is known by its record,
+    and 6 continues schedulers alone."""
+    retry_after_last_start: bool = True
+    """A failed job is retried though it was started as often as the worker lets it."""
+    deduplication_in_families: Literal["5.62", "5.70", "6"] = "5.62"
+    """The version that judges a deduplicated job with a parent or children: 5.70 refuses a parent, 6 children too."""
     cron: Literal["4.9", "common", "5.10"] = "4.9"
     """The version of cron-parser whose patterns are read; `common`: what both read alike."""
 
@@ -136,6 +145,9 @@ FLEET_SWITCHES: Final = Switches(
     max_priority=2_097_151,
     legacy_repeat="refused",
     repeat_without_rjk="ordinary",
+    repeat_continuation="5.76",
+    retry_after_last_start=False,
+    deduplication_in_families="6",
     cron="common",
 )
 """What may work beside every version from 5.62 to 6.7."""
@@ -148,6 +160,7 @@ V6_7_SWITCHES: Final = msgspec.structs.replace(
     scheduler_rules="6",
     write_nrjid=False,
     scheduler_data_fallback=False,
+    repeat_continuation="6",
     cron="5.10",
 )
 """BullMQ 6.7.0."""
@@ -163,5 +176,7 @@ V5_81_SWITCHES: Final = Switches(
     scheduler_rules="5.81",
     single_retry="5.81",
     max_priority=2_097_151,
+    repeat_continuation="5.76",
+    deduplication_in_families="5.70",
 )
 """BullMQ 5.81.5, for comparison."""

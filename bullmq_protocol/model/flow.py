@@ -22,6 +22,9 @@ from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, Pa
 J = TypeVar("J")
 
 _NO_OPTIONS: Final = JobOptions()
+_NOT_ABOVE: Final = (
+    "cannot be used together with children, which BullMQ refuses since 6.0.0; the profile STRICT takes it"
+)
 _NOT_BELOW: Final = "is for roots only: a job that comes later has no place in the flow (BullMQ refuses it since 6.5.1)"
 
 
@@ -166,6 +169,8 @@ def prepare_flow(
                         own, node.options, limits=limits, parent=parent, switches=switches
                     )
                 own_id = options.options.deduplication
+                if node.children and own_id is not UNSET and switches.deduplication_in_families == "6":
+                    raise UsageError("options.deduplication", own_id.id, _NOT_ABOVE)
                 if above >= 0 and own_id is not UNSET and own_id.keep_last_if_active is True:
                     raise UsageError("options.deduplication.keep_last_if_active", True, _NOT_BELOW)
                 job = prepare_checked(

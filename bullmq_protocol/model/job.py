@@ -458,6 +458,8 @@ def check_options(
     if parent is not None:
         found["parent"] = parent
     warnings = validate_of(found, limits=limits, switches=switches) if found else ()
+    if "parent" in found and "deduplication" in found and switches.deduplication_in_families != "5.62":
+        raise UsageError("deduplication", found["deduplication"].id, _NOT_WITH_PARENT)
     packed = pack(stored_of(found)) if found else NO_OPTIONS_PACKED
     made = JobOptions(**found) if found else _NO_OPTIONS
     parent_key = dependencies_key = parent_map = None
@@ -467,6 +469,11 @@ def check_options(
         dependencies_key = f"{parent_key}:dependencies"
         parent_map = _parent_object(ref, made)
     return CheckedOptions(found, made, packed, tuple(warnings), parent_key, dependencies_key, parent_map)
+
+
+_NOT_WITH_PARENT: Final = (
+    "cannot be used together with parent, which BullMQ refuses since 5.70.4; the profile STRICT takes it"
+)
 
 
 class JobTemplate(Struct, frozen=True, gc=False):

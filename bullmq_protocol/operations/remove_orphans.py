@@ -12,7 +12,7 @@ from bullmq_protocol.commands.cleaning import remove_orphaned_jobs
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import Reply, as_list, as_optional_text, as_text
 from bullmq_protocol.common.units import check_whole
-from bullmq_protocol.errors import UnexpectedReply
+from bullmq_protocol.errors import BullMQError, UnexpectedReply
 from bullmq_protocol.operations.paging import Page
 
 _SPECIAL: Final = re.compile(r"([\[\]*?^\\-])")
@@ -32,18 +32,27 @@ class RemoveOrphans(msgspec.Struct, frozen=True, kw_only=True):
     Only a key `<prefix>:<queue>:<id>` counts that is a hash with a job's timestamp: BullMQ's own sweep also takes
     metrics, deduplicated jobs to come, and keys of programs. Jobs whose ids have colons stay. Raises `UsageError`.
 
+    `in_cluster`: the keys are those of the node that has the queue. While its slot moves to another node, nothing is
+    removed: that node refuses the call.
+
     Source: specs/06-later-versions.md#sec-4-12
     """
 
     count: int = 1000
     cursor: str = "0"
+    in_cluster: bool = False
 
     def page(self, keys: QueueKeys) -> Operation[Page[int]]:
         check_whole("count", self.count, least=1)
         pattern = _SPECIAL.sub(r"\\\1", keys.base) + "*"
-        found = yield from Command(
-            "SCAN", (), (self.cursor, "MATCH", pattern, "COUNT", self.count), _scanned, repeat=Repeat.SAFE
-        )
+        scan = Command("SCAN", (), (self.cursor, "MATCH", pattern, "COUNT", self.count), _scanned, repeat=Repeat.SAFE)
+        if self.in_cluster:
+            # A key in the same transaction leads to the node.
+            _, found = yield from Batch((_stamp(keys, "meta"), scan), atomic=True)
+            if isinstance(found, BullMQError):
+                raise found
+        else:
+            found = yield from scan
         ids = [key.removeprefix(keys.base) for key in found.keys]
         candidates = [job_id for job_id in dict.fromkeys(ids) if job_id and ":" not in job_id]
         removed = 0
@@ -52,7 +61,7 @@ class RemoveOrphans(msgspec.Struct, frozen=True, kw_only=True):
             # An error: it is no hash.
             jobs = [job_id for job_id, stamp in zip(candidates, stamps, strict=True) if isinstance(stamp, str)]
             if jobs:
-                removed = yield from remove_orphaned_jobs(keys, jobs)
+                removed = yield from remove_orphaned_jobs(keys, jobs, in_cluster=self.in_cluster)
         return Page(removed, None if found.cursor == "0" else msgspec.structs.replace(self, cursor=found.cursor))
 
 

@@ -38,6 +38,7 @@ from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.actions import Call, CancelJob, Notify, RunJob
 from bullmq_protocol.worker.advance import (
     Advance,
+    NotContinued,
     Schedule,
     Unschedulable,
     advance,
@@ -268,16 +269,19 @@ class Running:
             shared.call(AdvanceCall(step.command, run, self, step))
 
     def advanced(self, run: Run, step: Advance | None, answer: Any) -> None:
-        """Continue: with the second call, if there is one, or with the job."""
+        """Continue: with the next call, if there is one, or with the job."""
         try:
             following = None if step is None else step.following(answer)
         except Unschedulable as error:
             self.delay(run, str(error))
             return
+        except NotContinued as error:
+            self.problem(run, str(error))
+            following = None
         if following is None:
             self._run(run)
         else:
-            self.shared.call(AdvanceCall(following, run, self))
+            self.shared.call(AdvanceCall(following.command, run, self, following))
 
     def delay(self, run: Run, message: str) -> None:
         """Delay a job whose schedule could not be advanced.

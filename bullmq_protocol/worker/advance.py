@@ -14,8 +14,10 @@ from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.fetching import Fetched
 from bullmq_protocol.commands.finishing import move_to_delayed
 from bullmq_protocol.commands.schedulers import (
+    JobScheduler,
     RepeatableKey,
     oldest_stem,
+    read_job_scheduler,
     update_job_scheduler,
     update_repeatable_job_millis,
 )
@@ -50,20 +52,28 @@ class Unschedulable(BullMQError):
     """The next run cannot be computed."""
 
 
+class NotContinued(BullMQError):
+    """There is no next run, and the job itself is to be run."""
+
+
 class Schedule(msgspec.Struct, frozen=True):
-    """Which schedule a job belongs to: `scheduler_id` is None for a repeatable job of the oldest generation."""
+    """Which schedule a job belongs to: `scheduler_id` is None for a repeatable job of the oldest generation.
+
+    `looked_up` is the key of what may be either: its record says so.
+    """
 
     scheduler_id: str | None
+    looked_up: str | None = None
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """What creates the next run: a command, and for a repeatable job a second one, which its answer decides on."""
+    """What creates the next run: a command, and then perhaps another one, which its answer decides on."""
 
     command: Command[Any]
-    then: Callable[[Any], Command[Any] | None] | None = None
+    then: Callable[[Any], Advance | None] | None = None
 
-    def following(self, answer: Any) -> Command[Any] | None:
-        """Return the second command, None without one. Raises `Unschedulable`."""
+    def following(self, answer: Any) -> Advance | None:
+        """Return what comes after the command, None for nothing. Raises `Unschedulable` and `NotContinued`."""
         try:
             return None if self.then is None else self.then(answer)
         except UsageError as error:
@@ -81,11 +91,31 @@ def schedule_of(job: JobRecord, switches: Switches = STRICT_SWITCHES) -> Schedul
         # by far the most: nothing to be decoded
         return None
     key: object = job.repeat_job_key or job.opts.extra.get("repeatJobKey")
-    if isinstance(key, str) and key.count(":") < MAX_ID_PARTS:
-        return Schedule(key)
+    rule = switches.repeat_continuation
+    if isinstance(key, str):
+        if not (_has_oldest_shape(key) if rule == "6" else key.count(":") >= MAX_ID_PARTS):
+            return Schedule(key)
+        if rule != "5.62":
+            return Schedule(None, key)
     if not key and switches.repeat_without_rjk == "ordinary":
         return None
     return Schedule(None) if job.opts.repeat else None
+
+
+def _has_oldest_shape(key: str) -> bool:
+    """Tell whether BullMQ 6 takes a key for that of a repeatable job of the oldest generation.
+
+    Source: specs/06-later-versions.md#sec-4-7-2
+    """
+    parts = key.split(":", MAX_ID_PARTS)
+    if len(parts) <= MAX_ID_PARTS:
+        return False
+    end, rule = parts[2], parts[MAX_ID_PARTS]
+    return (not end or _is_digits(end)) and (" " in rule or _is_digits(rule))
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis, zones: Zones) -> Advance | None:
@@ -93,8 +123,21 @@ def advance(keys: QueueKeys, job: JobRecord, schedule: Schedule, *, now: Millis,
 
     Raises `Unschedulable` for a rule that cannot be followed.
 
-    Source: specs/04-schedulers-flows-events.md#sec-4-3
+    Source: specs/04-schedulers-flows-events.md#sec-4-3, specs/06-later-versions.md#sec-4-7-2
     """
+    key = schedule.looked_up
+    if key is not None:
+
+        def then(record: JobScheduler) -> Advance | None:
+            if record.iteration_count is not None:
+                return advance(keys, job, Schedule(key), now=now, zones=zones)
+            if keys.switches.repeat_continuation == "6":
+                raise NotContinued(
+                    f"{key!r} is no job scheduler, and BullMQ 6 continues no repeatable job; this one runs"
+                )
+            return advance(keys, job, Schedule(None), now=now, zones=zones) if job.opts.repeat else None
+
+        return Advance(read_job_scheduler(keys, key), then)
     scheduler_id = schedule.scheduler_id
     stored = _stored_options(job)
     repeat = stored.get("repeat")
@@ -172,13 +215,13 @@ def _advance_repeatable(
     options["repeat"] = {"offset": None, **rule, "pattern": pattern or None, "count": iteration}
     due_at = slot + math.floor(number_of(rule.get("offset")) or 0)
 
-    def add(member: str | None) -> Command[Any] | None:
+    def add(member: str | None) -> Advance | None:
         # Nothing was found: the repeatable job was removed meanwhile.
         if member is None:
             return None
         stem = f"repeat:{member}:" if member.count(":") < 2 else oldest_stem(key.name, _data_id(job), member)
         options.update(jobId=f"{stem}{next_at}", delay=max(0, due_at - now), timestamp=now, prevMillis=next_at)
-        return _add(keys, job, options, member, now)
+        return Advance(_add(keys, job, options, member, now))
 
     command = update_repeatable_job_millis(keys, _text(rule.get("key")) or key.hashed, key.concatenated, next_at=slot)
     return Advance(command, add)

@@ -17,7 +17,7 @@ from bullmq_protocol.errors import BullMQError, TransportError
 from bullmq_protocol.model.failure import Failure
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker._fetching import QueueView
-from bullmq_protocol.worker.advance import Unschedulable, advance, delay_job, delay_problem, schedule_of
+from bullmq_protocol.worker.advance import NotContinued, Unschedulable, advance, delay_job, delay_problem, schedule_of
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.outcome import Finishing, Report, ReportKind, failure_report, success_report
 
@@ -25,7 +25,7 @@ MAX_BLOCK_MS: Millis = 10_000
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A job, locked with `token`; or none, and the problem with a job that was taken and delayed."""
+    """A job, locked with `token`, and the problem with its schedule; or none, and why a job was taken and delayed."""
 
     job: JobRecord | None = None
     token: str = ""
@@ -123,27 +123,26 @@ class ManualWork:
         job = self._queue.take(fetched, at.mono)
         if job is None:
             return Taken()
-        problem = yield from self._advance(job, token, at)
-        return Taken(job, token) if problem is None else Taken(problem=problem)
+        return (yield from self._advance(job, token, at))
 
-    def _advance(self, job: JobRecord, token: str, at: Instant) -> Operation[str | None]:
-        """Create the next run of the job's scheduler; if that fails, delay the job and return why."""
+    def _advance(self, job: JobRecord, token: str, at: Instant) -> Operation[Taken]:
+        """Create the next run of the job's scheduler; if that fails, delay the job and say why."""
         schedule = schedule_of(job, self._keys.switches)
         if schedule is None:
-            return None
+            return Taken(job, token)
         try:
             step = advance(self._keys, job, schedule, now=at.wall, zones=self._settings.zones)
-            if step is not None:
-                following = step.following((yield from step.command))
-                if following is not None:
-                    yield from following
-            return None
+            while step is not None:
+                step = step.following((yield from step.command))
+            return Taken(job, token)
+        except NotContinued as error:
+            return Taken(job, token, str(error))
         except (Unschedulable, BullMQError) as error:
             if isinstance(error, TransportError):
                 raise
             problem = delay_problem(str(error))
         yield from delay_job(self._keys, job, token=token, now=at.wall)
-        return problem
+        return Taken(problem=problem)
 
     def _report(self, report: Report, job: JobRecord, token: str, fetch_next: bool) -> Operation[Taken]:
         at = yield from NOW

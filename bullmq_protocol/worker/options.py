@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.common.keys import check_label
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, to_ms
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import DEFAULT_MAX_BACKOFF_DELAY_MS
@@ -49,7 +50,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_stalled_count: int = 1
     """How often a job may stall, at least 0; then it fails for good."""
     max_started_attempts: int | None = None
-    """How often a job may be started; then it fails for good. None or 0: no limit."""
+    """How often a job may be started; a failure of the last start is not retried. None or 0: no limit. With the profile
+    `STRICT` it is retried, and the job fails when it is fetched once more."""
     limiter: Limiter | None = None
     """The queue's rate limit as this worker sees it. None: none but a global one."""
     drain_delay: float | timedelta = 5
@@ -81,10 +83,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     skip_lock_renewal: bool = False
     """True: never renew locks; jobs must end within `lock_duration`."""
 
-    def checked(self, *, zones: Zones = no_zones) -> tuple[WorkerSettings, tuple[str, ...]]:
+    def checked(
+        self, *, zones: Zones = no_zones, switches: Switches = STRICT_SWITCHES
+    ) -> tuple[WorkerSettings, tuple[str, ...]]:
         """Return the settings and the warnings, or raise `UsageError` with the first bad field.
 
         `zones` finds the zones of cron patterns; without it those with a name of their own are known alone (`UTC+3`).
+        `switches` say what the queue's profile does.
         """
         warnings: list[str] = []
         lock_ms = _positive("lock_duration", self.lock_duration)
@@ -107,13 +112,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.retry_policy, RetryPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("retry_policy", self.retry_policy, "must be a RetryPolicy")
         started = self.max_started_attempts
+        most_starts = 0 if started is None else check_at_least("max_started_attempts", started, 0)
         settings = WorkerSettings(
             concurrency=check_concurrency(self.concurrency),
             lock_ms=lock_ms,
             renew_ms=renew_ms,
             stalled_ms=stalled_ms,
             max_stalled_count=check_at_least("max_stalled_count", self.max_stalled_count, 0),
-            max_started_attempts=0 if started is None else check_at_least("max_started_attempts", started, 0),
+            max_started_attempts=most_starts,
+            last_start=0 if switches.retry_after_last_start else most_starts,
             limiter=self.limiter,
             drain_ms=_drain_ms(self.drain_delay),
             remove_on_complete=self.remove_on_complete,
@@ -145,6 +152,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stalled_ms: Millis
     max_stalled_count: int
     max_started_attempts: int
+    last_start: int
+    """After how many starts a failed job is not retried; 0: any number."""
     limiter: Limiter | None
     drain_ms: Millis
     remove_on_complete: KeepJobs | None

@@ -205,6 +205,7 @@ def failure_report(
         max_backoff_delay_ms=settings.max_backoff_ms,
         extra_jitter=settings.extra_jitter,
         strategy_delay_ms=strategy_delay,
+        discarded=0 < settings.last_start <= job.attempts_started,
     )
     trace = stacktrace_json(job.stacktrace_text, failure.stack, stack_trace_limit(job))
     telemetry = None if telemetry is None else clean_text(telemetry)

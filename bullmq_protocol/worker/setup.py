@@ -57,7 +57,7 @@ class WorkerSetup:
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
-        self.settings, self.warnings = options.checked(zones=zones)
+        self.settings, self.warnings = options.checked(zones=zones, switches=switches)
         for field in ("remove_on_complete", "remove_on_fail"):
             check_kept(field, getattr(options, field), switches)
         self.id = made_id if worker_id is None else check_label("worker_id", worker_id)

@@ -26,7 +26,7 @@ from bullmq_protocol import (
 from bullmq_protocol.scripts.profile import FLEET
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_sync import FlowProducer, Queue, Worker
-from tests.support.programs import PORT, Program, client, until, worker
+from tests.support.programs import PORT, AnswerError, Program, client, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -524,3 +524,29 @@ def test_15_a_job_that_is_to_fail_takes_no_token(home: Server, keys: Keys, ours:
         until(lambda: (keys.members("failed"), keys.members("completed")), ({"c"}, {"d"}))
     # That of d alone.
     assert keys.redis.get(f"{keys.base}limiter") == b"2"
+
+
+@pytest.mark.parametrize("side", [NEW, "asyncio", "threads"])
+def test_a_failure_of_the_last_start_ends_a_job(home: Server, peers: Peers, keys: Keys, side: str) -> None:
+    """`maxStartedAttempts` as since 6.4.0."""
+    peers.add(NEW, "c", {"fails": 9}, attempts=4)
+    with worker(side, home, peers.queue, profile="fleet", maxStartedAttempts=2):
+        until(lambda: keys.members("failed"), {"c"})
+    stored = keys.hash("c")
+    assert (stored["failedReason"], stored["atm"], stored["ats"]) == ("failure 2", "2", "2")
+    assert "retries-exhausted" not in keys.kinds
+
+
+def test_what_6_refuses_of_deduplicated_families_is_refused(home: Server, peers: Peers, keys: Keys) -> None:
+    once = {"deduplication": {"id": "d"}}
+    child = {"name": "c", "queueName": peers.queue}
+    for tree, word in (
+        ({"children": [{**child, "opts": once}]}, "parent"),
+        ({"opts": once, "children": [child]}, "children"),
+    ):
+        flow = {"name": "p", "queueName": peers.queue, **tree}
+        with pytest.raises(AnswerError, match=word):
+            peers.flow(NEW, flow)
+        with client("asyncio", home, profile="fleet") as ours, pytest.raises(AnswerError, match=word):
+            ours.call("flow", flow=flow)
+    assert keys.kinds == []

@@ -30,7 +30,12 @@ NAMES = ("5.81", "6.7", "fleet")
 WITHOUT_LPOS = frozenset({"is_active:by-reading", "is_active:not-there"})
 """Branches for servers that do not know LPOS."""
 
-OF_CLIENTS = frozenset({"max_priority", "legacy_repeat", "repeat_without_rjk", "cron"})
+OF_CLIENTS = frozenset(
+    {
+        *("max_priority", "legacy_repeat", "repeat_without_rjk", "repeat_continuation", "retry_after_last_start"),
+        *("deduplication_in_families", "cron"),
+    }
+)
 """Switches that no script asks for."""
 
 

@@ -16,6 +16,7 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
 from bullmq_protocol.command import Batch, Command
+from bullmq_protocol.commands.cleaning import remove_orphaned_jobs
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import as_int, as_text, as_texts
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
@@ -597,3 +598,43 @@ async def test_flows_schedulers_and_events(cluster: ClusterSet, adapter: Adapter
             while seen.count("tick") < 2:
                 await anyio.sleep(0.02)
         assert await queue.remove_job_scheduler("often")
+
+
+# --- orphans
+
+
+async def test_orphans_are_removed_on_the_node_of_the_queue(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
+    async with AsyncExitStack() as stack:
+        # One of three queues at least is on another node than the rest.
+        tags = [f"{{{name}-{number}}}" for number in range(3)]
+        queues = [await stack.enter_async_context(adapter.Queue(tag, url_of(cluster))) for tag in tags]
+        for queue in queues:
+            await queue.add_bulk([NewJob("n")] * 3)
+            await queue.call(Command("LREM", (queue.keys.wait,), (0, "2"), as_int))
+        for number, queue in enumerate(queues, 1):
+            pages: list[int] = []
+            assert await queue.remove_orphaned_jobs(count=10, on_page=lambda page, to=pages: to.append(page.value)) == 1
+            assert (sum(pages), await queue.get_job("2")) == (1, None)
+            assert [await each.get_job("2") is None for each in queues].count(True) == number
+            assert await queue.get_waiting_count() == 2
+
+
+async def test_no_orphan_is_seen_while_a_slot_moves(sound: ClusterSet, adapter: Adapter, name: str) -> None:
+    """One of the jobs is on the new node already, and the list that has both is not."""
+    async with adapter.Queue(f"{{{name}}}", f"{url_of(sound)}?command_timeout_ms=200") as queue:
+        await queue.add_bulk([NewJob("n")] * 2)
+        keys = queue.keys
+        owner = await in_thread(sound.master, keys.slot)
+        target = await in_thread(sound.other_master, keys.slot)
+        await in_thread(sound.begin_migration, keys.slot, target)
+        say(owner, "MIGRATE", target.host, target.port, keys.job("1"), 0, 10_000)
+        direct = functools.partial(queue.call, remove_orphaned_jobs(keys, ["1"], in_cluster=True))
+        for sweep in (direct, queue.remove_orphaned_jobs):
+            with pytest.raises(ServerError) as caught:
+                await sweep()
+            assert caught.value.code == "TRYAGAIN"
+        while await in_thread(sound.move_keys, keys.slot, target):
+            pass
+        await in_thread(sound.end_migration, keys.slot, target)
+        assert await queue.remove_orphaned_jobs() == 0
+        assert [job.id for job in await queue.get_jobs("waiting")] == ["2", "1"]

@@ -211,6 +211,7 @@ async def test_child_whose_parent_is_gone_is_reported(queue: Any, flows: Any) ->
         await flows.add(node(queue, "two", node(queue, "c", job_id="c")))
 
 
+@pytest.mark.strict_profile
 async def test_deduplicated_nodes_are_reported_but_a_single_job_is_as_in_a_queue(queue: Any, flows: Any) -> None:
     once = Deduplication("d")
     first = await queue.add("first", options=JobOptions(deduplication=once))

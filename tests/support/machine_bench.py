@@ -66,7 +66,7 @@ class Bench:
         max_jobs: int | None = None,
         **options: Any,
     ) -> None:
-        settings, self.warnings = WorkerOptions(**options).checked()
+        settings, self.warnings = WorkerOptions(**options).checked(switches=keys.switches)
         self.settings = settings
         self.machine = WorkerMachine(keys, settings, "w", batches=batches)
         self.machine.end_when(until, max_jobs)

@@ -23,7 +23,7 @@ from bullmq_protocol.common.switches import (
 from bullmq_protocol.errors import ServerError, UnexpectedReply
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.flow import FlowNode, prepare_flow
-from bullmq_protocol.model.job import JobRecord, NewJob, prepare
+from bullmq_protocol.model.job import JobRecord, NewJob, check_options, prepare
 from bullmq_protocol.model.options import stored, stored_options_from, validate
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.clean import Clean
@@ -33,6 +33,8 @@ from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.worker.advance import Schedule, schedule_of
 from bullmq_protocol.worker.events import CancelRequested, JobRaised
 from bullmq_protocol.worker.notices import WorkerProblem
+from bullmq_protocol.worker.options import WorkerOptions
+from bullmq_protocol.worker.outcome import ReportKind, failure_report
 from bullmq_sync.drive import run
 from tests.support.machine_bench import NO_JOB, Bench, job_reply
 from tests.unit.test_operations import answered, pages_of
@@ -258,8 +260,103 @@ def test_a_job_that_repeats_for_nobody_is_an_ordinary_one() -> None:
     assert schedule_of(stray, STRICT_SWITCHES) == Schedule(None)
     assert schedule_of(stray, FLEET_SWITCHES) is None
     oldest = JobRecord("1", {"opts": b'{"repeat":{"every":1000}}', "rjk": b"a:b:c:d:e"})
-    assert schedule_of(oldest, FLEET_SWITCHES) == Schedule(None)
+    assert schedule_of(oldest, STRICT_SWITCHES) == Schedule(None)
+    assert schedule_of(oldest, FLEET_SWITCHES) == Schedule(None, "a:b:c:d:e")
     assert schedule_of(JobRecord("1", {"opts": b"{}", "rjk": b"s"}), FLEET_SWITCHES) == Schedule("s")
+
+
+@pytest.mark.parametrize(
+    ("key", "is_looked_up"),
+    [
+        ("n::::1000", True),
+        ("n::17:tz:1000", True),
+        ("n:::UTC:* * * * *", True),
+        ("n:::UTC:1:2 3", True),
+        ("n::x:tz:1000", False),
+        ("n::1x:tz:1000", False),
+        ("n:::tz:1x", False),
+        ("n:::tz:", False),
+        ("a:b:c:d", False),
+        ("n:::1000", False),
+    ],
+)
+def test_a_worker_of_6_knows_the_oldest_generation_by_its_keys(key: str, is_looked_up: bool) -> None:
+    job = JobRecord("1", {"opts": b'{"repeat":{"every":1000}}', "rjk": key.encode()})
+    assert schedule_of(job, V6_7_SWITCHES) == (Schedule(None, key) if is_looked_up else Schedule(key))
+
+
+def _oldest(keys: QueueKeys, record: list[bytes], options: str = '{"repeat":{"every":1000,"count":1}}') -> Bench:
+    """Fetch a job with the key of a repeatable one, and answer what its record is."""
+    bench = Bench(keys=keys, skip_stalled_check=True, skip_lock_renewal=True)
+    bench.reply("moveToActive", job_reply("x", name="jn", rjk="jn::::1000", opts=options))
+    assert bench.call("HGETALL").command.keys == (f"{K.repeat}:jn::::1000",)
+    bench.reply("HGETALL", record)
+    return bench
+
+
+def test_a_scheduler_with_the_key_of_a_repeatable_job_is_continued_as_one() -> None:
+    for keys in (FLEET, V6):
+        bench = _oldest(keys, [b"name", b"jn", b"ic", b"3", b"every", b"1000"])
+        assert bench.call("updateJobScheduler").command.args[1] == "jn::::1000"
+        bench.reply("updateJobScheduler", b"y")
+        assert bench.run_of("x") is not None
+
+
+def test_only_before_6_a_repeatable_job_is_continued() -> None:
+    bench = _oldest(FLEET, [b"name", b"jn"])
+    bench.reply("updateRepeatableJobMillis", b"jn::::1000")
+    bench.reply("addDelayedJob", b"y")
+    assert bench.run_of("x") is not None and not bench.said(WorkerProblem)
+    bench = _oldest(FLEET, [], "{}")
+    assert bench.run_of("x") is not None and not bench.has("updateRepeatableJobMillis")
+    bench = _oldest(V6, [b"name", b"jn"])
+    assert bench.run_of("x") is not None and not bench.has("updateRepeatableJobMillis")
+    (problem,) = bench.said(WorkerProblem)
+    assert (
+        "'jn::::1000' is no job scheduler, and BullMQ 6 continues no repeatable job; this one runs" in problem.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "starts", "ends"),
+    [(K, "2", False), (FLEET, "1", False), (FLEET, "2", True), (FLEET, "3", True), (V6, "2", True)],
+)
+def test_a_job_that_was_started_as_often_as_is_said_is_not_retried(keys: QueueKeys, starts: str, ends: bool) -> None:
+    """A job of 6.7.0 with `attempts` 4 and `maxStartedAttempts` 2 ends with its second failure."""
+    settings, _ = WorkerOptions(max_started_attempts=2).checked(switches=keys.switches)
+    job = JobRecord("1", {"opts": b'{"attempts":4}', "ats": starts.encode()})
+    failure = Failure(message="boom")
+    report = failure_report(job, failure, settings, roll=0.5)
+    assert (report.kind is ReportKind.FAILED, report.value) == (ends, "boom")
+    assert not report.exhausted
+    unlimited, _ = WorkerOptions().checked(switches=keys.switches)
+    assert failure_report(job, failure, unlimited, roll=0.5).kind is ReportKind.RETRY
+
+
+def test_a_deduplicated_job_has_neither_parent_nor_children() -> None:
+    once = JobOptions(deduplication=Deduplication("d"))
+    below = JobOptions(deduplication=Deduplication("d"), parent=ParentRef("p", "bull:q"))
+    rule = "deduplication: cannot be used together with parent, which BullMQ refuses since 5.70.4; the profile STRICT"
+
+    def flow(switches: Switches, *, above: bool) -> Any:
+        child = FlowNode("c", "q", options=JobOptions() if above else once)
+        tree = FlowNode("p", "q", options=once if above else JobOptions(), children=[child])
+        return prepare_flow([tree], new_id=lambda: "7", now_ms=5, switches=switches)
+
+    for switches in (FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES):
+        with pytest.raises(UsageError, match=rule):
+            check_options(JobOptions(), below, switches=switches)
+        with pytest.raises(UsageError, match=rf"flow\[0\]\.children\[0\]: {rule}"):
+            flow(switches, above=False)
+    for switches in (FLEET_SWITCHES, V6_7_SWITCHES):
+        with pytest.raises(
+            UsageError, match=r"flow\[0\]: options.deduplication: cannot be used together with children"
+        ):
+            flow(switches, above=True)
+    flow(V5_81_SWITCHES, above=True)
+    for above in (False, True):
+        flow(STRICT_SWITCHES, above=above)
+    assert check_options(JobOptions(), below).parent_key == "bull:q:p"
 
 
 # --- jobs that are cancelled
@@ -361,7 +458,7 @@ def test_the_last_add_of_an_active_job_has_no_place_below_a_root() -> None:
     kept = JobOptions(deduplication=Deduplication("d", keep_last_if_active=True))
     flow_of(FLEET_SWITCHES, FlowNode("n", "q", options=kept))
     with pytest.raises(UsageError, match=r"flow\[0\]\.children\[0\]: options.deduplication.keep_last_if_active"):
-        flow_of(FLEET_SWITCHES, FlowNode("n", "q", children=[FlowNode("c", "q", options=kept)]))
+        flow_of(Switches(keep_last_if_active=True), FlowNode("n", "q", children=[FlowNode("c", "q", options=kept)]))
 
 
 # --- commands that came after 5.62.0
@@ -439,3 +536,19 @@ def test_the_sweep_takes_nothing_but_jobs() -> None:
         strange.decode([b"0"])
     with pytest.raises(UsageError, match="count"):
         next(RemoveOrphans(count=0).page(K))
+
+
+def test_the_sweep_of_a_cluster_goes_to_the_node_of_the_queue() -> None:
+    page = RemoveOrphans(in_cluster=True).page(K)
+    asked = next(page)
+    assert isinstance(asked, Batch) and asked.atomic
+    assert [(each.name, each.keys) for each in asked.commands] == [("HGET", (K.meta,)), ("SCAN", ())]
+    stamps = page.send([None, [b"0", [b"bull:q:1"]]])
+    assert isinstance(stamps, Batch) and not stamps.atomic
+    sweep = page.send([b"5"])
+    assert sweep == cleaning.remove_orphaned_jobs(K, ["1"], in_cluster=True)
+    assert isinstance(sweep, Command) and {K.base, K.wait, K.active, K.delayed} <= set(sweep.keys)
+    page = RemoveOrphans(in_cluster=True).page(K)
+    next(page)
+    with pytest.raises(ServerError, match="TRYAGAIN"):
+        page.send([None, ServerError("TRYAGAIN later")])

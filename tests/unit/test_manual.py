@@ -8,6 +8,7 @@ import pytest
 
 from bullmq_protocol.command import Now, Operation
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.switches import V6_7_SWITCHES
 from bullmq_protocol.errors import ConnectionLost, LockMissing, ServerError
 from bullmq_protocol.model.failure import failure_of
 from bullmq_protocol.testing.clock import SimulatedClock
@@ -23,9 +24,9 @@ K = QueueKeys.of("q")
 class Hand:
     """Manual work on a simulated clock; each call says what the server answers."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, keys: QueueKeys = K, **options: Any) -> None:
         self.clock = SimulatedClock(wall=START)
-        self.work = ManualWork(K, WorkerOptions(**options).checked()[0])
+        self.work = ManualWork(keys, WorkerOptions(**options).checked(switches=keys.switches)[0])
         self.sent: list[Any] = []
 
     def run(self, operation: Operation[T], *exchanges: tuple[str, Any]) -> T:
@@ -161,6 +162,16 @@ def test_an_old_repeatable_job_is_moved_on_and_added_again() -> None:
         ("updateRepeatableJobMillis", b""),
     )
     assert gone.job is not None
+
+
+def test_a_repeatable_job_that_is_not_continued_is_taken() -> None:
+    hand = Hand(QueueKeys.of("q", switches=V6_7_SWITCHES))
+    old = job_reply("x", name="jn", rjk="jn::::1000", opts='{"repeat":{"every":1000}}')
+    taken = hand.next(("moveToActive", old), ("HGETALL", []))
+    assert taken.job is not None and taken.token == "tk"
+    assert taken.problem is not None and "BullMQ 6 continues no repeatable job" in taken.problem
+    known = hand.next(("moveToActive", old), ("HGETALL", [b"ic", b"3"]), ("updateJobScheduler", b"y"))
+    assert known.job is not None and known.problem is None
 
 
 def test_an_ended_schedule_is_not() -> None:
