@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 import msgspec
+from bson.errors import BSONError
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
@@ -186,10 +187,11 @@ def main(url: str, database: str, collection: str) -> None:
     Exit code: 0 nothing found, 1 warnings, 3 errors, 4 the server cannot be examined.
     """
     kind: Any = MongoClient
-    client = kind(url, serverSelectionTimeoutMS=5_000, tz_aware=True)
+    # Moments beyond the years 1 to 9999 would raise.
+    client = kind(url, serverSelectionTimeoutMS=5_000, tz_aware=True, datetime_conversion="DATETIME_AUTO")
     try:
         findings = examine(look(client[database], collection, time.time_ns() // 1_000_000))
-    except PyMongoError as error:
+    except (PyMongoError, BSONError) as error:
         click.echo(f"bullmq-doctor: {error}", err=True)
         sys.exit(4)
     finally:

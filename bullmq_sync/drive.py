@@ -1,20 +1,19 @@
-"""Run commands and operations over a blocking transport, and read the clocks."""
+"""Run commands and operations over a blocking transport."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from bullmq_protocol.command import Batch, Command, Now, Operation
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.units import Instant
 from bullmq_protocol.model.job import PreparedJob
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_protocol.net.topology import Address
 from bullmq_protocol.net.transport import Clock, Transport
 from bullmq_protocol.scripts.profile import DEFAULT, STRICT, Profile, check_profile
+from bullmq_sync.clocks import clock as clock
 from bullmq_sync.connecting import Scripted, connect
 
 T = TypeVar("T")
@@ -22,16 +21,6 @@ T = TypeVar("T")
 Connection = str | Address | Transport | None
 """Where a server is: a URL (one server, sentinels, a cluster), options, a transport that is shared with its owner, or
 None for the local server."""
-
-
-def clock() -> Instant:
-    """Read both clocks, in milliseconds.
-
-    Examples:
-        >>> clock().wall > 1_600_000_000_000
-        True
-    """
-    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
 
 
 class Performer(Protocol):

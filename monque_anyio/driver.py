@@ -3,7 +3,9 @@
 On asyncio calls are made by pymongo's `AsyncMongoClient`, or by the blocking client in worker threads, as on trio.
 
 Nothing is decided here. Calls of the machine and the user's handlers run in two groups of tasks, in a scope of their
-own that a cancellation from outside does not cut: the user's code is cancelled, and its jobs are given back.
+own that a cancellation from outside does not cut: the user's code is cancelled, and its jobs are given back. Each
+handler has a task group of its own, each callback is called as if in a task of its own (`apart`), and both in copies of
+the context in which the scheduler was entered: what they do to their task meets no other.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, copy_context
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Final, cast
 
 import anyio
@@ -23,7 +27,7 @@ from anyio.lowlevel import current_token
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.database import Database
 
-from bullmq_protocol.common.units import Instant, Millis
+from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.worker.actions import Action, Call, CancelWait, Notify, RunJob, Stopped, Wait
@@ -31,6 +35,8 @@ from bullmq_protocol.worker.dispatch import Dispatcher, Queued, steps
 from bullmq_protocol.worker.events import CloseRequested, Event, JobRaised, JobReturned, Tick, WaitCancelled
 from bullmq_protocol.worker.snapshot import WorkerSnapshot
 from monque_anyio import blocking
+from monque_anyio.apart import Apart, apart, end_apart
+from monque_anyio.clocks import clock
 from monque_anyio.perform import Changes, perform
 from monque_protocol.commands import Command
 from monque_protocol.document import Document, Job, typed_job
@@ -42,13 +48,41 @@ THREADS: Final = 32
 """How many calls of a blocking client are made at once."""
 FORCED_STOP_S: Final = 5.0
 _FOREVER_S: Final = 3_600.0
+_RAISED: Final = "a callback of %s raised"
 
 Handler = Callable[[Job[Any]], Awaitable[Any]]
 
 
-def clock() -> Instant:
-    """Read both clocks."""
-    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+class _Alone:
+    """The user's code in a task of its own, and how it ended: what it does to that task meets no other."""
+
+    def __init__(self, main: Callable[[], Awaitable[None]]) -> None:
+        self._main = main
+        self.begun = False
+        self.done = False
+        self.error: BaseException | None = None
+
+    async def run(self, name: str) -> None:
+        """Run it to its end. It raises nothing but the cancellation of the running task."""
+        try:
+            async with anyio.create_task_group() as own:
+                own.start_soon(self._attend, name=name)
+        except Exception as error:
+            # It left a scope or a task group open: its task ends with that.
+            self.error = self.error or error
+
+    async def _attend(self) -> None:
+        self.begun = True
+        try:
+            await self._main()
+            self.done = True
+        except BaseException as error:
+            self.error = error
+
+
+def _is_function(handler: object) -> bool:
+    is_generator = inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)
+    return callable(handler) and not is_generator
 
 
 class EventStream:
@@ -102,6 +136,8 @@ class Driver:
         self._handlers: dict[str, tuple[Handler, Any]] = {}
         self._callbacks: dict[type, list[Callable[[Any], Any]]] = {}
         self._limiter: anyio.CapacityLimiter | None = None
+        self._context: Context | None = None
+        self._apart: Apart | None = None
         self._outer: TaskGroup | None = None
         self._calls: TaskGroup | None = None
         self._jobs: TaskGroup | None = None
@@ -139,6 +175,8 @@ class Driver:
         """Make the tasks; they live until `leave`."""
         if self._outer is not None:
             raise UsageError("monque", self.machine.settings.me, "was entered before: make a new one")
+        self._context = copy_context()
+        self._apart = apart()
         self._outer = anyio.create_task_group()
         await self._outer.__aenter__()
         await self._outer.start(self._main)
@@ -151,32 +189,45 @@ class Driver:
         with anyio.CancelScope(shield=True):
             await self.stop(force=cut is not None)
         self._leaving.set()
-        # An error of the body is raised as it is, not in a group.
-        await outer.__aexit__(None if cut is None else type(cut), cut, None)
-        for stream in self._dispatch.streams:
-            stream.end()
+        try:
+            # An error of the body is raised as it is, not in a group.
+            await outer.__aexit__(None if cut is None else type(cut), cut, None)
+        except BaseExceptionGroup as group:
+            raise _sole(group) from None
+        finally:
+            end_apart(self._apart)
+            for stream in self._dispatch.streams:
+                stream.end()
 
     async def _main(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as calls:
-                async with anyio.create_task_group() as jobs:
-                    self._calls, self._jobs = calls, jobs
-                    calls.start_soon(self._keep_time)
-                    task_status.started()
-                    await self._leaving.wait()
-                    jobs.cancel_scope.cancel()
-                with anyio.move_on_after(FORCED_STOP_S):
-                    while self._under_way:
-                        await self._wait_for_news()
-                self._calls = self._jobs = None
-                calls.cancel_scope.cancel()
+                try:
+                    async with anyio.create_task_group() as jobs:
+                        self._calls, self._jobs = calls, jobs
+                        calls.start_soon(self._keep_time)
+                        task_status.started()
+                        await self._leaving.wait()
+                        jobs.cancel_scope.cancel()
+                finally:
+                    self._jobs = None
+                    with anyio.move_on_after(FORCED_STOP_S, shield=True):
+                        while self._under_way:
+                            await self._wait_for_news()
+                    self._calls = None
+                    # Where this task was cancelled by others, nobody is left who would stop.
+                    self._stopped.set()
+                    calls.cancel_scope.cancel()
             if self._changes is not None:
                 await self._end_changes()
 
-    def start(self) -> None:
-        """Begin to take jobs."""
-        self._stopped = anyio.Event()
-        self._act(self._dispatch.start(clock()))
+    async def start(self) -> None:
+        """Begin to take jobs; while it stops, once it has stopped."""
+        while self.is_stopping and self._calls is not None:
+            await self._stopped.wait()
+        if not self.is_running:
+            self._stopped = anyio.Event()
+            self._act(self._dispatch.start(clock()))
 
     async def stop(self, *, force: bool = False) -> None:
         """Take no more jobs, and wait for those that run, as long as the shutdown may take."""
@@ -186,7 +237,8 @@ class Driver:
             return
         elif force:
             self._act(self._dispatch.ask(CloseRequested(force), clock()))
-        await self._stopped.wait()
+        if self._calls is not None:
+            await self._stopped.wait()
 
     @property
     def is_running(self) -> bool:
@@ -209,8 +261,8 @@ class Driver:
 
     def register(self, name: str, handler: Handler, concurrency: int | None, *, replace: bool, data_type: Any) -> None:
         """Run jobs of this name with a handler."""
-        if not callable(handler):
-            raise UsageError("handler", handler, "must be a function of the job")
+        if not _is_function(handler):
+            raise UsageError("handler", handler, "must be a function of the job, and no generator")
         actions = self.machine.register(name, concurrency, replace=replace, at=clock())
         self._handlers[name] = handler, data_type
         self._act(actions)
@@ -238,7 +290,8 @@ class Driver:
     # --- what the machine asks for ------------------------------------------------------------------------------------
 
     def _act(self, actions: list[Action]) -> None:
-        """Start what is to be done."""
+        """Start what is to be done. Raises a `KeyboardInterrupt` of a callback, after the rest."""
+        interrupt: KeyboardInterrupt | None = None
         for step in steps(actions, merges=False, is_observed=lambda _: True):
             match step:
                 case Queued():
@@ -251,22 +304,33 @@ class Driver:
                 case CancelWait(ticket):
                     self._cancel_wait(ticket)
                 case Notify(notice):
-                    self._tell(notice)
+                    interrupt = self._tell(notice, interrupt)
                 case Stopped():
                     self._stopped.set()
                 case _:
                     pass
         self._wake()
+        if interrupt is not None:
+            self._interrupted(interrupt)
+
+    def _interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """End the scheduler by Ctrl-C: its jobs are given back, no run is counted."""
+        self._act(self._dispatch.ask(CloseRequested(force=True), clock()))
+        raise interrupt
 
     def _begin(self) -> None:
         while (run := self._dispatch.begin()) is not None:
             if self._jobs is not None:
-                self._jobs.start_soon(self._run, run, name=f"monque job {run.job.id}")
+                self._in_context(self._jobs.start_soon, self._run, run, name=f"monque {run.job.id}")
+
+    def _in_context(self, function: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """Call a function in a copy of the context in which the scheduler was entered."""
+        return (copy_context() if self._context is None else self._context.copy()).run(function, *args, **more)
 
     def _start(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         if self._calls is not None:
             self._under_way += 1
-            self._calls.start_soon(self._counted, function, args)
+            self._in_context(self._calls.start_soon, self._counted, function, args)
 
     async def _counted(self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         try:
@@ -287,14 +351,16 @@ class Driver:
         number = run.run
         self._dispatch.handling[number] = run
         handler, data_type = self._handlers[run.job.name]
-        event: Event = JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), 0.5)
+        alone = _Alone(partial(self._handle, handler, run.job, data_type))
         try:
-            await self._handle(handler, run.job, data_type)
-            event = JobReturned(number, "null")
-        except Exception as error:
-            event = JobRaised(number, failure_of(error), random.random(), exception=error)
+            await alone.run(f"monque job {run.job.id}")
         finally:
-            self._act(self._dispatch.over(number, event, clock()))
+            if isinstance(alone.error, KeyboardInterrupt):
+                with suppress(KeyboardInterrupt):
+                    self._interrupted(alone.error)
+            self._act(self._dispatch.over(number, _ended(number, alone), clock()))
+        if isinstance(alone.error, KeyboardInterrupt):
+            raise alone.error
 
     async def _handle(self, handler: Handler, job: Job[Any], data_type: Any) -> None:
         result: Any = handler(job if data_type is None else typed_job(job, data_type))
@@ -310,7 +376,7 @@ class Driver:
             if deadline is not None and deadline <= now:
                 self._act(self._dispatch.feed((Tick(random.random()),), clock()))
                 continue
-            with anyio.move_on_after(_FOREVER_S if deadline is None else (deadline - now) / 1000):
+            with anyio.move_on_after(_FOREVER_S if deadline is None else min(_FOREVER_S, (deadline - now) / 1000)):
                 await self._wait_for_news()
 
     async def _wait_for_news(self) -> None:
@@ -363,18 +429,53 @@ class Driver:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _tell(self, notice: object) -> None:
+    def _tell(self, notice: object, interrupt: KeyboardInterrupt | None) -> KeyboardInterrupt | None:
+        """Call the callbacks of an event; return the Ctrl-C that one of them raised, or that came before."""
         kind: type[object] = type(notice)
-        for callback in self._callbacks.get(kind, ()):
+        for callback in tuple(self._callbacks.get(kind, ())):
+            context = copy_context() if self._context is None else self._context.copy()
+            call: Apart = Context.run if self._apart is None else self._apart
             try:
-                result = callback(notice)
+                result = call(context, callback, notice)
                 if inspect.isawaitable(result):
-                    self._start(self._await, result)
-            except Exception:
-                LOGGER.exception("a callback of %s raised", kind.__name__)
+                    self._await(context, result, kind.__name__)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    interrupt = error
+                else:
+                    LOGGER.exception(_RAISED, kind.__name__)
+        return interrupt
 
-    async def _await(self, result: Awaitable[Any]) -> None:
-        try:
+    def _await(self, context: Context, result: Awaitable[Any], kind: str) -> None:
+        if self._calls is not None:
+            self._under_way += 1
+            context.run(self._calls.start_soon, self._counted, self._finish, (result, kind))
+        elif isinstance(result, Coroutine):
+            # Nobody is there to await it: the scheduler is not entered, or was left.
+            result.close()
+            LOGGER.error("an async callback of %s was left out: the scheduler is not entered", kind)
+
+    async def _finish(self, result: Awaitable[Any], kind: str) -> None:
+        async def main() -> None:
             await result
-        except Exception:
-            LOGGER.exception("an async callback raised")
+
+        alone = _Alone(main)
+        await alone.run("monque callback")
+        if isinstance(alone.error, KeyboardInterrupt):
+            self._interrupted(alone.error)
+        if alone.error is not None:
+            LOGGER.error(_RAISED, kind, exc_info=alone.error)
+
+
+def _ended(number: int, alone: _Alone) -> Event:
+    if alone.done:
+        return JobReturned(number, "null")
+    if alone.error is None or isinstance(alone.error, KeyboardInterrupt):
+        return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), 0.5)
+    return JobRaised(number, failure_of(alone.error), random.random(), exception=alone.error)
+
+
+def _sole(error: BaseException) -> BaseException:
+    """Return the exception of a group that has one, however deep; else the group."""
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return _sole(inner[0]) if len(inner) == 1 else error

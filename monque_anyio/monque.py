@@ -20,10 +20,11 @@ from bson.errors import BSONError
 from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.worker.snapshot import WorkerSnapshot
-from monque_anyio.driver import Driver, EventStream, Handler, clock
+from monque_anyio.clocks import clock
+from monque_anyio.driver import Driver, EventStream, Handler
 from monque_anyio.zones import find_zone
 from monque_protocol import commands, operations
-from monque_protocol.commands import Command, ListFilter, QueueStats, Selector
+from monque_protocol.commands import Command, ListFilter, QueueStats, Selector, check_filter, check_selector
 from monque_protocol.cron import next_cron
 from monque_protocol.cursor import Sort, check_direction, check_sort
 from monque_protocol.document import Job, moment, payload_of
@@ -138,7 +139,7 @@ class Monque:
             raise MonqueConnectionError("Monque not initialized. Call initialize() before start().")
         if not self._driver.is_entered:
             raise UsageError("monque", self._settings.me, "must be entered with `async with` before it starts")
-        self._driver.start()
+        await self._driver.start()
 
     async def stop(self) -> None:
         """Take no more jobs, and wait for those that run, at most `shutdown_timeout`; nothing if it does not run.
@@ -368,7 +369,7 @@ class Monque:
         check_whole("limit", limit, least=1)
         operation = operations.get_page(
             self._settings.collection,
-            ListFilter() if filter is None else filter,
+            ListFilter() if filter is None else check_filter(filter),
             Sort() if sort is None else check_sort(sort),
             cursor=cursor,
             direction=check_direction(direction),
@@ -388,15 +389,16 @@ class Monque:
 
         Source: specs/monque.md#sec-5-16
         """
-        kept = self._stats.get(name or "")
+        kept = self._stats.get(commands.check_text("name", name) or "")
         if kept is not None and kept[0] > time.monotonic():
             return kept[1]
         found = await self._call(operations.STATS, commands.get_stats(self._settings.collection, name))
         if self._settings.stats_ms:
             self._stats.pop(name or "", None)
             self._stats[name or ""] = time.monotonic() + self._settings.stats_ms / 1000, found
-            if len(self._stats) > _MOST_CACHED:
-                del self._stats[next(iter(self._stats))]
+            # Several threads may be here.
+            for oldest in list(self._stats)[:-_MOST_CACHED]:
+                self._stats.pop(oldest, None)
         return found
 
     async def get_queue_view_summaries(self) -> list[QueueView]:
@@ -511,7 +513,7 @@ class Monque:
 
         Source: specs/monque.md#sec-5-13
         """
-        command = commands.cancel_many(self._settings.collection, selector, now=clock().wall)
+        command = commands.cancel_many(self._settings.collection, check_selector(selector), now=clock().wall)
         count = 0 if command is None else await self._call("cancel jobs", command)
         if count:
             self._driver.notify(JobsCancelled(count))
@@ -525,7 +527,7 @@ class Monque:
 
         Source: specs/monque.md#sec-5-13
         """
-        operation = operations.retry_many(self._settings.collection, selector, now=clock().wall)
+        operation = operations.retry_many(self._settings.collection, check_selector(selector), now=clock().wall)
         count, jobs = await self._manage("retry jobs", operation)
         if count:
             self._driver.notify(JobsRetried(count))
@@ -541,7 +543,8 @@ class Monque:
 
         Source: specs/monque.md#sec-5-13
         """
-        count = await self._call("delete jobs", commands.delete_many(self._settings.collection, selector))
+        command = commands.delete_many(self._settings.collection, check_selector(selector))
+        count = await self._call("delete jobs", command)
         if count:
             self._driver.notify(JobsDeleted(count))
         return count

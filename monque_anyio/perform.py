@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bson import DatetimeConversion
 from bson.errors import BSONError
 from pymongo import IndexModel, ReturnDocument
 from pymongo.errors import (
@@ -27,7 +28,7 @@ from monque_protocol.commands import Command
 from monque_protocol.document import Document
 from monque_protocol.errors import CommandRefused
 
-FAULTS = (PyMongoError, BSONError, OverflowError, UnicodeEncodeError)
+FAULTS = (PyMongoError, BSONError, OverflowError, UnicodeEncodeError, RecursionError)
 """What pymongo raises for a command."""
 STREAM_WAIT_MS = 500
 """How long the server waits for a change before it answers."""
@@ -46,7 +47,7 @@ async def perform(database: Any, command: Command[Any]) -> Document:
 
 async def _perform(database: Any, command: Command[Any]) -> Document:
     document = command.document
-    collection = database[document[command.name]]
+    collection = database.get_collection(document[command.name], codec_options=_reading(database.codec_options))
     match command.name:
         case "insert":
             await collection.insert_one(document["documents"][0])
@@ -90,6 +91,16 @@ async def _perform(database: Any, command: Command[Any]) -> Document:
             return {}
 
 
+def _reading(options: Any) -> Any:
+    """Return the user's codec options, but with moments beyond the years 1 to 9999 as `DatetimeMS`.
+
+    By default they raise: one document with such a moment would spoil each reply in which it stands.
+    """
+    if options.datetime_conversion is not DatetimeConversion.DATETIME:
+        return options
+    return options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+
+
 def failure_of(error: Exception) -> BullMQError:
     """Return what an error of pymongo means: whether the command may have run."""
     if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError):
@@ -122,7 +133,8 @@ class Changes:
         """Return the next change, or none as soon as the stream is open. Raises as `perform` does."""
         try:
             if self._stream is None:
-                collection = self._database[command.document[command.name]]
+                name = command.document[command.name]
+                collection = self._database.get_collection(name, codec_options=_reading(self._database.codec_options))
                 pipeline = command.document["pipeline"]
                 self._stream = await collection.watch(
                     pipeline[1:],

@@ -279,12 +279,16 @@ def claim(collection: str, name: str, *, me: str, now: Millis, heartbeat_ms: Mil
 
 
 def find_claims(collection: str, *, me: str) -> Command[list[Job[Any]]]:
-    """Read the jobs that this scheduler owns. Monque has no such command: it shows what a lost reply has claimed.
+    """Read id, name and claim of the jobs this scheduler owns, and nothing else: the rest may be what no client reads.
+
+    Monque has no such command: it shows what a lost reply has claimed.
 
     Repeat:  safe
     Source:  specs/monque.md#sec-14
     """
-    return Command({"find": collection, "filter": {"claimedBy": me, "status": "processing"}}, as_jobs, Repeat.SAFE)
+    query = {"claimedBy": me, "status": "processing"}
+    fields = {"name": 1, "lockedAt": 1}
+    return Command({"find": collection, "filter": query, "projection": fields}, as_jobs, Repeat.SAFE)
 
 
 def release(collection: str, job: Job[Any], *, me: str, now: Millis) -> Command[int]:
@@ -338,6 +342,24 @@ def fail(collection: str, job: Job[Any], *, me: str, now: Millis, reason: str) -
     """
     fields = {"status": "failed", "failCount": job.fail_count + 1, "failReason": reason, "updatedAt": to_date(now)}
     return _end(collection, job, me, fields, drops_reason=False)
+
+
+def of_claim(command: Command[T], job: Job[Any]) -> Command[T]:
+    """Return the report or the release of a job with one more condition: the moment of the claim.
+
+    Sent again after a lost reply it would else end another claim of the same scheduler's, made after the first one.
+
+    Repeat:  guarded
+    Source:  specs/monque.md#sec-14
+    """
+    locked = {"lockedAt": to_date(job.locked_at or 0)}
+    document = dict(command.document)
+    if "query" in document:
+        document["query"] = {**document["query"], **locked}
+    else:
+        (update,) = document["updates"]
+        document["updates"] = [{**update, "q": {**update["q"], **locked}}]
+    return Command(document, command.decode, command.repeat)
 
 
 def heartbeat(collection: str, *, me: str, now: Millis) -> Command[int]:
@@ -484,7 +506,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     def query(self) -> dict[str, Any]:
         """Return the condition of a command."""
         found: dict[str, Any] = {}
-        if self.name:
+        if check_text("name", self.name):
             found["name"] = self.name
         if self.status is not None:
             found["status"] = _status(self.status)
@@ -503,12 +525,28 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
         return [status for status in allowed if status in asked]
 
 
+def check_text(field: str, value: object) -> str | None:
+    """Return a text or None, or raise `UsageError`: a document would be taken for a condition."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError(field, value, "must be text")
+    return value
+
+
 def _status(status: str | Iterable[str]) -> Any:
-    statuses = [status] if isinstance(status, str) else list(status)
+    if not isinstance(status, str | list | tuple | set | frozenset):
+        raise UsageError("status", status, "must be a state, or a list of states")
+    statuses: list[Any] = [status] if isinstance(status, str) else list(cast("Iterable[Any]", status))
     for each in statuses:
-        if each not in tuple(JobStatus):
+        if not isinstance(each, str) or each not in tuple(JobStatus):
             raise UsageError("status", each, f"must be one of {', '.join(JobStatus)}")
     return str(status) if isinstance(status, str) else {"$in": [str(each) for each in statuses]}
+
+
+def check_selector(selector: object) -> Selector:
+    """Return a selector, or raise `UsageError`."""
+    if not isinstance(selector, Selector):
+        raise UsageError("selector", selector, "must be a Selector")
+    return selector
 
 
 def cancel_many(collection: str, selector: Selector, *, now: Millis) -> Command[int] | None:
@@ -628,6 +666,13 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
+def check_filter(filter: object) -> ListFilter:
+    """Return a filter, or raise `UsageError`."""
+    if not isinstance(filter, ListFilter):
+        raise UsageError("filter", filter, "must be a ListFilter")
+    return filter
+
+
 def get_page(
     collection: str, filter: ListFilter, sort: Sort, *, direction: str, anchor: tuple[Any, Anchor] | None, limit: int
 ) -> Command[list[Job[Any]]]:
@@ -674,7 +719,7 @@ def get_stats(collection: str, name: str | None) -> Command[QueueStats]:
     Repeat:  safe
     Source:  specs/monque.md#sec-5-16
     """
-    pipeline: list[Document] = [{"$match": {"name": name}}] if name else []
+    pipeline: list[Document] = [{"$match": {"name": name}}] if check_text("name", name) else []
     mean = {"$avg": {"$subtract": ["$updatedAt", "$createdAt"]}}
     facets = {
         "statusCounts": [{"$group": {"_id": "$status", "count": {"$sum": 1}}}],
@@ -722,7 +767,9 @@ def _as_stats(reply: Document) -> QueueStats:
     except (IndexError, msgspec.ValidationError):
         raise UnexpectedReply("the counts of the states", reply) from None
     known = {str(status) for status in JobStatus}
-    counts = {str(each.id): int(each.count) for each in facets.status_counts if each.id in known}
+    counts = {
+        each.id: int(each.count) for each in facets.status_counts if isinstance(each.id, str) and each.id in known
+    }
     mean = facets.mean[0].mean_ms if facets.mean else None
     return QueueStats(
         **counts,

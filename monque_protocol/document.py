@@ -28,6 +28,8 @@ Document: TypeAlias = Mapping[str, Any]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
+MOST_COUNT: Final = 2**53
+"""The largest number of failures that is told apart, as in JavaScript. BSON has none above 2**63."""
 _MS: Final = timedelta(milliseconds=1)
 _LEAST: Final[Millis] = (FIRST - EPOCH) // _MS
 _MOST: Final[Millis] = (LAST - EPOCH) // _MS
@@ -121,8 +123,8 @@ def read_job(document: object) -> Job[Any]:
     if not isinstance(document, Mapping):
         raise UnexpectedReply("a job document", document)
     found = cast("Document", document)
-    name, key = found.get("name"), found.get("_id")
-    if key is None or not isinstance(name, str):
+    name, key = _text(found.get("name")), found.get("_id")
+    if key is None or name is None:
         raise UnexpectedReply("a job document with _id and name", found)
     return Job(
         id=str(key),
@@ -135,7 +137,7 @@ def read_job(document: object) -> Job[Any]:
         claimed_by=_text(found.get("claimedBy")),
         last_heartbeat=from_date(found.get("lastHeartbeat")),
         heartbeat_interval=_number(found.get("heartbeatInterval")),
-        fail_count=int(_number(found.get("failCount")) or 0),
+        fail_count=min(max(int(_number(found.get("failCount")) or 0), -MOST_COUNT), MOST_COUNT),
         fail_reason=_text(found.get("failReason")),
         repeat_interval=_text(found.get("repeatInterval")),
         unique_key=_text(found.get("uniqueKey")),
@@ -145,7 +147,8 @@ def read_job(document: object) -> Job[Any]:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    # Drivers have types that are derived from text, such as code, and not even hashable.
+    return value if type(value) is str else None
 
 
 def _number(value: object) -> Number | None:

@@ -55,7 +55,7 @@ class JobLost(msgspec.Struct, frozen=True, tag="job:lost"):
 class JobReleased(msgspec.Struct, frozen=True, tag="job:released"):
     """A claimed job is pending again, without an outcome. Monque has no such event.
 
-    `reason` is `stopping`, `cancelled` or `lost reply`.
+    `reason` is `stopping`, `cancelled` or `lost reply`; with the last one `job` has id and name alone.
     """
 
     job: Job[Any]

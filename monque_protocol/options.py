@@ -71,6 +71,8 @@ class SchedulerOptions(Struct, frozen=True, kw_only=True):
         max_payload_size: The largest payload in bytes of BSON; by default, None, what the server takes.
         stats_cache_ttl: How long counts are kept; 5,000 milliseconds by default, 0: not at all.
         change_streams: Whether change streams are tried as a hint to look for jobs; True by default.
+        change_stream_retry: How long after its failure a change stream is opened again, doubled for each further
+            attempt of three; 1,000 milliseconds by default.
 
     Source: specs/monque.md#sec-9-1
 
@@ -97,6 +99,7 @@ class SchedulerOptions(Struct, frozen=True, kw_only=True):
     max_payload_size: int | None = None
     stats_cache_ttl: Duration = 5_000
     change_streams: bool = True
+    change_stream_retry: Duration = 1_000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -123,6 +126,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_payload: int | None
     stats_ms: Millis
     change_streams: bool
+    stream_retry_ms: Millis
 
 
 def settings_of(options: SchedulerOptions, *, random_id: str) -> Settings:
@@ -163,6 +167,7 @@ def settings_of(options: SchedulerOptions, *, random_id: str) -> Settings:
         else check_whole("max_payload_size", options.max_payload_size, least=1),
         stats_ms=_duration("stats_cache_ttl", options.stats_cache_ttl),
         change_streams=check_flag("change_streams", options.change_streams),
+        stream_retry_ms=_duration("change_stream_retry", options.change_stream_retry, least=1),
     )
 
 

@@ -8,9 +8,11 @@ Rules
 - A name is *due* when it may have due jobs: after a poll, a signal, or a claim that found one. While a due name has a
   free slot, claims are under way: one, and one more for each that finds a job. An empty answer ends that, unless a
   signal came meanwhile.
-- A claim whose reply was lost may have claimed. Then nothing is claimed until it is known what this scheduler owns, and
-  what it owns and does not run is released.
-- The report of a job is guarded by its owner's name: when its reply is lost, it is sent again until one comes.
+- A claim whose reply was lost may have claimed, and a release that was lost has perhaps released nothing. Then nothing
+  is claimed until it is known what this scheduler owns, and what it owns and does not run is released. If the server
+  refuses to tell, that is left to stale recovery.
+- The report of a job is guarded by its owner's name: when its reply is lost, it is sent again until one comes, then
+  guarded by the moment of the claim, too, as the job may be pending, and claimed here, again.
 
 Invariants (tests/unit/test_monque_scheduler.py, and the simulation)
 --------------------------------------------------------------------
@@ -34,6 +36,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from bullmq_protocol.common.codec import clean_text
 from bullmq_protocol.common.units import Instant, Millis
 from bullmq_protocol.errors import BullMQError, TransportError, UsageError
 from bullmq_protocol.model.failure import FailureKind
@@ -76,6 +79,10 @@ WAKE_AFTER_MS: Final[Millis] = 200
 WAKE_LEAST_MS: Final[Millis] = 100
 MOST_WAKES: Final = 1_000
 """How many times of known jobs are kept; what is beyond is found by a poll."""
+MOST_REASON: Final = 65_536
+"""How many characters of a failure's reason are stored: with a longer one the document might be too large."""
+LOST_REPLY: Final = "lost reply"
+"""Why a claim of which no reply came is released."""
 RESEND_MS: Final[Millis] = 100
 RESEND_MOST_MS: Final[Millis] = 5_000
 
@@ -441,7 +448,7 @@ class SchedulerMachine:
         for job in jobs:
             if job.id not in held:
                 self._taken += 1
-                actions += self._release(job, "lost reply", at)
+                actions += self._release(job, LOST_REPLY, at)
         for handler in self._handlers.values():
             handler.due = True
         return actions + self._after(at)
@@ -449,6 +456,8 @@ class SchedulerMachine:
     def _release(self, job: Job[Any], reason: str, at: Instant) -> Actions:
         settings = self.settings
         command = commands.release(settings.collection, job, me=settings.me, now=at.wall)
+        if reason == LOST_REPLY:
+            command = commands.of_claim(command, job)
         self._left += 1
         return [Notify(JobReleased(job, reason)), self._call(_Kind.RELEASE, command, job=job)]
 
@@ -479,6 +488,7 @@ class SchedulerMachine:
 
     def _fail(self, run: _Run, reason: str, error: Any, roll: float, at: Instant) -> Actions:
         settings, job = self.settings, run.job
+        reason = clean_text(reason)[:MOST_REASON]
         run.failed, run.error = True, error
         runs = job.fail_count + 1
         if runs >= settings.max_retries:
@@ -493,7 +503,8 @@ class SchedulerMachine:
     def _send(self, run: _Run) -> Action:
         assert run.report is not None
         run.phase = "reporting"
-        return self._call(_Kind.REPORT, run.report, run=run, shielded=True)
+        report = commands.of_claim(run.report, run.job) if run.sent else run.report
+        return self._call(_Kind.REPORT, report, run=run, shielded=True)
 
     def _on_reported(self, run: _Run, job: Job[Any] | None, at: Instant) -> Actions:
         self._drop(run)
@@ -588,10 +599,14 @@ class SchedulerMachine:
             # Not at once again: the next poll tries.
             pending.handler.due = pending.handler.again = False
             pending.handler.width = 1
-        is_lost = isinstance(error, TransportError) and error.maybe_applied
-        self._lost_claim |= pending.kind is _Kind.CLAIMS or (is_lost and pending.kind in (_Kind.CLAIM, _Kind.RELEASE))
-        if self._state is WorkerState.DRAINING and pending.kind is _Kind.CLAIMS:
-            # Once is enough: stale recovery finds them.
+        if isinstance(error, TransportError):
+            if pending.kind is _Kind.CLAIMS:
+                # At the end once is enough: stale recovery finds them.
+                self._lost_claim = self._state is not WorkerState.DRAINING
+            elif pending.kind is _Kind.RELEASE or (pending.kind is _Kind.CLAIM and error.maybe_applied):
+                self._lost_claim = True
+        elif pending.kind is _Kind.CLAIMS:
+            # To ask again would be refused again, and nothing is claimed meanwhile.
             self._lost_claim = False
         return actions + self._stop_if_done()
 
@@ -630,7 +645,7 @@ class SchedulerMachine:
         if self._stream_attempts > STREAM_ATTEMPTS:
             reason = f"Exhausted {STREAM_ATTEMPTS} reconnection attempts: {error}"
             return [*actions, Notify(ChangeStreamFallback(reason))]
-        self._stream_at = at.mono + 1_000 * 2 ** (self._stream_attempts - 1)
+        self._stream_at = at.mono + self.settings.stream_retry_ms * 2 ** (self._stream_attempts - 1)
         return actions
 
     def _on_stream_cancelled(self, ticket: int | None, at: Instant) -> Actions:

@@ -3,17 +3,18 @@
 Nothing is decided here. One lock is held around the machine and its dispatcher, and never around the user's code or a
 call. A thread that got a reply, or ended a handler, goes on with the first thing that follows from it; the rest goes to
 other threads, which are made when none is idle. Threads are daemons: a handler that never ends keeps no process alive.
+Handlers and callbacks run in copies of the context in which the scheduler was entered.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, copy_context
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final, cast
@@ -31,20 +32,20 @@ from monque_protocol.commands import Command
 from monque_protocol.document import Document, Job, typed_job
 from monque_protocol.options import Settings
 from monque_protocol.scheduler import OneByOne, SchedulerMachine
+from monque_sync.clocks import clock
 from monque_sync.perform import Changes, perform
 
 LOGGER: Final = logging.getLogger("monque")
 _IDLE_S: Final = 2.0
 _LONGEST_S: Final = 3_600.0
+_AGAIN_S: Final = 0.1
+_RAISED: Final = "a callback of %s raised"
 
 Handler = Callable[[Job[Any]], Any]
 Task = Callable[[], Any]
 """What a thread does; it returns what that thread goes on with, or None."""
-
-
-def clock() -> Instant:
-    """Read both clocks."""
-    return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+_OTHERS: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+"""What is called and does nothing yet."""
 
 
 class EventStream:
@@ -79,6 +80,10 @@ class EventStream:
             return self._kept.popleft()
 
 
+def _is_plain(handler: object) -> bool:
+    return callable(handler) and not any(is_other(handler) for is_other in _OTHERS)
+
+
 class Threads:
     """Threads that do what they are given; one is made whenever none is idle, and ends when it is idle for long."""
 
@@ -97,9 +102,21 @@ class Threads:
             if self._idle >= len(self._tasks):
                 self._news.notify()
                 return
+        self.make()
+
+    def make(self) -> bool:
+        """Make a thread if something waits for one; return whether it still does, as there are no more to have."""
+        with self._news:
+            if self._idle >= len(self._tasks):
+                return False
             self._made += 1
             number = self._made
-        threading.Thread(target=self._serve, name=f"{self._name} {number}", daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, name=f"{self._name} {number}", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            # One that gets idle takes it, and the timer asks again.
+            return True
+        return False
 
     def _serve(self) -> None:
         while (task := self._take()) is not None:
@@ -138,6 +155,8 @@ class Driver:
         self._over = False
         self._changes: Changes | None = None
         self._called_off = 0
+        self._context: Context | None = None
+        self._fault: Exception | None = None
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -157,6 +176,7 @@ class Driver:
         if self._entered or self._over:
             raise UsageError("monque", self.machine.settings.me, "was entered before: make a new one")
         self._entered = True
+        self._context = copy_context()
         threading.Thread(target=self._keep_time, name=f"monque {self.machine.settings.me} timer", daemon=True).start()
 
     def leave(self, error: BaseException | None) -> None:
@@ -168,9 +188,15 @@ class Driver:
             self._lock.notify_all()
         for stream in self._dispatch.streams:
             stream.end()
+        if self._fault is not None and error is None:
+            raise self._fault
 
     def start(self) -> None:
-        """Begin to take jobs."""
+        """Begin to take jobs; while it stops, once it has stopped."""
+        if self._fault is not None:
+            raise self._fault
+        while self.is_stopping:
+            self._stopped.wait()
         self._stopped.clear()
         self._feed(lambda at: self._dispatch.start(at))
 
@@ -185,12 +211,12 @@ class Driver:
     @property
     def is_running(self) -> bool:
         with self._lock:
-            return self.machine.snapshot().state == "running"
+            return self._fault is None and self.machine.snapshot().state == "running"
 
     @property
     def is_stopping(self) -> bool:
         with self._lock:
-            return self.machine.snapshot().state == "shutting down"
+            return self._fault is None and self.machine.snapshot().state == "shutting down"
 
     def snapshot(self) -> WorkerSnapshot:
         """Return the jobs it holds, and what it waits for."""
@@ -207,8 +233,8 @@ class Driver:
 
     def register(self, name: str, handler: Handler, concurrency: int | None, *, replace: bool, data_type: Any) -> None:
         """Run jobs of this name with a handler."""
-        if not callable(handler):
-            raise UsageError("handler", handler, "must be a function of the job")
+        if not _is_plain(handler):
+            raise UsageError("handler", handler, "must be a function of the job, not async, and no generator")
 
         def make(at: Instant) -> list[Action]:
             actions = self.machine.register(name, concurrency, replace=replace, at=at)
@@ -251,10 +277,24 @@ class Driver:
 
     def _go_on(self, make: Callable[[Instant], list[Action]]) -> Task | None:
         """Do what follows; return what this thread goes on with."""
-        tasks = self._act(make)
+        tasks = self._decide(make)
         for task in tasks[1:]:
             self._threads.submit(task)
         return tasks[0] if tasks else None
+
+    def _decide(self, make: Callable[[Instant], list[Action]]) -> list[Task]:
+        """As `_act`; a fault of ours ends the scheduler, and is raised to its owner, not to this thread."""
+        if self._fault is not None:
+            return []
+        try:
+            return self._act(make)
+        except Exception as error:
+            LOGGER.exception("the scheduler %s ends by a fault of its own", self.machine.settings.me)
+            self._fault = error
+            self._stopped.set()
+            with self._lock:
+                self._lock.notify_all()
+            return []
 
     def _act(self, make: Callable[[Instant], list[Action]]) -> list[Task]:
         """Get the machine's actions; return what threads are to do."""
@@ -262,6 +302,7 @@ class Driver:
             actions = make(clock())
             self._lock.notify_all()
         tasks: list[Task] = []
+        interrupt: KeyboardInterrupt | None = None
         for step in steps(actions, merges=False, is_observed=lambda _: True):
             match step:
                 case Queued():
@@ -273,11 +314,16 @@ class Driver:
                 case CancelWait(ticket):
                     self._cancel_wait(ticket)
                 case Notify(notice):
-                    self._tell(notice)
+                    interrupt = self._tell(notice, interrupt)
                 case Stopped():
                     self._stopped.set()
                 case _:
                     pass
+        if interrupt is not None:
+            # In the user's thread: others have no Ctrl-C.
+            for task in tasks:
+                self._threads.submit(task)
+            raise interrupt
         return tasks
 
     def _begun(self, queued: Queued) -> list[Task]:
@@ -301,14 +347,21 @@ class Driver:
         event: Event
         handler, data_type = self._handlers[run.job.name]
         try:
-            copy_context().run(self._handle, handler, run.job, data_type)
+            self._in_context(self._handle, handler, run.job, data_type)
             event = JobReturned(run.run, "null")
         except BaseException as error:
             event = JobRaised(run.run, failure_of(error), random.random(), exception=error)
         return self._go_on(lambda at: self._dispatch.over(run.run, event, at))
 
+    def _in_context(self, function: Callable[..., Any], *args: Any) -> Any:
+        return (copy_context() if self._context is None else self._context.copy()).run(function, *args)
+
     def _handle(self, handler: Handler, job: Job[Any], data_type: Any) -> None:
-        handler(job if data_type is None else typed_job(job, data_type))
+        result = handler(job if data_type is None else typed_job(job, data_type))
+        if isinstance(result, Coroutine):
+            # It has done nothing, and would seem to have succeeded.
+            result.close()
+            raise UsageError("handler", handler, "must not return a coroutine: monque_anyio runs async handlers")
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -316,13 +369,15 @@ class Driver:
         while True:
             with self._lock:
                 deadline = self.machine.deadline()
-                if self._over and deadline is None and not self.machine.running_jobs:
+                if self._fault is not None or (self._over and deadline is None and not self.machine.running_jobs):
                     return
                 now = clock().mono
                 if deadline is None or deadline > now:
-                    self._lock.wait(_LONGEST_S if deadline is None else (deadline - now) / 1000)
+                    wait_s = _LONGEST_S if deadline is None else min(_LONGEST_S, (deadline - now) / 1000)
+                    self._lock.wait(_AGAIN_S if self._threads.make() else wait_s)
                     continue
-            self._feed(lambda at: self._dispatch.feed((Tick(random.random()),), at))
+            for task in self._decide(lambda at: self._dispatch.feed((Tick(random.random()),), at)):
+                self._threads.submit(task)
 
     # --- the change stream --------------------------------------------------------------------------------------------
 
@@ -355,10 +410,18 @@ class Driver:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _tell(self, notice: object) -> None:
+    def _tell(self, notice: object, interrupt: KeyboardInterrupt | None) -> KeyboardInterrupt | None:
+        """Call the callbacks of an event; return the Ctrl-C that came in one of them, or before."""
         kind: type[object] = type(notice)
         for callback in self._callbacks.get(kind, ()):
             try:
-                callback(notice)
-            except Exception:
-                LOGGER.exception("a callback of %s raised", kind.__name__)
+                result = self._in_context(callback, notice)
+                if isinstance(result, Coroutine):
+                    result.close()
+                    LOGGER.error("a callback of %s is async, and was left out", kind.__name__)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    interrupt = error
+                else:
+                    LOGGER.exception(_RAISED, kind.__name__)
+        return interrupt

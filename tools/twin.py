@@ -21,6 +21,7 @@ NAMES = (
     "zones",
     "notices",
     "guard",
+    "clocks",
     "drive",
     "base",
     "events",
@@ -66,11 +67,15 @@ _OF_THREADS = ((r"\b(_?)tasks\b", r"\1threads"),)
 OTHERS = (
     ("bullmq_anyio/zones", "monque_anyio/zones"),
     ("bullmq_anyio/zones", "monque_sync/zones"),
+    ("bullmq_anyio/clocks", "monque_anyio/clocks"),
+    ("bullmq_anyio/clocks", "monque_sync/clocks"),
     ("monque_anyio/perform", "monque_anyio/blocking"),
     ("monque_anyio/perform", "monque_sync/perform"),
     ("monque_anyio/monque", "monque_sync/monque"),
 )
 """Further pairs, of the second system: what its adapters need stands in packages that depend on pymongo alone."""
+COPIES = (("bullmq_anyio/apart", "monque_anyio/apart"),)
+"""What one adapter of the second system has as it is."""
 OF_ONE = {
     "monque_anyio/monque": (
         (
@@ -177,15 +182,20 @@ def twin(name: str, text: str) -> str:
     return text
 
 
+def _text(name: str) -> str:
+    return (ROOT / f"{name}.py").read_text(encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     stale = []
     pairs = (
         *((name, f"bullmq_anyio/{name}", f"bullmq_sync/{name}") for name in NAMES),
         *((a, a, b) for a, b in OTHERS),
     )
-    for name, source, twin_of_it in pairs:
-        target = ROOT / f"{twin_of_it}.py"
-        text = twin(name, (ROOT / f"{source}.py").read_text(encoding="utf-8"))
+    texts = [(target, twin(name, _text(source))) for name, source, target in pairs]
+    texts += [(target, _text(source)) for source, target in COPIES]
+    for name, text in texts:
+        target = ROOT / f"{name}.py"
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             stale.append(str(target.relative_to(ROOT)))
             if "--check" not in arguments:

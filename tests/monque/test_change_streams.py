@@ -77,7 +77,7 @@ async def test_a_stream_that_breaks_is_opened_again(monque: Monques, script: Scr
 
 async def test_a_server_without_change_streams_is_polled(monque: Monques, script: Scripted) -> None:
     script.refuses = True
-    async with monque(change_streams=True) as scheduler:
+    async with monque(change_streams=True, change_stream_retry=20) as scheduler:
         seen = Seen(scheduler, *KINDS)
         await scheduler.start()
         scheduler.worker("mail", handle)

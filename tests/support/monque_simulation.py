@@ -202,6 +202,9 @@ class Fleet:
         except BullMQError as error:
             self.later(1, ("answer", node, CallFailed.of(ticket, error)))
             return
+        if command.name == "update" and not command.document["updates"][0].get("multi") and reply["nModified"]:
+            # A release.
+            self.owners.pop(command.document["updates"][0]["q"]["_id"], None)
         value = reply.get("value") if command.name == "findAndModify" else None
         if value is not None:
             if before is not None and owner != node.name:

@@ -82,6 +82,11 @@ def _mine(function: Callable[..., Any], number: int, me: str = "me", **more: Any
     return f"of {number} by {me}", lambda: function(C, _job(number), me=me, now=NOW, **more)
 
 
+def _claimed(number: int, later: int) -> Job[Any]:
+    job = _job(number)
+    return msgspec.structs.replace(job, locked_at=(job.locked_at or 0) + later)
+
+
 def command_cases() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     """Yield function, name of the case, and what makes its command."""
     yield "create_indexes", "without retention", lambda: commands.create_indexes(C, retention=False)
@@ -131,6 +136,14 @@ def command_cases() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     for function in (commands.release, commands.complete):
         for number, me in ((5, "me"), (6, "me"), (6, "other"), (1, "me"), (8, "me")):
             yield function.__name__, *_mine(function, number, me)
+    for function in (commands.release, commands.complete):
+        for number, me, later in ((5, "me", 0), (5, "me", 1), (6, "me", 0), (9, "other", 0)):
+            name, make = _mine(function, number, me)
+            yield (
+                "of_claim",
+                f"{function.__name__} {name}, claimed {later} ms later",
+                lambda make=make, number=number, later=later: commands.of_claim(make(), _claimed(number, later)),
+            )
     yield "complete_recurring", *_mine(commands.complete_recurring, 8, next_run_at=NOW + MINUTE)
     yield "complete_recurring", *_mine(commands.complete_recurring, 7, next_run_at=NOW + MINUTE)
     for number, me in ((5, "me"), (6, "other"), (8, "me"), (7, "me")):

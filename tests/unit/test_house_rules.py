@@ -128,7 +128,7 @@ _OF_OTHERS = MappingProxyType(
 )
 # One side of the bench is BullMQ's own port.
 # One module of the doctor looks at the other system.
-_ALONE = MappingProxyType({"bench/port.py": ("bullmq",), "bullmq_doctor/monque.py": (_MONQUE, "pymongo")})
+_ALONE = MappingProxyType({"bench/port.py": ("bullmq",), "bullmq_doctor/monque.py": (_MONQUE, "pymongo", "bson")})
 # The rooms of the adapters: connections know nothing of queues and workers.
 _NET_KNOWS = MappingProxyType({"bullmq_anyio": ("primitives",), "bullmq_sync": ("forks", "primitives")})
 

@@ -59,7 +59,7 @@ def test_there_are_vectors_of_every_command() -> None:
         for name, value in vars(commands).items()
         if callable(value)
         and getattr(value, "__module__", "") == commands.__name__
-        and not name.startswith(("_", "as_"))
+        and not name.startswith(("_", "as_", "check_"))
         and not isinstance(value, type)
     }
     assert made == public - {"indexes", "watch"}
@@ -143,7 +143,9 @@ def test_what_is_no_job_is_left_out_of_lists() -> None:
 def test_counts_are_rounded_as_javascript_does_and_unknown_states_count_in_total() -> None:
     batch = [
         {
-            "statusCounts": [{"_id": "pending", "count": 2}, {"_id": "odd", "count": 1}],
+            "statusCounts": [
+                {"_id": each, "count": 2 - index} for index, each in enumerate(("pending", "odd", ["pending"]))
+            ],
             "avgDuration": [{"_id": None, "avgMs": 2.5}],
             "total": [{"count": 3}],
         }
@@ -160,6 +162,19 @@ def test_selectors_are_checked() -> None:
     for wrong in (Selector(status="odd"), Selector(status=["failed", "odd"]), Selector(older_than="now")):
         with pytest.raises(UsageError):
             wrong.query()
+    # A document would be a condition of its own.
+    for wrong in ({"$ne": ""}, 5):
+        for call in (Selector(name=wrong).query, Selector(status=wrong).query, ListFilter(name=wrong).query):  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match=r"^(name|status): "):
+                call()
+        with pytest.raises(UsageError, match=r"^name: "):
+            commands.get_stats(C, wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^status: "):
+        Selector(status=["failed", {"$ne": ""}]).query()  # type: ignore[list-item]
+    for check in (commands.check_selector, commands.check_filter):
+        with pytest.raises(UsageError, match=r"^(selector|filter): must be a"):
+            check({"name": "x"})
+    assert (commands.check_selector(Selector()), commands.check_filter(ListFilter())) == (Selector(), ListFilter())
     with pytest.raises(UsageError, match=r"^created_at_from"):
         ListFilter(created_at_from="x").query()
 

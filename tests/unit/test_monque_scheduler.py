@@ -27,7 +27,7 @@ from monque_protocol import commands, events
 from monque_protocol.document import to_date
 from monque_protocol.errors import CommandRefused, ShutdownTimeoutError, WorkerRegistrationError
 from monque_protocol.options import JobRetention, SchedulerOptions, settings_of
-from monque_protocol.scheduler import MOST_WAKES, OneByOne, SchedulerMachine
+from monque_protocol.scheduler import MOST_REASON, MOST_WAKES, OneByOne, SchedulerMachine
 from tests.support.monque_model import Collection
 
 NOW = 1_766_000_000_000
@@ -281,6 +281,40 @@ def test_a_release_that_is_lost_is_looked_for_again() -> None:
     assert (len(bench.jobs), bench.document(key)["claimedBy"]) == (1, "me")
 
 
+def test_a_release_that_was_not_sent_is_sent_again_after_a_look() -> None:
+    bench = Bench()
+    key = bench.add()
+    bench.start()
+    bench.lose(bench.calls[0], LOST, applied=True)
+    bench.tick(1000)
+    bench.answer(bench.calls[0])
+    claim, release = sorted(bench.calls, key=lambda call: call.command.name)
+    assert release.command.document["updates"][0]["q"]["lockedAt"] == to_date(NOW)
+    bench.answer(claim)
+    bench.lose(release, NOT_SENT)
+    bench.settle()
+    # The claim that went with the release found nothing, as it had not arrived.
+    assert bench.document(key)["claimedBy"] == "me" and bench.jobs == []
+    bench.tick(1000)
+    bench.settle()
+    assert len(bench.jobs) == 1 and bench.document(key)["status"] == "processing"
+
+
+def test_a_look_that_the_server_refuses_holds_up_no_claims() -> None:
+    bench = Bench()
+    lost = bench.add()
+    bench.start()
+    bench.lose(bench.calls[0], LOST, applied=True)
+    bench.add()
+    bench.tick(1000)
+    assert names(bench.calls) == ["find"]
+    bench.lose(bench.calls[0], CommandRefused("not authorized", 13))
+    bench.tick(1000)
+    bench.settle()
+    assert len(bench.jobs) == 1 and bench.document(lost)["status"] == "processing"
+    assert [str(each.error) for each in bench.seen(events.JobErrored)][1:] == ["not authorized"]
+
+
 # --- outcomes ---------------------------------------------------------------------------------------------------------
 
 
@@ -347,6 +381,13 @@ def test_a_failure_is_retried_by_backoff_until_runs_are_used_up() -> None:
     assert (counts.taken, counts.completed, counts.failed, counts.retried, counts.left) == (2, 0, 1, 1, 0)
 
 
+def test_a_reason_is_stored_as_far_as_a_document_can_hold_it() -> None:
+    bench, run, key = one()
+    bench.raises(run, "x" * 20_000_000 + "\ud800")
+    bench.settle()
+    assert bench.document(key)["failReason"] == "x" * MOST_REASON
+
+
 def test_a_job_that_another_has_is_left_alone() -> None:
     bench, run, key = one()
     bench.document(key)["claimedBy"] = "other"
@@ -366,10 +407,31 @@ def test_a_report_whose_reply_is_lost_is_sent_again_and_its_outcome_is_uncertain
     bench.lose(bench.calls[0], LOST, applied=True)
     assert bench.machine.snapshot(bench.mono).reporting == (str(key),)
     bench.tick(200)
-    assert [call.command for call in bench.calls] == [first.command]
+    again = bench.calls[0].command.document
+    assert again["update"] == first.command.document["update"]
+    assert again["query"] == {**first.command.document["query"], "lockedAt": to_date(NOW)}
     bench.settle()
     assert bench.seen(events.JobLost)[0].uncertain
     assert bench.document(key)["status"] == "completed"
+
+
+def test_a_report_that_is_sent_again_does_not_end_a_later_claim_of_the_same_scheduler() -> None:
+    bench, run, key = one(base_retry_interval=0)
+    bench.mono += 50
+    bench.raises(run)
+    bench.lose(bench.calls[0], LOST, applied=True)
+    # It is pending again, and due.
+    bench.mono += 10
+    bench.take(bench.machine.signal("mail", None, bench.at()))
+    bench.settle()
+    assert len(bench.jobs) == 1 and bench.machine.running_jobs == 2
+    bench.tick(200)
+    bench.settle()
+    assert bench.seen(events.JobLost)[0].uncertain and bench.machine.running_jobs == 1
+    assert bench.document(key)["status"] == "processing"
+    bench.returns(bench.jobs[0])
+    bench.settle()
+    assert bench.document(key)["status"] == "completed" and len(bench.seen(events.JobStarted)) == 2
 
 
 def test_a_success_that_is_refused_counts_as_a_failure_and_a_failure_that_is_refused_is_reported() -> None:
@@ -473,9 +535,9 @@ def test_a_change_stream_is_a_hint_and_polls_become_rare() -> None:
 
 
 def test_a_change_stream_that_breaks_is_opened_again_and_given_up_after_three_attempts() -> None:
-    bench = Bench(change_streams=True, poll_interval=100_000).start().settle()
+    bench = Bench(change_streams=True, poll_interval=100_000, change_stream_retry=500).start().settle()
     refused = CommandRefused("$changeStream is not supported", 40573)
-    for delay in (1000, 2000, 4000):
+    for delay in (500, 1000, 2000):
         bench.handle(CallFailed.of(bench.waits[-1].ticket, refused))
         assert bench.machine.deadline() == bench.mono + delay
         bench.tick(delay)

@@ -18,6 +18,7 @@ from monque_protocol.backoff import backoff_delay
 from monque_protocol.cron import next_cron
 from monque_protocol.cursor import Anchor, Sort, check_direction, check_sort, decode_cursor, encode_cursor
 from monque_protocol.document import (
+    MOST_COUNT,
     Job,
     JobStatus,
     from_date,
@@ -100,6 +101,11 @@ def test_null_absent_and_what_is_of_another_kind_are_alike() -> None:
     odd |= {"claimedBy": None, "lastHeartbeat": True, "heartbeatInterval": True, "failCount": float("nan")}
     assert read_job(odd) == bare
     assert (bare.status, bare.next_run_at, bare.locked_at, bare.fail_count) == ("", None, None, 0)
+    # BSON could not store one more than such.
+    assert [read_job({**odd, "failCount": each}).fail_count for each in (1e308, -(2.0**70))] == [
+        MOST_COUNT,
+        -MOST_COUNT,
+    ]
 
 
 @pytest.mark.parametrize("document", [None, [], {"name": "a"}, {"_id": 1}, {"_id": 1, "name": 3}])
@@ -180,6 +186,7 @@ def test_defaults_are_monques() -> None:
         "max_payload": None,
         "stats_ms": 5000,
         "change_streams": True,
+        "stream_retry_ms": 1_000,
     }
 
 
