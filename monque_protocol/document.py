@@ -29,7 +29,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 MOST_COUNT: Final = 2**53
-"""The largest number of failures that is told apart, as in JavaScript. BSON has none above 2**63."""
+"""The largest number of failures that counts, as in JavaScript. BSON has none above 2**63."""
 _MS: Final = timedelta(milliseconds=1)
 _LEAST: Final[Millis] = (FIRST - EPOCH) // _MS
 _MOST: Final[Millis] = (LAST - EPOCH) // _MS
