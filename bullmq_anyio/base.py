@@ -254,10 +254,17 @@ class QueueBase:
                 finally:
                     self._describing = False
 
-    async def _describe(self) -> None:
+    def _description(self) -> tuple[Command[None], ...]:
+        """Return what describes the queue in its meta hash; nothing where that was done, or is not wanted."""
+        if self._described:
+            return ()
         version = f"bullmq-protocol:{VERSION}"
+        return (write_meta(self._keys, max_len_events=self._max_len_events, version=version),)
+
+    async def _describe(self) -> None:
         try:
-            await perform(self._transport, write_meta(self._keys, max_len_events=self._max_len_events, version=version))
+            for command in self._description():
+                await perform(self._transport, command)
         except BullMQError as error:
             # The call that follows meets the same fault, or shows that it was none.
             _log.warning("queue %s: its meta hash could not be written: %s", self.name, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from time import time_ns
 from types import UnionType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
@@ -11,11 +12,12 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 from msgspec import UNSET
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, finish
-from bullmq_anyio.drive import Connection, check_parents, clock, is_cluster, run
+from bullmq_anyio.drive import Connection, check_parents, clock, is_cluster, run, unscripted
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_anyio.zones import find_zone
+from bullmq_protocol.command import Operation
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
 from bullmq_protocol.commands import jobs as job_commands
 from bullmq_protocol.commands.adding import add_job, add_or_find
@@ -26,15 +28,16 @@ from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.common.codec import check_choice, check_type, json_text, listed, plain, plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
-from bullmq_protocol.errors import BulkAddError, UsageError, without_login
+from bullmq_protocol.errors import BulkAddError, BullMQError, UsageError, without_login
 from bullmq_protocol.events.waiters import check_reader
 from bullmq_protocol.model.job import JobRecord, JobTemplate, NewJob, PreparedJob, check_options, template_of
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
-from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
+from bullmq_protocol.model.schedule import PreparedScheduler, RepeatOptions, prepare_scheduler
 from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
-from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, Tracing, guarded
+from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing, guarded
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
+from bullmq_protocol.operations.adding import Adding, add_in_one, require_one_slot
 from bullmq_protocol.operations.clean import PAGE_SIZE, Clean
 from bullmq_protocol.operations.move_all import MoveAll
 from bullmq_protocol.operations.obliterate import Obliterate
@@ -128,6 +131,7 @@ class Queue(QueueBase, Generic[T]):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         validate(default_job_options, limits=limits, switches=self._keys.switches)
+        self._profile = scripts
         self._add_all = add_many if scripts.batches else add_each
         self._defaults = default_job_options
         self._limits = limits
@@ -208,14 +212,16 @@ class Queue(QueueBase, Generic[T]):
             span.set_attributes({"bullmq.job.name": name, "bullmq.job.id": added.id})
             return added
 
-    async def add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
+    async def add_bulk(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[Job[T]]:
         """Add several jobs in one round trip, and return them in the same order.
 
-        If an argument is wrong, nothing is sent, and the error says which (`jobs[2]: priority`). What the server does
-        is not atomic: it may refuse some jobs and add the others.
+        If an argument is wrong, nothing is sent, and the error says which (`jobs[2]: priority`). The server may refuse
+        some jobs, whose parents are gone, and add the others.
 
         Args:
             jobs: The jobs, each as a `NewJob(name, data, options)`.
+            atomic: True adds them in one transaction: no other client sees some of them, and a connection that breaks
+                leaves all or none. False by default.
 
         Raises:
             BulkAddError: The server refused at least one job. Its `results` hold for each job the added `Job` or the
@@ -229,26 +235,98 @@ class Queue(QueueBase, Generic[T]):
             ['1', '2']
         """
         jobs = listed("jobs", jobs)
+        check_flag("atomic", atomic)
         if self._tracing is None:
-            return await self._add_bulk(jobs)
+            return await self._add_bulk(jobs, atomic)
         names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
         with self._tracing.span("addBulk", "producer", attributes=names) as span:
             metadata = span.metadata()
-            return await self._add_bulk([new_with_context(job, metadata) for job in jobs])
+            return await self._add_bulk([new_with_context(job, metadata) for job in jobs], atomic)
 
-    async def _add_bulk(self, jobs: Sequence[NewJob]) -> list[Job[T]]:
+    async def _add_bulk(self, jobs: Sequence[NewJob], atomic: bool) -> list[Job[T]]:
         prepared = self._prepare_all(jobs)
         if not prepared:
             return []
         await check_parents(self._transport, self._keys, prepared)
-        results = [
-            self._job(result) if isinstance(result, JobRecord) else result
-            for result in await self.run(self._add_all(self._keys, prepared))
-        ]
+        return self._added(await self.run(self._add_all(self._keys, prepared, atomic=atomic)))
+
+    def _added(self, found: Sequence[JobRecord | BullMQError]) -> list[Job[T]]:
+        results = [self._job(result) if isinstance(result, JobRecord) else result for result in found]
         added = [result for result in results if isinstance(result, Job)]
         if len(added) < len(results):
             raise BulkAddError(results)
         return added
+
+    def adding(self, jobs: Sequence[NewJob]) -> Adding[list[Job[T]]]:
+        """Prepare jobs to be added in a transaction of your own, beside your own commands. Nothing is sent.
+
+        Args:
+            jobs: The jobs, each as a `NewJob(name, data, options)`; at least one.
+
+        Returns:
+            The commands, and what reads their replies. See `Adding`.
+
+        Raises:
+            UsageError: An argument is wrong; the error says which (`jobs[2]: priority`).
+
+        Source: specs/08-batches.md#in-a-transaction
+
+        Examples:
+            >>> ready = queue.adding([NewJob("welcome", {"to": "ada"})])
+            >>> [[job]] = await queue.commit(ready)
+            >>> job.id
+            '1'
+        """
+        jobs = listed("jobs", jobs)
+        if not jobs:
+            raise UsageError("jobs", jobs, "must hold at least one job")
+        if self._tracing is None:
+            return self._adding(jobs)
+        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
+        with self._tracing.span("addBulk", "producer", attributes=names) as span:
+            metadata = span.metadata()
+            return self._adding([new_with_context(job, metadata) for job in jobs])
+
+    def _adding(self, jobs: Sequence[NewJob]) -> Adding[list[Job[T]]]:
+        prepared = self._prepare_all(jobs)
+
+        def make() -> Operation[list[Job[T]]]:
+            return self._added((yield from self._add_all(self._keys, prepared)))
+
+        parents = [job.parent_key for job in prepared if job.parent_key is not None]
+        return Adding(make, self._profile.applied, parents=parents, before=self._description())
+
+    async def commit(self, *addings: Adding[Any]) -> list[Any]:
+        """Add what was prepared, by this queue and by others, in one transaction: all of it, or nothing.
+
+        The server does not undo the rest where it refuses a job, whose parent is gone: the error names that one.
+
+        Args:
+            addings: What `adding`, `adding_job_scheduler` and `FlowProducer.adding` returned, for queues of one server.
+
+        Returns:
+            For each of them what its `results` returns.
+
+        Raises:
+            BulkAddError: The server refused a job.
+            FlowAddError: The server refused a node of a flow.
+            UsageError: On a cluster, the keys are in several slots; nothing is sent.
+
+        Source: specs/08-batches.md#in-a-transaction
+
+        Examples:
+            >>> ready = queue.adding([NewJob("welcome", {"to": "ada"})])
+            >>> book = flows.adding([FlowNode("book", "mail", children=[FlowNode("page", "mail")])])
+            >>> [welcome], [added] = await queue.commit(ready, book)
+            >>> welcome.name, added.job.name
+            ('welcome', 'book')
+        """
+        for adding in addings:
+            if not isinstance(adding, Adding):
+                raise UsageError("addings", adding, "must be what `adding` or `adding_job_scheduler` returned")
+        if await is_cluster(self._transport):
+            require_one_slot(addings)
+        return await run(add_in_one(addings), unscripted(self._transport))
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -1419,31 +1497,82 @@ class Queue(QueueBase, Generic[T]):
             'report'
         """
         checked = check_name("scheduler_id", scheduler_id, max_length=None)
-        if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
-        template = NewJob(checked if name is None else plain(name), data, JobOptions() if options is None else options)
-        place = f"{self.name}.{template.name}"
-        named = {"bullmq.job.scheduler.id": checked}
-        with self._span("add", "producer", destination=place, attributes=named) as span:
-            prepared = prepare_scheduler(
-                self._keys,
-                checked,
-                repeat,
-                template,
-                defaults=self._defaults,
-                limits=self._limits,
-                now_ms=clock().wall,
-                zones=find_zone,
-                data_type=self._data_type,
-                metadata=None if self._tracing is None else span.metadata() or None,
-            )
+        template = _scheduled(checked, name, data, options)
+        with self._scheduler_span(checked, template) as span:
+            prepared = self._prepare_scheduler(checked, repeat, template, span)
             if prepared is None:
                 return None
-            for warning in prepared.warnings:
-                _log.warning("queue %s, job scheduler %s: %s", self.name, without_login(checked), warning)
             record = await self.run(upsert_scheduler(self._keys, prepared))
             span.set_attributes({"bullmq.job.id": record.id})
             return self._job(record)
+
+    def adding_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: str | None = None,
+        data: Any = UNSET,
+        options: JobOptions | None = None,
+    ) -> Adding[Job[T]] | None:
+        """Prepare a job scheduler to be created or replaced in a transaction of your own. Nothing is sent.
+
+        Args:
+            scheduler_id: The scheduler's id, as in `upsert_job_scheduler`.
+            repeat: When the jobs are due.
+            name: The name of the jobs. None, the default: `scheduler_id`.
+            data: The payload of the jobs, as in `add`; `{}` by default.
+            options: Options of the jobs, on top of the queue's `default_job_options`; None by default.
+
+        Returns:
+            The commands, and what reads their replies, as `adding`; None if the rule has no run to come.
+
+        Raises:
+            CronError: The pattern is no cron pattern. It is a `UsageError`.
+
+        Source: specs/08-batches.md#in-a-transaction
+
+        Examples:
+            >>> ready = queue.adding_job_scheduler("heartbeat", RepeatOptions(every=60_000))
+            >>> [job] = await queue.commit(ready)
+            >>> job.name
+            'heartbeat'
+        """
+        checked = check_name("scheduler_id", scheduler_id, max_length=None)
+        template = _scheduled(checked, name, data, options)
+        with self._scheduler_span(checked, template) as span:
+            prepared = self._prepare_scheduler(checked, repeat, template, span)
+        if prepared is None:
+            return None
+
+        def make() -> Operation[Job[T]]:
+            return self._job((yield from upsert_scheduler(self._keys, prepared)))
+
+        return Adding(make, self._profile.applied, before=self._description())
+
+    def _scheduler_span(
+        self, scheduler_id: str, template: NewJob
+    ) -> AbstractContextManager[TelemetrySpan, bool | None]:
+        place, names = f"{self.name}.{template.name}", {"bullmq.job.scheduler.id": scheduler_id}
+        return self._span("add", "producer", destination=place, attributes=names)
+
+    def _prepare_scheduler(
+        self, scheduler_id: str, repeat: RepeatOptions, template: NewJob, span: TelemetrySpan
+    ) -> PreparedScheduler | None:
+        prepared = prepare_scheduler(
+            self._keys,
+            scheduler_id,
+            repeat,
+            template,
+            defaults=self._defaults,
+            limits=self._limits,
+            now_ms=clock().wall,
+            zones=find_zone,
+            data_type=self._data_type,
+            metadata=None if self._tracing is None else span.metadata() or None,
+        )
+        for warning in () if prepared is None else prepared.warnings:
+            _log.warning("queue %s, job scheduler %s: %s", self.name, without_login(scheduler_id), warning)
+        return prepared
 
     async def get_job_scheduler(self, scheduler_id: str) -> JobScheduler | None:
         """Read a job scheduler, or a repeatable job of an older client.
@@ -1690,6 +1819,12 @@ class Queue(QueueBase, Generic[T]):
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]
+
+
+def _scheduled(scheduler_id: str, name: str | None, data: Any, options: JobOptions | None) -> NewJob:
+    if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
+    return NewJob(scheduler_id if name is None else plain(name), data, JobOptions() if options is None else options)
 
 
 def _id(job_id: object) -> str:

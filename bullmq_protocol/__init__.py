@@ -48,6 +48,7 @@ from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.net.address import ConnectionOptions, parse_url
 from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.net.transport import AsyncTransport, Clock, InterruptibleTransport, Transport
+from bullmq_protocol.operations.adding import Adding
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.notices import (
     ClosedNotice,
@@ -80,6 +81,7 @@ __all__ = [
     "NOW",
     "RETRY_3_EXPONENTIAL",
     "VERSION",
+    "Adding",
     "AsyncTransport",
     "Backoff",
     "Batch",

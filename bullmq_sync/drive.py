@@ -110,15 +110,20 @@ def transport_of(connection: Any, scripts: Profile = DEFAULT) -> tuple[Transport
     return (transport if scripts is STRICT else Scripted(transport, scripts)), owned
 
 
+def unscripted(transport: Transport) -> Transport:
+    """Return the transport that performs scripts as they are."""
+    return transport.transport if isinstance(transport, Scripted) else transport
+
+
 def has_ended(transport: Transport) -> bool:
     """Look, without waiting, whether the connection was lost since it was used last; False if it cannot be known."""
-    look = getattr(transport.transport if isinstance(transport, Scripted) else transport, "has_ended", None)
+    look = getattr(unscripted(transport), "has_ended", None)
     return look is not None and bool(look())
 
 
 def stop_connecting(transport: Transport) -> None:
     """End an attempt to connect that is under way, where the transport can: nobody needs it any more."""
-    stop = getattr(transport.transport if isinstance(transport, Scripted) else transport, "stop_connecting", None)
+    stop = getattr(unscripted(transport), "stop_connecting", None)
     if stop is not None:
         stop()
 
@@ -142,9 +147,7 @@ def check_parents(transport: Transport, keys: QueueKeys, jobs: Sequence[Prepared
 
 def is_cluster(transport: Transport) -> bool:
     """Tell whether the server is part of a cluster; False for a transport that does not know its server. Connects."""
-    if isinstance(transport, Scripted):
-        transport = transport.transport
-    server_info = getattr(transport, "server_info", None)
+    server_info = getattr(unscripted(transport), "server_info", None)
     if server_info is None:
         return False
     info = server_info()

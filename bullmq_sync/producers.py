@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.common.codec import listed
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
@@ -19,6 +20,7 @@ from bullmq_protocol.observability.job_context import FlowTracing, bulk_span, fl
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
+from bullmq_protocol.operations.adding import Adding
 from bullmq_protocol.operations.read_flow import read_flow
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 from bullmq_sync.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
@@ -69,7 +71,8 @@ class FlowProducer:
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         # Names the prefix and the layout where they are wrong.
-        self._switches = check_profile(scripts).switches
+        self._profile = check_profile(scripts)
+        self._switches = scripts.switches
         QueueKeys.of("any", prefix=prefix, layout=layout)
         self._telemetry = guarded(telemetry, provider_raised)
         self._prefix = prefix
@@ -137,13 +140,54 @@ class FlowProducer:
         with bulk_span(self._telemetry, flows):
             return self._add(flows, queues_options)
 
+    def adding(
+        self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
+    ) -> Adding[list[FlowJob[Job[Any]]]]:
+        """Prepare flows to be added in a transaction of your own, beside your own commands. Nothing is sent.
+
+        Args:
+            flows: The jobs at the roots, each with its children; at least one.
+            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
+                default.
+
+        Returns:
+            The commands, and what reads their replies. See `Adding`; `Queue.commit` sends it.
+
+        Raises:
+            UsageError: As in `add`.
+
+        Source: specs/08-batches.md#in-a-transaction
+
+        Examples:
+            >>> ready = flows.adding([FlowNode("book", "mail", children=[FlowNode("page", "mail")])])
+            >>> ready.scripts[0].name
+            'addParentJob'
+        """
+        flows = listed("flows", flows)
+        if not flows:
+            raise UsageError("flows", flows, "must hold at least one flow")
+        if self._telemetry is None:
+            return self._adding(flows, queues_options)
+        with bulk_span(self._telemetry, flows):
+            return self._adding(flows, queues_options)
+
+    def _adding(
+        self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None
+    ) -> Adding[list[FlowJob[Job[Any]]]]:
+        prepared = self._prepare(flows, queues_options)
+        parents = [node.job.parent_key for node in prepared.nodes if node.job.parent_key is not None]
+        return Adding(lambda: self._operation(prepared), self._profile.applied, parents=parents)
+
     def _add(
         self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None
     ) -> list[FlowJob[Job[Any]]]:
         prepared = self._prepare(flows, queues_options)
         if is_cluster(self._transport):
             prepared.require_one_slot()
-        found = run(add_flow(prepared), self._transport)
+        return run(self._operation(prepared), self._transport)
+
+    def _operation(self, prepared: PreparedFlow) -> Operation[list[FlowJob[Job[Any]]]]:
+        found = yield from add_flow(prepared)
         jobs = [
             (node.parent, self._job(node.keys, added_record(node.job, each.job_id, each.added)))
             for node, each in zip(prepared.nodes, found, strict=True)

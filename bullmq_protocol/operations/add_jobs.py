@@ -41,13 +41,15 @@ def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
     return added_record(job, reply, were_added([job], [seen], [reply])[0])
 
 
-def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
+def add_many(
+    keys: QueueKeys, jobs: Sequence[PreparedJob], *, atomic: bool = False
+) -> Operation[list[JobRecord | BullMQError]]:
     """Add several jobs in their order; each gets its record, or the error that refused it.
 
     Jobs that follow each other go together in one script call, up to 50 and some 1,000,000 bytes.
 
     Steps:   one round trip; none for no jobs
-    Atomic:  no: when the connection breaks, the first of them may have been added and the last not
+    Atomic:  with `atomic`: nothing else comes between them, and a connection that breaks leaves all or none of them
     Source:  specs/08-batches.md#add-many
     """
     if not jobs:
@@ -59,7 +61,7 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     calls: list[Command[Any]] = [part[0] if len(part) == 1 else merged(part) for part in parts]
     # A job with children is sent alone, and nothing reveals whether it was added.
     looks = [() if job.command in KINDS else looks_before(keys, job) for job in jobs]
-    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls))))
+    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls), atomic)))
     results: list[Any] = []
     for part, reply in zip(parts, replies, strict=True):
         if len(part) == 1 or isinstance(reply, BullMQError):
@@ -69,7 +71,9 @@ def add_many(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     return _records(jobs, seen, results)
 
 
-def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[JobRecord | BullMQError]]:
+def add_each(
+    keys: QueueKeys, jobs: Sequence[PreparedJob], *, atomic: bool = False
+) -> Operation[list[JobRecord | BullMQError]]:
     """Do the same with a script call per job, as BullMQ's own scripts need it.
 
     Source:  specs/01-data-model-and-adding.md#sec-8-4
@@ -77,7 +81,9 @@ def add_each(keys: QueueKeys, jobs: Sequence[PreparedJob]) -> Operation[list[Job
     if not jobs:
         return []
     looks = [looks_before(keys, job) for job in jobs]
-    seen, results = looked_up(looks, (yield from Batch((*chain(*looks), *(add_job(keys, job) for job in jobs)))))
+    seen, results = looked_up(
+        looks, (yield from Batch((*chain(*looks), *(add_job(keys, job) for job in jobs)), atomic))
+    )
     return _records(jobs, seen, results)
 
 

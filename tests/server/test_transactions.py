@@ -1,0 +1,415 @@
+"""Jobs added in a transaction of the caller's: beside its own commands, over several queues, with each client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import coredis
+import hiredis
+import pytest
+import redis
+import redis.asyncio
+from anyio import to_thread
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bullmq_sync
+from bullmq_protocol import (
+    Adding,
+    BulkAddError,
+    Deduplication,
+    FlowAddError,
+    FlowNode,
+    JobOptions,
+    KeyLayout,
+    NewJob,
+    ParentRef,
+    QueueKeys,
+    RepeatOptions,
+    ServerError,
+    UsageError,
+)
+from bullmq_protocol.command import Arg
+from bullmq_protocol.scripts.profile import FLEET, STRICT
+from tests.support.adapters import Adapter
+from tests.support.servers import Server
+from tests.support.topology import ClusterSet
+
+_DOCS = Path(__file__).parents[2] / "docs"
+
+PARENT = ParentRef(id="gone", queue="bull:nowhere")
+Fill = Callable[[Any], object]
+
+
+async def with_redis_py(server: Server, fill: Fill) -> list[Any]:
+    def transact() -> list[Any]:
+        with redis.Redis.from_url(server.url) as client, client.pipeline() as pipeline:
+            fill(pipeline)
+            return pipeline.execute(raise_on_error=False)
+
+    return await to_thread.run_sync(transact)
+
+
+async def with_redis_asyncio(server: Server, fill: Fill) -> list[Any]:
+    async with redis.asyncio.Redis.from_url(server.url) as client, client.pipeline() as pipeline:
+        fill(pipeline)
+        found: list[Any] = await pipeline.execute(raise_on_error=False)
+        return found
+
+
+async def with_coredis(server: Server, fill: Fill) -> list[Any]:
+    async with coredis.Redis.from_url(server.url) as client:
+        async with client.pipeline(transaction=True, raise_on_error=False) as pipeline:
+            fill(pipeline)
+        return list(pipeline.results or ())
+
+
+async def by_hand(server: Server, wires: Sequence[tuple[Arg, ...]]) -> list[Any]:
+    """Send wires between MULTI and EXEC, with no client at all."""
+
+    def transact() -> list[Any]:
+        with redis.Redis.from_url(server.url) as client:
+            connection = client.connection_pool.get_connection()
+            try:
+                lines = [("MULTI",), *wires, ("EXEC",)]
+                connection.send_packed_command([hiredis.pack_command(tuple(line)) for line in lines])
+                return [connection.read_response() for _ in lines][-1]
+            finally:
+                client.connection_pool.release(connection)
+
+    return await to_thread.run_sync(transact)
+
+
+CLIENTS: dict[str, tuple[Callable[[Server, Fill], Awaitable[list[Any]]], ...]] = {
+    "asyncio": (with_redis_py, with_redis_asyncio, with_coredis),
+    "trio": (with_redis_py, with_coredis),
+    "threads": (with_redis_py,),
+}
+
+
+async def test_jobs_of_each_kind_go_with_the_callers_own_commands(adapter: Adapter, server: Server, name: str) -> None:
+    for number, transact in enumerate(CLIENTS[adapter.name]):
+        own = f"{name}{number}"
+        async with adapter.Queue(own, server.url) as queue, adapter.FlowProducer(server.url) as flows:
+            ready = queue.adding(
+                [
+                    NewJob("plain", {"n": 1}),
+                    NewJob("later", {"n": 2}, JobOptions(delay=3_600_000)),
+                    NewJob("urgent", {"n": 3}, JobOptions(priority=2)),
+                    NewJob("named", {"n": 4}, JobOptions(job_id="mine")),
+                    NewJob("again", {"n": 5}, JobOptions(job_id="mine")),
+                    NewJob("single", {"n": 6}, JobOptions(deduplication=Deduplication("d"))),
+                    NewJob("double", {"n": 7}, JobOptions(deduplication=Deduplication("d"))),
+                ]
+            )
+            hourly = queue.adding_job_scheduler("hourly", RepeatOptions(every=3_600_000), "tick", {"of": "clock"})
+            book = flows.adding([FlowNode("book", own, children=[FlowNode("page", own, {"n": 8})])])
+            assert isinstance(ready, Adding) and hourly is not None
+            queued: list[Any] = []
+
+            def fill(
+                pipeline: Any, own: str = own, addings: Any = (ready, hourly, book), queued: list[Any] = queued
+            ) -> None:
+                pipeline.incr(f"orders:{own}")
+                queued += [each.into_pipeline(pipeline) for each in addings]
+                pipeline.incr(f"orders:{own}")
+
+            replies = await transact(server, fill)
+            assert (int(replies[0]), int(replies[-1])) == (1, 2)
+            jobs, tick, [flow] = (each.results(replies) for each in queued)
+            assert [job.name for job in jobs] == ["plain", "later", "urgent", "named", "again", "single", "double"]
+            assert [job.added for job in jobs] == [True, True, True, True, False, True, False]
+            assert [job.data["n"] for job in jobs] == [1, 2, 3, 4, 5, 6, 7]
+            assert jobs[4].id == jobs[3].id == "mine" and jobs[6].id == jobs[5].id
+            assert (tick.name, tick.data) == ("tick", {"of": "clock"})
+            assert [child.job.name for child in flow.children] == ["page"]
+            for job, state in zip(jobs, ["waiting", "delayed", "prioritized", "waiting"], strict=False):
+                assert await queue.get_job_state(job.id) == state
+            assert await queue.get_job_state(tick.id) == "waiting"
+            assert await queue.get_job_state(flow.job.id) == "waiting-children"
+            # The queue described itself, as its first call does.
+            assert await queue.get_version() is not None
+            await queue.obliterate(force=True)
+
+
+async def test_wires_go_with_no_client_at_all(adapter: Adapter, server: Server, name: str) -> None:
+    async with adapter.Queue(name, server.url) as queue:
+        ready = queue.adding([NewJob("a", {}), NewJob("b", {}, JobOptions(delay=9_000))])
+        jobs = ready.results(await by_hand(server, ready.wires()))
+        assert [(job.id, job.name) for job in jobs] == [("1", "a"), ("2", "b")]
+        assert (await queue.get_job_counts("waiting", "delayed")).items() >= {"waiting": 1, "delayed": 1}.items()
+        await queue.obliterate()
+
+
+async def test_what_a_conflict_stops_is_sent_again_and_added_once(adapter: Adapter, server: Server, name: str) -> None:
+    async with adapter.Queue(name, server.url) as queue:
+        ready = queue.adding([NewJob("paid", {"order": 7})])
+
+        def order(*, disturbed: bool) -> Any:
+            with redis.Redis.from_url(server.url) as client, client.pipeline() as pipeline:
+                pipeline.watch(f"stock:{name}")
+                stock = int(pipeline.get(f"stock:{name}") or 0)
+                if disturbed:
+                    client.incr(f"stock:{name}")
+                with pytest.raises(UsageError, match=r"call its multi\(\) first"):
+                    ready.into_pipeline(pipeline)
+                pipeline.multi()
+                pipeline.set(f"stock:{name}", stock - 1)
+                queued = ready.into_pipeline(pipeline)
+                return queued.results(pipeline.execute())
+
+        with pytest.raises(redis.WatchError):
+            await to_thread.run_sync(lambda: order(disturbed=True))
+        assert await queue.count() == 0
+        [job] = await to_thread.run_sync(lambda: order(disturbed=False))
+        assert (await queue.get_jobs("waiting"))[0].id == job.id
+        assert await queue.count() == 1
+        await queue.obliterate()
+
+
+async def test_loaded_scripts_are_named_and_a_lost_one_is_an_error(adapter: Adapter, server: Server, name: str) -> None:
+    async with adapter.Queue(name, server.url) as queue:
+        ready = queue.adding([NewJob("n", {})])
+        assert not any("EVAL" in wire for wire in ready.wires(loaded=True))
+        assert sum("EVAL" in wire for wire in ready.wires()) == len(ready.scripts) == 1
+
+        def send(*, load: bool) -> tuple[Any, Any]:
+            with redis.Redis.from_url(server.url) as client, client.pipeline() as pipeline:
+                client.script_flush()
+                for script in ready.scripts if load else ():
+                    assert client.script_load(script.source) in (script.sha1, script.sha1.encode())
+                pipeline.incr(f"own:{name}")
+                queued = ready.into_pipeline(pipeline, loaded=True)
+                return queued, pipeline.execute(raise_on_error=False)
+
+        queued, replies = await to_thread.run_sync(lambda: send(load=False))
+        with pytest.raises(BulkAddError) as caught:
+            queued.results(replies)
+        [refused] = caught.value.results
+        assert isinstance(refused, ServerError) and refused.code == "NOSCRIPT"
+        # The rest of the transaction ran: that is what the documentation warns of.
+        assert replies[0] == 1 and await queue.count() == 0
+        queued, replies = await to_thread.run_sync(lambda: send(load=True))
+        assert len(queued.results(replies)) == 1 and await queue.count() == 1
+        await queue.obliterate()
+
+
+async def test_several_queues_get_their_jobs_in_one_transaction(adapter: Adapter, server: Server, name: str) -> None:
+    async with (
+        adapter.Queue(name, server.url) as queue,
+        adapter.Queue(f"{name}-other", server.url) as other,
+        adapter.FlowProducer(server.url) as flows,
+    ):
+        await queue.count(), await other.count()
+        before = await _transactions(server)
+        [first], seconds, tick, [flow] = await queue.commit(
+            queue.adding([NewJob("a", {})]),
+            other.adding([NewJob("b", {"n": n}) for n in range(120)]),
+            other.adding_job_scheduler("tick", RepeatOptions(every=60_000)),
+            flows.adding([FlowNode("c", name, children=[FlowNode("d", f"{name}-other")])]),
+        )
+        assert await _transactions(server) == before + 1
+        assert (first.name, len(seconds), tick.name, flow.job.name) == ("a", 120, "tick", "c")
+        assert (await queue.count(), await other.count()) == (2, 122)
+        assert await queue.commit() == []
+        with pytest.raises(UsageError, match="must be what `adding`"):
+            await queue.commit([NewJob("a", {})])
+        with pytest.raises(BulkAddError, match="1 of 2 jobs were not added"):
+            await queue.commit(queue.adding([NewJob("e", {}), NewJob("f", {}, JobOptions(parent=PARENT))]))
+        with pytest.raises(FlowAddError):
+            await queue.commit(flows.adding([FlowNode("g", name, options=JobOptions(parent=PARENT))]))
+        # What was refused leaves the rest added.
+        assert await queue.count() == 3
+        for each in (queue, other):
+            await each.obliterate(force=True)
+
+
+def test_a_queue_keeps_its_profile_in_the_transaction_of_another(server: Server, name: str) -> None:
+    with (
+        bullmq_sync.Queue(name, server.url, scripts=STRICT) as strict,
+        bullmq_sync.Queue(f"{name}-other", server.url, scripts=FLEET) as fleet,
+    ):
+        addings = [queue.adding([NewJob("a", {}, JobOptions(delay=1))]) for queue in (strict, fleet)]
+        assert addings[0].scripts[-1].sha1 != addings[1].scripts[-1].sha1
+        with redis.Redis.from_url(server.url) as client:
+            for queue in (strict, fleet):
+                client.script_flush()
+                queue.commit(*addings)
+                assert client.script_exists(*(each.scripts[-1].sha1 for each in addings)) == [True, True]
+        assert (strict.count(), fleet.count()) == (2, 2)
+        for queue in (strict, fleet):
+            queue.obliterate()
+
+
+async def test_a_bulk_goes_in_one_transaction_where_that_is_asked(adapter: Adapter, server: Server, name: str) -> None:
+    async with adapter.Queue(name, server.url) as queue:
+        await queue.count()
+        before = await _transactions(server)
+        await queue.add_bulk([NewJob("n", {"n": n}) for n in range(120)])
+        assert await _transactions(server) == before
+        jobs = await queue.add_bulk([NewJob("n", {"n": n}) for n in range(120)], atomic=True)
+        assert await _transactions(server) == before + 1
+        assert [job.data["n"] for job in jobs] == list(range(120)) and await queue.count() == 240
+        with pytest.raises(UsageError, match="atomic"):
+            await queue.add_bulk([], atomic=1)
+        await queue.obliterate()
+
+
+def test_a_pipeline_that_would_not_run_it_as_one_is_refused(server: Server, name: str) -> None:
+    ready = bullmq_sync.Queue(name, server.url).adding([NewJob("n", {})])
+    with redis.Redis.from_url(server.url) as client:
+        with pytest.raises(UsageError, match=r"client\.pipeline\(transaction=True\)"):
+            ready.into_pipeline(client.pipeline(transaction=False))
+        with pytest.raises(UsageError, match="must be a pipeline of redis-py or coredis"):
+            ready.into_pipeline(client)
+    with pytest.raises(UsageError, match="must be a pipeline"):
+        ready.into_pipeline(None)
+
+
+async def test_a_cluster_runs_it_in_one_slot_alone(adapter: Adapter, cluster: ClusterSet, name: str) -> None:
+    url = f"redis+cluster://{cluster.hosts}"
+    tagged = {"layout": KeyLayout.TAGGED_PREFIX}
+    async with (
+        adapter.Queue(name, url, **tagged) as queue,
+        adapter.Queue(f"{name}-other", url, **tagged) as other,
+        adapter.Queue(name, url, layout=KeyLayout.TAGGED_QUEUE) as elsewhere,
+    ):
+        addings = [each.adding([NewJob("a", {}), NewJob("b", {}, JobOptions(delay=1))]) for each in (queue, other)]
+        apart = elsewhere.adding([NewJob("a", {})])
+        found = await queue.commit(*addings)
+        assert [len(jobs) for jobs in found] == [2, 2]
+        with pytest.raises(UsageError, match="runs a transaction in one slot"):
+            await queue.commit(addings[0], apart)
+        child = queue.adding([NewJob("c", {}, JobOptions(parent=ParentRef(id="1", queue=elsewhere.keys.qualified)))])
+        with pytest.raises(UsageError, match="runs a transaction in one slot"):
+            await queue.commit(child)
+
+        def pipelined() -> Any:
+            host, port = cluster.addresses[0]
+            with redis.RedisCluster(host=host, port=port) as client:
+                pipeline = client.pipeline(transaction=True)
+                with pytest.raises(UsageError, match="runs a transaction in one slot"):
+                    child.into_pipeline(pipeline)
+                queued = addings[0].into_pipeline(pipeline)
+                return queued.results(pipeline.execute())
+
+        assert len(await to_thread.run_sync(pipelined)) == 2
+        assert await queue.count() == 4
+        for each in (queue, other):
+            await each.obliterate(force=True)
+
+
+OPTIONS = st.sampled_from(
+    [
+        {},
+        {"delay": 5_000},
+        {"priority": 3},
+        {"job_id": "one"},
+        {"job_id": "two", "delay": 1},
+        {"deduplication": Deduplication("d")},
+        {"deduplication": Deduplication("t", ttl=60_000)},
+        {"deduplication": Deduplication("r", replace=True), "delay": 9_000},
+        {"lifo": True, "attempts": 3},
+        {"parent": PARENT},
+        {"remove_on_complete": True},
+    ]
+)
+OTHERS = ["pause", "resume", "add", "promote", "remove"]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(jobs=st.lists(OPTIONS, min_size=1, max_size=9), others=st.lists(st.sampled_from(OTHERS), max_size=4))
+def test_the_state_is_that_of_a_bulk(server: Server, jobs: list[dict[str, Any]], others: list[str]) -> None:
+    states: list[object] = []
+    for prefix in ("bulk", "trans"):
+        with bullmq_sync.Queue("same", server.url, prefix=prefix) as queue:
+            queue.obliterate(force=True)
+            given_jobs = [
+                NewJob(f"n{number}", {"n": number}, JobOptions(timestamp=1_700_000_000_000 + number, **each))
+                for number, each in enumerate(jobs)
+            ]
+            for other in others:
+                _meddle(queue, other)
+            outcome: object
+            try:
+                if prefix == "bulk":
+                    added = queue.add_bulk(given_jobs)
+                else:
+                    with redis.Redis.from_url(server.url) as client, client.pipeline() as pipeline:
+                        pipeline.incr("between")
+                        queued = queue.adding(given_jobs).into_pipeline(pipeline)
+                        added = queued.results(pipeline.execute(raise_on_error=False))
+                outcome = [(job.id, job.added) for job in added]
+            except BulkAddError as error:
+                outcome = [str(each) if isinstance(each, Exception) else each.id for each in error.results]
+            states.append((outcome, _state(server, queue.keys)))
+            queue.obliterate(force=True)
+    assert states[0] == states[1]
+
+
+def _meddle(queue: bullmq_sync.Queue[Any], other: str) -> None:
+    match other:
+        case "pause":
+            queue.pause()
+        case "resume":
+            queue.resume()
+        case "add":
+            queue.add("before", {}, JobOptions(job_id="one", timestamp=1_600_000_000_000))
+        case "promote":
+            queue.promote_jobs()
+        case _:
+            queue.remove("one")
+
+
+def _state(server: Server, keys: QueueKeys) -> dict[str, Any]:
+    """Return all that Redis holds of a queue, but for the ids of events, and what tells of the moment."""
+    found: dict[str, Any] = {}
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        for key in client.scan_iter(f"{keys.base}*"):
+            match client.type(key):
+                case "hash":
+                    value: Any = client.hgetall(key)
+                case "zset":
+                    value = client.zrange(key, 0, -1, withscores=True)
+                case "list":
+                    value = client.lrange(key, 0, -1)
+                case "stream":
+                    value = [fields for _, fields in client.xrange(key)]
+                case "set":
+                    value = client.smembers(key)
+                case _:
+                    value = client.get(key)
+            found[key.removeprefix(keys.base)] = value
+    return found
+
+
+async def _transactions(server: Server) -> int:
+    def ask() -> int:
+        with redis.Redis.from_url(server.url) as client:
+            calls: int = client.info("commandstats").get("cmdstat_exec", {"calls": 0})["calls"]
+            return calls
+
+    return await to_thread.run_sync(ask)
+
+
+_PAGE = (_DOCS / "transactions.md").read_text("utf-8")
+_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "printed"),
+    list(zip(_SNIPPETS, ["1 {'order': 17}\n", "ship 2\n", "remind None\n"], strict=True)),
+    ids=["own commands", "watch", "lua"],
+)
+def test_the_examples_of_the_docs_run(
+    server: Server, snippet: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        for key in client.scan_iter("bull:mail*"):
+            client.delete(key)
+        client.delete("reminded:ada")
+    exec(compile(snippet.replace("redis://localhost", server.url), "transactions.md", "exec"), {})
+    assert capsys.readouterr().out == printed
