@@ -320,7 +320,7 @@ class Queue(QueueBase, Generic[T]):
             ('welcome', 'book')
         """
         for adding in addings:
-            if not isinstance(adding, Adding):
+            if not isinstance(adding, Adding):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError("addings", adding, "must be what `adding` or `adding_job_scheduler` returned")
         if is_cluster(self._transport):
             require_one_slot(addings)

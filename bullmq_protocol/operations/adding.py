@@ -212,14 +212,15 @@ def _ours(reply: Any) -> Any:
 
 def _queue_of(pipeline: Any) -> Callable[[tuple[Arg, ...]], object]:
     """Return what queues one command on a pipeline, or raise `UsageError`."""
-    kind = type(pipeline)
+    kind: type[object] = type(pipeline)  # pyright: ignore[reportUnknownVariableType]
     create, execute = getattr(pipeline, "create_request", None), getattr(pipeline, "execute_command", None)
     if not hasattr(pipeline, "command_stack") or not callable(execute):
         raise UsageError("pipeline", kind, "must be a pipeline of redis-py or coredis")
     if getattr(pipeline, "watching", False) and not getattr(pipeline, "explicit_transaction", False):
         raise UsageError("pipeline", kind, "watches keys and runs each command at once: call its multi() first")
     # Named otherwise in each client; those of clusters do not say.
-    flags = [vars(pipeline).get(name) for name in ("transaction", "is_transaction", "_transaction")]
+    known: dict[str, object] = vars(pipeline)
+    flags = [known.get(name) for name in ("transaction", "is_transaction", "_transaction")]
     if not any(flags) and not getattr(pipeline, "explicit_transaction", False) and not _is_of_cluster(pipeline):
         raise UsageError("pipeline", kind, "must run as a transaction: client.pipeline(transaction=True)")
     if callable(create):
