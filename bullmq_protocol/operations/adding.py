@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -219,8 +219,8 @@ def _queue_of(pipeline: Any) -> Callable[[tuple[Arg, ...]], object]:
     if getattr(pipeline, "watching", False) and not getattr(pipeline, "explicit_transaction", False):
         raise UsageError("pipeline", kind, "watches keys and runs each command at once: call its multi() first")
     # Named otherwise in each client; those of clusters do not say.
-    known: dict[str, object] = vars(pipeline)
-    flags = [known.get(name) for name in ("transaction", "is_transaction", "_transaction")]
+    known: Mapping[str, object] = getattr(pipeline, "__dict__", {})
+    flags: list[object] = [known.get(name) for name in ("transaction", "is_transaction", "_transaction")]
     if not any(flags) and not getattr(pipeline, "explicit_transaction", False) and not _is_of_cluster(pipeline):
         raise UsageError("pipeline", kind, "must run as a transaction: client.pipeline(transaction=True)")
     if callable(create):
