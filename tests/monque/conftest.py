@@ -3,12 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import anyio
+import msgspec
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 import monque_anyio
 import monque_sync
@@ -17,6 +20,22 @@ from tests.support.adapters import threads_of
 
 ADAPTERS = ("asyncio", "blocking", "trio", "threads")
 QUICK: dict[str, Any] = {"poll_interval": 100, "change_streams": False}
+
+
+_WITHOUT_SERVER = ("test_change_streams", "test_cron", "test_demo")
+_ON = {"test_documentdb": ("documentdb",), "test_partner": ("external", "docker", "mongod", "documentdb")}
+"""What needs one kind of server, or cannot be had on one: Node's driver 7 does not understand mongoeco."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what the servers of this machine are not for: which there are is a choice, and nothing is skipped."""
+    if collection_path.suffix != ".py" or os.environ.get("CI"):
+        return None
+    if collection_path.stem == "test_mongoeco":
+        return True if not mongo_servers.MONGOECO.exists() else None
+    if not collection_path.stem.startswith("test_") or collection_path.stem in _WITHOUT_SERVER:
+        return None
+    return True if mongo_servers.kind() not in _ON.get(collection_path.stem, mongo_servers.KINDS) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,11 +50,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def mongodb() -> Iterator[str]:
     """Give the URL of a server, shared by the session: use collections of your own."""
     if mongo_servers.kind() is None:
-        if os.environ.get("CI"):
-            raise pytest.UsageError("CI is set and there is no server for Monque: tools/documentdb_root.sh")
-        pytest.skip("Monque: no server: tests/support/mongo_servers.py says which are known")
+        raise pytest.UsageError("CI is set and there is no server for Monque: tools/documentdb_root.sh")
     with mongo_servers.start() as url:
         yield url
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A command that was answered."""
+
+    name: str
+    command: Any
+    reply: Any
+
+
+class Listener(CommandListener):
+    """Keeps the commands of a client and their replies."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self._started: dict[int, Any] = {}
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self._started[event.request_id] = event.command
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        self.sent.append(Sent(event.command_name, self._started.pop(event.request_id), event.reply))
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        self._started.pop(event.request_id)
 
 
 class Monques:
@@ -47,7 +89,10 @@ class Monques:
         self._make = make
         self._url = url
         kind: Any = AsyncMongoClient if adapter == "asyncio" else MongoClient
-        self.client: Any = kind(url, serverSelectionTimeoutMS=5_000)
+        listener = Listener()
+        self.sent = listener.sent
+        """What the schedulers have sent to the server, as far as it was answered."""
+        self.client: Any = kind(url, serverSelectionTimeoutMS=5_000, event_listeners=[listener])
         self.plain: Any = MongoClient(url)
 
     def __call__(self, **options: Any) -> Any:

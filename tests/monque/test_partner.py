@@ -19,7 +19,6 @@ from pymongo import MongoClient
 from monque_protocol.document import Job, read_job
 from monque_protocol.events import JobCompleted, JobFailed
 from monque_sync import Monque
-from tests.support import mongo_servers
 from tests.support.node import installed
 
 pytestmark = pytest.mark.node
@@ -28,8 +27,6 @@ JOBS = 40
 
 
 def test_each_runs_what_the_other_has_added(mongodb: str) -> None:
-    if mongo_servers.kind() == "mongoeco":
-        pytest.skip("mongoeco does not serve Node's driver 7")
     collection, over = f"jobs_{uuid4().hex}", threading.Event()
     environment = {**os.environ, "NODE_PATH": str(installed(FOLDER))}
     seen: list[Any] = []

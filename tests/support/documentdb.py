@@ -195,7 +195,11 @@ def start_postgres(root: Path, folder: Path) -> tuple[int, subprocess.Popen[byte
         conf.write("\n".join(lines) + "\n")
     log = (root / inside / "log").open("wb")
     process = subprocess.Popen(
-        [*in_root, f"{binaries}/postgres", "-D", f"{home}/data"], stdout=log, stderr=log, start_new_session=True
+        # It ends with this process, whatever ends that.
+        [*in_root, "/usr/bin/setpriv", "--pdeathsig", "INT", f"{binaries}/postgres", "-D", f"{home}/data"],
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
     )
     conninfo = f"host=127.0.0.1 port={port} user=postgres dbname=postgres"
     limit = time.monotonic() + 60

@@ -1,11 +1,12 @@
 """Several schedulers on one collection in simulated time: skewed clocks, crashes, lost replies, slow handlers.
 
-Everything is drawn from one seed. `Fleet.check` holds what must be true after each step, `Fleet.account` what must be
-true at the end.
+Everything is drawn from one seed. `Fleet.check` and `Fleet.look` hold what must be true meanwhile, `Fleet.unfinished`
+shows what must be done at the end. `python -m tests.support.monque_simulation STEPS SEED` runs it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from datetime import UTC
 from heapq import heappop, heappush
@@ -357,5 +358,23 @@ class Fleet:
                 self.now = max(self.now, deadline)
                 self.feed(alive, Tick())
 
+    def __str__(self) -> str:
+        return f"{self.steps} steps, {self.added} jobs added: {dict(sorted(self.seen.items()))}"
+
     def unfinished(self) -> list[Any]:
         return [each for each in self.collection.documents if each["status"] in ("pending", "processing")]
+
+
+def simulate(seed: int, steps: int) -> Fleet:
+    """Take the steps, and bring it to its end."""
+    fleet = Fleet(seed)
+    for _ in range(steps):
+        fleet.step()
+    fleet.settle()
+    return fleet
+
+
+if __name__ == "__main__":
+    ended = simulate(int(sys.argv[2]), int(sys.argv[1]))
+    sys.stdout.write(f"{ended}; {len(ended.unfinished())} unfinished\n")
+    sys.exit(bool(ended.unfinished()))

@@ -1,0 +1,78 @@
+"""How many commands a scheduler sends: one for each claim, one for each report, one heartbeat for all its jobs."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from monque_protocol import events
+from monque_protocol.document import Job
+from tests.monque.conftest import Monques
+from tests.support.seen import LIMIT_S, Seen
+
+pytestmark = pytest.mark.anyio
+JOBS = 40
+
+
+async def test_one_command_claims_a_job_and_one_reports_it(monque: Monques) -> None:
+    async with monque(poll_interval=3_600_000) as scheduler:
+        for number in range(JOBS):
+            await scheduler.enqueue("mail", number)
+        seen = Seen(scheduler, events.JobCompleted)
+
+        async def handle(job: Job[Any]) -> None:
+            return None
+
+        scheduler.worker("mail", handle, concurrency=8)
+        monque.sent.clear()
+        await scheduler.start()
+        await seen.wait(events.JobCompleted, JOBS)
+    claims = [sent for sent in monque.sent if sent.name == "findAndModify" and "sort" in sent.command]
+    found = [sent for sent in claims if sent.reply["value"] is not None]
+    reports = [sent for sent in monque.sent if sent.name == "findAndModify" and "sort" not in sent.command]
+    assert (len(found), len(reports)) == (JOBS, JOBS)
+    # Those that found nothing: at most one for each slot, at the end.
+    assert 1 <= len(claims) - len(found) <= 8
+    assert {sent.name for sent in monque.sent} == {"findAndModify"}
+
+
+async def test_an_idle_scheduler_sends_one_claim_for_each_name_and_poll(monque: Monques) -> None:
+    async with monque(poll_interval=50) as scheduler:
+        for name in ("mail", "report"):
+            scheduler.worker(name, lambda job: None, concurrency=20)
+        monque.sent.clear()
+        began = scheduler.snapshot().state
+        await scheduler.start()
+        with anyio.fail_after(LIMIT_S):
+            while len(monque.sent) < 6:
+                await anyio.sleep(0.01)
+    assert began == "stopped"
+    names = [sent.command["query"]["name"] for sent in monque.sent]
+    # Those of a poll may come in any order, and the last one may be cut off.
+    assert sorted(names[:2]) == sorted(names[2:4]) == sorted(names[4:6]) == ["mail", "report"]
+
+
+async def test_one_heartbeat_is_for_all_jobs(monque: Monques) -> None:
+    go_on = anyio.Event()
+    async with monque.running(heartbeat_interval=50, poll_interval=3_600_000) as scheduler:
+        seen = Seen(scheduler, events.JobStarted, events.JobCompleted)
+
+        async def handle(job: Job[Any]) -> None:
+            await go_on.wait()
+
+        scheduler.worker("mail", handle, concurrency=12)
+        for number in range(12):
+            await scheduler.enqueue("mail", number)
+        await seen.wait(events.JobStarted, 12)
+        monque.sent.clear()
+        with anyio.fail_after(LIMIT_S):
+            while len(monque.sent) < 3:
+                await anyio.sleep(0.01)
+        beats = list(monque.sent)[:3]
+        go_on.set()
+        await seen.wait(events.JobCompleted, 12)
+    assert [(sent.name, sent.command["updates"][0]["multi"], sent.reply["n"]) for sent in beats] == [
+        ("update", True, 12)
+    ] * 3
+    # Each is of a time of its own.
+    assert len({sent.command["updates"][0]["u"]["$set"]["lastHeartbeat"] for sent in beats}) == 3
