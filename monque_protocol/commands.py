@@ -496,6 +496,10 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
         newer_than: Created after, as `older_than`; None by default.
 
     Source: specs/monque.md#sec-5-13
+
+    Examples:
+        >>> Selector(name="mail", status=["failed", "cancelled"]).query()
+        {'name': 'mail', 'status': {'$in': ['failed', 'cancelled']}}
     """
 
     name: str | None = None
@@ -636,6 +640,10 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True):
         next_run_at_to: The latest, likewise; none by default.
 
     Source: specs/monque.md#sec-5-15
+
+    Examples:
+        >>> ListFilter(status="failed", updated_at_from=1_766_000_000_000).status
+        'failed'
     """
 
     name: str | None = None

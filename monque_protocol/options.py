@@ -32,7 +32,7 @@ class JobRetention(Struct, frozen=True, kw_only=True):
     Args:
         completed: How long completed jobs are kept: milliseconds, or a `timedelta`; 0 deletes all. By default, None,
             they are kept for ever.
-        failed: The same for failed jobs.
+        failed: The same for failed jobs; None by default.
         interval: How often it is looked for them: milliseconds, or a `timedelta`; an hour by default.
 
     Source: specs/monque.md#sec-5-14

@@ -80,6 +80,12 @@ class Monque:
         UsageError: Something else than such a database, or a bad option.
 
     Source: specs/monque.md#sec-12
+
+    Examples:
+        >>> with Monque(db, collection_name="jobs", max_retries=5) as monque:
+        ...     monque.worker("mail", send)
+        ...     monque.start()
+        ...     _ = monque.enqueue("mail", {"to": "ann"})
     """
 
     def __init__(self, db: Any, options: SchedulerOptions | None = None, **given: Any) -> None:
@@ -117,6 +123,9 @@ class Monque:
             MonqueConnectionError: The server refuses, or another scheduler of this name is alive.
 
         Source: specs/monque.md#sec-5-1
+
+        Examples:
+            >>> monque.initialize()
         """
         if self._initialized:
             return
@@ -133,6 +142,12 @@ class Monque:
             UsageError: It was not entered with `with`.
 
         Source: specs/monque.md#sec-8-5
+
+        Examples:
+            >>> monque.worker("mail", send)
+            >>> monque.start()
+            >>> monque.is_healthy
+            True
         """
         if not self._initialized:
             raise MonqueConnectionError("Monque not initialized. Call initialize() before start().")
@@ -146,6 +161,12 @@ class Monque:
         Handlers that run longer go on.
 
         Source: specs/monque.md#sec-8-5
+
+        Examples:
+            >>> monque.start()
+            >>> monque.stop()
+            >>> monque.is_healthy
+            False
         """
         self._stats.clear()
         self._driver.stop()
@@ -156,7 +177,12 @@ class Monque:
         return self._initialized and self._driver.is_running
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return the jobs it holds, and what it waits for."""
+        """Return the jobs it holds, and what it waits for.
+
+        Examples:
+            >>> monque.snapshot().state
+            'stopped'
+        """
         return self._driver.snapshot()
 
     # --- handlers and events ------------------------------------------------------------------------------------------
@@ -186,6 +212,10 @@ class Monque:
             UsageError: Another bad argument.
 
         Source: specs/monque.md#sec-8-1
+
+        Examples:
+            >>> monque.worker("mail", send, concurrency=10)
+            >>> monque.worker("mail", send, replace=True)
         """
         self._driver.register(name, handler, concurrency, replace=replace, data_type=data_type)
 
@@ -200,12 +230,24 @@ class Monque:
             UsageError: No such class, or no function.
 
         Source: specs/monque.md#sec-10
+
+        Examples:
+            >>> monque.on(JobCompleted, lambda event: print(event.job.id))
         """
         check_callback(kind, callback)
         self._driver.on(kind, callback)
 
     def events(self) -> EventStream:
-        """Return an iterator over all events from now on; it ends when the scheduler is left."""
+        """Return an iterator over all events from now on; it ends when the scheduler is left.
+
+        Examples:
+            >>> events = monque.events()
+            >>> _ = monque.cancel_job(job.id)
+            >>> for event in events:
+            ...     print(type(event).__name__)
+            ...     break
+            JobCancelled
+        """
         return self._driver.events()
 
     # --- adding -------------------------------------------------------------------------------------------------------
@@ -231,6 +273,13 @@ class Monque:
             UsageError: Another bad argument.
 
         Source: specs/monque.md#sec-5-2, specs/monque.md#sec-5-3
+
+        Examples:
+            >>> job = monque.enqueue("mail", {"to": "ann"}, unique_key="welcome ann")
+            >>> job.status
+            'pending'
+            >>> (monque.enqueue("mail", {"to": "bob"}, unique_key="welcome ann")).data
+            {'to': 'ann'}
         """
         self._check_initialized()
         data = self._check_new(name, data, unique_key)
@@ -248,7 +297,14 @@ class Monque:
         Returns:
             The job as it is stored.
 
+        Raises:
+            MonqueConnectionError: As `enqueue`, with its other errors.
+
         Source: specs/monque.md#sec-5-4
+
+        Examples:
+            >>> (monque.now("mail", {"to": "ann"})).name
+            'mail'
         """
         return self.enqueue(name, data)
 
@@ -268,6 +324,11 @@ class Monque:
             InvalidCronError: The expression cannot be read, or is never due.
 
         Source: specs/monque.md#sec-5-4
+
+        Examples:
+            >>> job = monque.schedule("0 9 * * 1", "report", {}, unique_key="weekly")
+            >>> job.repeat_interval
+            '0 9 * * 1'
         """
         self._check_initialized()
         data = self._check_new(name, data, unique_key)
@@ -314,7 +375,16 @@ class Monque:
         Args:
             job_id: Its id.
 
+        Raises:
+            UsageError: The id is no text.
+            MonqueConnectionError: The command failed.
+
         Source: specs/monque.md#sec-5-15
+
+        Examples:
+            >>> (monque.get_job(job.id)).status
+            'pending'
+            >>> monque.get_job("no id")
         """
         key = self._key(job_id)
         return None if key is None else self._call("get job", commands.get_job(self._settings.collection, key))
@@ -335,7 +405,15 @@ class Monque:
             limit: How many; 100 by default, 0: all.
             skip: How many are left out at the front; 0 by default.
 
+        Raises:
+            UsageError: A bad argument.
+            MonqueConnectionError: The command failed.
+
         Source: specs/monque.md#sec-5-15
+
+        Examples:
+            >>> [found.id == job.id for found in monque.get_jobs(name="mail", status="pending", limit=10)]
+            [True]
         """
         check_whole("limit", limit, least=0)
         check_whole("skip", skip, least=0)
@@ -364,6 +442,13 @@ class Monque:
             InvalidCursorError: The token is none, or belongs to another sort.
 
         Source: specs/monque.md#sec-5-15
+
+        Examples:
+            >>> page = monque.get_jobs_with_cursor(limit=20, sort=Sort("createdAt", "desc"))
+            >>> len(page.jobs), page.has_next_page
+            (1, False)
+            >>> len((monque.get_jobs_with_cursor(cursor=page.cursor, sort=Sort("createdAt", "desc"))).jobs)
+            0
         """
         check_whole("limit", limit, least=1)
         operation = operations.get_page(
@@ -387,6 +472,10 @@ class Monque:
             AggregationTimeoutError: It took more than 30 seconds.
 
         Source: specs/monque.md#sec-5-16
+
+        Examples:
+            >>> (monque.get_queue_stats("mail")).pending
+            1
         """
         kept = self._stats.get(commands.check_text("name", name) or "")
         if kept is not None and kept[0] > time.monotonic():
@@ -403,7 +492,14 @@ class Monque:
     def get_queue_view_summaries(self) -> list[QueueView]:
         """Count the jobs of each name, with the handlers of this scheduler, sorted by name.
 
+        Raises:
+            AggregationTimeoutError: It took more than 30 seconds.
+
         Source: specs/monque.md#sec-5-16
+
+        Examples:
+            >>> [(view.name, view.stats.total) for view in monque.get_queue_view_summaries()]
+            [('mail', 1)]
         """
         found = self._call(operations.SUMMARIES, commands.get_summaries(self._settings.collection))
         stats = {each.name: each.stats for each in found}
@@ -434,6 +530,10 @@ class Monque:
             JobStateError: It is in another state.
 
         Source: specs/monque.md#sec-5-12
+
+        Examples:
+            >>> (monque.cancel_job(job.id)).status
+            'cancelled'
         """
         key = self._key(job_id)
         if key is None:
@@ -454,6 +554,10 @@ class Monque:
             MonqueConnectionError: `number` 11000: another job is active under its key.
 
         Source: specs/monque.md#sec-5-12
+
+        Examples:
+            >>> (monque.retry_job(failed.id)).status
+            'pending'
         """
         key = self._key(job_id)
         if key is None:
@@ -476,6 +580,10 @@ class Monque:
             JobStateError: It is in another state.
 
         Source: specs/monque.md#sec-5-12
+
+        Examples:
+            >>> (monque.reschedule_job(job.id, 4_000_000_000_000)).next_run_at
+            4000000000000
         """
         due = moment("run_at", run_at)
         key = self._key(job_id)
@@ -494,7 +602,15 @@ class Monque:
         Args:
             job_id: Its id.
 
+        Raises:
+            UsageError: The id is no text.
+            MonqueConnectionError: The command failed.
+
         Source: specs/monque.md#sec-5-12
+
+        Examples:
+            >>> monque.delete_job(job.id)
+            True
         """
         key = self._key(job_id)
         if key is None:
@@ -510,7 +626,15 @@ class Monque:
         Args:
             selector: Which jobs.
 
+        Raises:
+            UsageError: No `Selector`, or a bad one.
+            MonqueConnectionError: The command failed.
+
         Source: specs/monque.md#sec-5-13
+
+        Examples:
+            >>> monque.cancel_jobs(Selector(name="mail"))
+            1
         """
         command = commands.cancel_many(self._settings.collection, check_selector(selector), now=clock().wall)
         count = 0 if command is None else self._call("cancel jobs", command)
@@ -524,7 +648,15 @@ class Monque:
         Args:
             selector: Which jobs.
 
+        Raises:
+            UsageError: No `Selector`, or a bad one.
+            MonqueConnectionError: The command failed; `number` 11000: another job is active under a key.
+
         Source: specs/monque.md#sec-5-13
+
+        Examples:
+            >>> monque.retry_jobs(Selector(status="failed"))
+            0
         """
         operation = operations.retry_many(self._settings.collection, check_selector(selector), now=clock().wall)
         count, jobs = self._manage("retry jobs", operation)
@@ -540,7 +672,15 @@ class Monque:
         Args:
             selector: Which jobs.
 
+        Raises:
+            UsageError: No `Selector`, or a bad one.
+            MonqueConnectionError: The command failed.
+
         Source: specs/monque.md#sec-5-13
+
+        Examples:
+            >>> monque.delete_jobs(Selector(name="mail", older_than=4_000_000_000_000))
+            1
         """
         command = commands.delete_many(self._settings.collection, check_selector(selector))
         count = self._call("delete jobs", command)

@@ -4,8 +4,6 @@ An example is given what it names (`queue`, `job`, `failed`, `worker`, ...), mad
 public names of the packages.
 """
 
-import ast
-import doctest
 import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -25,7 +23,7 @@ from bullmq_protocol.events import stream
 from bullmq_protocol.operations import read_dependencies
 from bullmq_protocol.worker import notices
 from tests.support.adapters import Adapter
-from tests.support.docstrings import Documented, documented, examples, needed
+from tests.support.docstrings import Documented, documented, examples, needed, play
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_server
@@ -37,7 +35,6 @@ for _each in documented():
         _NAMES.setdefault(_each.kind, []).append(_each.name)
 _TEXTS = {(each.package, each.kind, each.name): each for each in documented()}
 _PUBLIC: tuple[ModuleType, ...] = (bullmq_protocol, errors, stream, notices, read_dependencies)
-_CHECKER = doctest.OutputChecker()
 _OTHER_NAMES = {"aclose": "close"}
 
 
@@ -154,28 +151,6 @@ def public_names(package: ModuleType) -> dict[str, Any]:
         for name, value in vars(module).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }
-
-
-async def play(steps: list[doctest.Example], names: dict[str, Any], *, in_threads: bool) -> list[str]:
-    """Run the steps; return what went otherwise than they promise."""
-    wrong: list[str] = []
-    for step in steps:
-        printed: list[str] = []
-        names["print"] = lambda *values, printed=printed: printed.append(" ".join(map(str, values)))
-        lines = ast.parse(step.source).body
-        mode = "eval" if len(lines) == 1 and isinstance(lines[0], ast.Expr) else "exec"
-        flags = 0 if in_threads else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(step.source, "<example>", mode, flags)
-        if in_threads:
-            value = await anyio.to_thread.run_sync(eval, code, names, abandon_on_cancel=True)
-        else:
-            value = eval(code, names)
-            if code.co_flags & inspect.CO_COROUTINE:
-                value = await value
-        got = "".join(f"{line}\n" for line in (*printed, *([] if value is None else [repr(value)])))
-        if not _CHECKER.check_output(step.want, got, doctest.ELLIPSIS):
-            wrong.append(f"{step.source.strip()}\n  promises {step.want.strip()!r}\n  shows    {got.strip()!r}")
-    return wrong
 
 
 @pytest.mark.parametrize("kind", sorted(_NAMES), ids=lambda part: part or "functions")

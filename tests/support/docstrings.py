@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import anyio.to_thread
+
 import bullmq_anyio
 import bullmq_anyio.relay
 import bullmq_sync
@@ -21,6 +23,7 @@ FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_worker
 # In a module of their own, which a program imports if it wants it.
 RELAY = ("Relay", "RelayNode")
 _NOT_MADE = ("Job", "RelayNode", *RETURNED)
+_CHECKER = doctest.OutputChecker()
 _SECTION = re.compile(r"^(Args|Returns|Raises|Examples):\n((?: +.*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+): (.+\n(?:     .+\n)*)", re.MULTILINE)
 
@@ -94,3 +97,25 @@ def needed(steps: list[doctest.Example]) -> set[str]:
         found |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - known - inner
         known |= {node.id for node in names if isinstance(node.ctx, ast.Store)} - inner
     return found
+
+
+async def play(steps: list[doctest.Example], names: dict[str, Any], *, in_threads: bool) -> list[str]:
+    """Run the steps; return what went otherwise than they promise."""
+    wrong: list[str] = []
+    for step in steps:
+        printed: list[str] = []
+        names["print"] = lambda *values, printed=printed: printed.append(" ".join(map(str, values)))
+        lines = ast.parse(step.source).body
+        mode = "eval" if len(lines) == 1 and isinstance(lines[0], ast.Expr) else "exec"
+        flags = 0 if in_threads else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(step.source, "<example>", mode, flags)
+        if in_threads:
+            value = await anyio.to_thread.run_sync(eval, code, names, abandon_on_cancel=True)
+        else:
+            value = eval(code, names)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        got = "".join(f"{line}\n" for line in (*printed, *([] if value is None else [repr(value)])))
+        if not _CHECKER.check_output(step.want, got, doctest.ELLIPSIS):
+            wrong.append(f"{step.source.strip()}\n  promises {step.want.strip()!r}\n  shows    {got.strip()!r}")
+    return wrong
