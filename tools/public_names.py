@@ -12,7 +12,10 @@ from types import MappingProxyType
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "unit" / "public_names.txt"
-PACKAGES = ("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django")
+PACKAGES = (
+    *("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django"),
+    *("monque_protocol", "monque_anyio", "monque_sync"),
+)
 
 TIERS = MappingProxyType(
     {
@@ -25,6 +28,11 @@ TIERS = MappingProxyType(
             "bullmq_otel",
             "bullmq_prometheus",
             "bullmq_django",
+            "monque_protocol.errors",
+            "monque_protocol.events",
+            "monque_protocol.options",
+            "monque_anyio",
+            "monque_sync",
         ),
         "provisional": (
             "bullmq_protocol.command",
@@ -46,6 +54,13 @@ TIERS = MappingProxyType(
             "bullmq_sync.relay",
             "bullmq_sync.testing",
             "bullmq_django.workers",
+            "monque_protocol.backoff",
+            "monque_protocol.commands",
+            "monque_protocol.cron",
+            "monque_protocol.cursor",
+            "monque_protocol.document",
+            "monque_protocol.operations",
+            "monque_protocol.scheduler",
         ),
     }
 )
