@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class UnknownTask(Exception):
-    """A job names no task of this program."""
+    """A job names no task of this program, or its payload is none of a task's."""
 
 
 def to_bullmq(priority: int) -> int:
@@ -82,7 +82,10 @@ def result_of(
             backend=alias,
             run_after=moment((job.timestamp or 0) + delay) if delay > 0 else None,
         )
-    call = job.data_as(Call)
+    try:
+        call = job.data_as(Call)
+    except msgspec.DecodeError as error:
+        raise UnknownTask(f"the payload is not that of a task: {error}") from None
     status = _STATUS.get(state, TaskResultStatus.READY)
     started = moment(job.processed_on)
     result = TaskResult(

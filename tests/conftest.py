@@ -44,6 +44,7 @@ _LONG = (
     *("server/test_threads_faults", "interop/test_cron", "server/test_callbacks_tasks", "oracle/test_cost"),
     *("oracle/test_schedule", "property/test_hostile", "server/test_worker_tasks", "server/test_flows"),
     *("server/test_model", "server/test_runner", "server/test_fleet", "server/test_relay", "monque/test_cron"),
+    *("frameworks/test_board", "frameworks/test_web"),
     *("oracle/test_mutants", "property/test_values_properties"),
 )
 """Files that take long, the longest first: begun at the end, they leave all but one process idle."""

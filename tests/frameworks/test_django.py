@@ -310,10 +310,77 @@ def test_a_result_that_is_not_there(site: Site, result_id: str) -> None:
         site.backend.get_result(result_id)
 
 
-def test_a_job_of_others_has_no_result(site: Site) -> None:
-    job = site.queue("first").add("image.resize", {"width": 3})
-    with pytest.raises(site.framework.TaskResultDoesNotExist, match="no task"):
+@pytest.mark.parametrize(
+    ("name_of_job", "data", "words"),
+    [
+        ("image.resize", {"width": 3}, "no task of this program"),
+        (f"{_MODULE}.double", {"args": 3}, "the payload is not that of a task"),
+        (f"{_MODULE}.double", [1], "the payload is not that of a task"),
+    ],
+)
+def test_a_job_of_others_has_no_result(site: Site, name_of_job: str, data: Any, words: str) -> None:
+    job = site.queue("first").add(name_of_job, data)
+    with pytest.raises(site.framework.TaskResultDoesNotExist, match=words):
         site.backend.get_result(f"first:{job.id}")
+
+
+def test_a_task_that_node_added(site: Site) -> None:
+    # Without a priority it is BullMQ's most urgent, and Django's default is none of that.
+    job = site.queue("first").add(f"{_MODULE}.double", {"args": [6]})
+    assert site.backend.get_result(f"first:{job.id}").task.priority == 0
+    least = site.queue("first").add(f"{_MODULE}.double", {"args": [6]}, JobOptions(priority=2_000))
+    assert site.backend.get_result(f"first:{least.id}").task.priority == -100
+    site.work("first")
+    assert site.backend.get_result(f"first:{job.id}").return_value == 12
+
+
+def test_moments_without_zones(site: Site) -> None:
+    override_settings = importlib.import_module("django.test").override_settings
+    with override_settings(USE_TZ=False):
+        later = datetime.now().replace(microsecond=0) + timedelta(hours=1)
+        result = site.tasks.double.using(run_after=later).enqueue(1)
+        assert result.enqueued_at.tzinfo is None
+        assert abs(site.backend.get_result(result.id).task.run_after - later) < timedelta(milliseconds=50)
+        delay = site.queue("first").get_delayed()[0].delay
+    assert 3_590_000 < delay <= 3_600_000
+
+
+def test_a_job_is_added_when_the_transaction_is_over(project: object, server: Server, name: str) -> None:
+    transaction = importlib.import_module("django.db").transaction
+    client = importlib.import_module("django.test").Client()
+    with configured(server, name, queues=["shop-orders", "shop-mail"]) as site:
+        queue = site.queue("shop-orders")
+
+        def order() -> Any:
+            return client.post("/orders", {"address": "ada@example.org"}, content_type="application/json")
+
+        with transaction.atomic():
+            assert order().status_code == 202
+            transaction.set_rollback(True)
+        assert queue.count() == 0
+        with transaction.atomic():
+            number = order().json()["order"]
+            assert queue.count() == 0
+        assert [job.data for job in queue.get_prioritized()] == [{"args": [number], "kwargs": {}}]
+        site.work()
+        assert client.get(f"/orders/{number}").json()["state"] in ("confirmed", "written")
+        site.work("shop-mail")
+        assert client.get(f"/orders/{number}").json()["state"] == "written"
+
+
+def test_a_job_that_ends_between_two_looks_is_seen_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = site.tasks.double.enqueue(3)
+    look, answers = Queue.get_job_state, ["active"]
+
+    def late(self: Any, job_id: str) -> str:
+        if answers:
+            site.work("first")
+            return answers.pop()
+        return look(self, job_id)
+
+    monkeypatch.setattr(Queue, "get_job_state", late)
+    found = site.backend.get_result(result.id)
+    assert (found.status, found.return_value) == ("SUCCESSFUL", 6)
 
 
 def test_any_queue_where_queues_is_empty(project: object, server: Server, name: str) -> None:
