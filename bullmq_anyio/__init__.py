@@ -11,6 +11,7 @@ if _missing := [name for name in ("anyio", "hiredis") if find_spec(name) is None
 
 from bullmq_anyio.base import Items, Pages
 from bullmq_anyio.connecting import connect
+from bullmq_anyio.current import JobFilter, current_job
 from bullmq_anyio.drive import clock, perform, run
 from bullmq_anyio.events import EventStream, QueueEvents
 from bullmq_anyio.job import Job
@@ -18,6 +19,7 @@ from bullmq_anyio.net.connection import Connection
 from bullmq_anyio.notices import Notices
 from bullmq_anyio.producers import FlowProducer, QueueEventsProducer
 from bullmq_anyio.queue import Queue
+from bullmq_anyio.router import Router
 from bullmq_anyio.runner import run_workers
 from bullmq_anyio.scripts import bullmq_scripts
 from bullmq_anyio.worker import Worker
@@ -31,16 +33,19 @@ __all__ = [
     "FlowProducer",
     "Items",
     "Job",
+    "JobFilter",
     "Notices",
     "Pages",
     "Queue",
     "QueueEvents",
     "QueueEventsProducer",
+    "Router",
     "Worker",
     "__version__",
     "bullmq_scripts",
     "clock",
     "connect",
+    "current_job",
     "perform",
     "run",
     "run_workers",

@@ -309,6 +309,11 @@ class JobBase(Defaulted):
         return Pages(plan, self._keys, self._run)
 
 
+def payload_type(job: JobBase) -> Any:
+    """Return what a job's payload is read into."""
+    return job._data_type  # pyright: ignore[reportPrivateUsage]
+
+
 def retype(job: JobBase, data_type: Any) -> None:
     """Let a job's payload be read into another type."""
     job._data_type = data_type  # pyright: ignore[reportPrivateUsage]

@@ -12,6 +12,7 @@ import logging
 import random
 from _thread import get_ident
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
@@ -38,6 +39,7 @@ from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.actions import Call, Notify
 from bullmq_protocol.worker.ending import Until, check_end
 from bullmq_protocol.worker.events import CloseRequested, Event
+from bullmq_protocol.worker.routing import check_manager
 from bullmq_protocol.worker.setup import WorkerSetup
 
 T = TypeVar("T")
@@ -52,6 +54,7 @@ class Driver(DriverBase[Handling], Generic[T]):
         processor: Callable[[Job[T]], Awaitable[Any]] | None,
         backoff_strategy: BackoffStrategy | None,
         transport: AsyncTransport,
+        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
         *,
         owned: bool,
         profile: Profile,
@@ -66,6 +69,7 @@ class Driver(DriverBase[Handling], Generic[T]):
         is_foreign = self.tracing is not None or not is_ours(transport)
         self._slots = Slots[T](shared, alarm, contact, notifier, runs, is_foreign=is_foreign)
         self._timer = Timer(shared, alarm, errands, contact, notifier, self._slots.happen)
+        self._lifespan = lifespan
         self._running = False
         self._thread = 0
         self._finished: anyio.Event | None = None
@@ -94,6 +98,9 @@ class Driver(DriverBase[Handling], Generic[T]):
         ending, tasks = self._ending, self._tasks
         if ending.closed:
             return
+        lifespan = None if self._lifespan is None else self._lifespan()
+        if lifespan is not None:
+            check_manager(lifespan, is_async=True)
         self._running = True
         self._thread = get_ident()
         self.notifier.enter_process()
@@ -101,10 +108,50 @@ class Driver(DriverBase[Handling], Generic[T]):
         tasks.context.run(within.set, self)
         # Requests from before `run` may have been made in another event loop.
         self.notifier.let_go()
-        tasks.stopped = stopped = anyio.Event()
+        tasks.stopped = anyio.Event()
         self._finished = anyio.Event()
         try:
             self.notifier.meter_life(begins=True)
+            if lifespan is None:
+                await self._live()
+            else:
+                await self._live_within(lifespan)
+        finally:
+            # Where the lifespan did not begin, nobody has closed.
+            ending.closed = True
+            try:
+                await self._close_for_good()
+            finally:
+                self._running = False
+                self._over = True
+                self._finished.set()
+                self.notifier.end_streams()
+                self.notifier.meter_life(begins=False)
+                self.notifier.leave_process()
+                self.notifier.let_go()
+
+    async def _live_within(self, lifespan: AbstractAsyncContextManager[Any]) -> None:
+        """Live within the user's context manager, which sees what ends the worker. A close from in there waits for
+        nothing."""
+        token = within.set(self)
+        try:
+            async with lifespan as state:
+                within.reset(token)
+                self.runs.use(state)
+                # With what the user's code has set.
+                self._tasks.context = copy_context()
+                self._tasks.context.run(within.set, self)
+                try:
+                    await self._live()
+                finally:
+                    token = within.set(self)
+        finally:
+            within.reset(token)
+
+    async def _live(self) -> None:
+        ending, stopped = self._ending, self._tasks.stopped
+        assert stopped is not None  # it was made as `run` began
+        try:
             await self._contact.meet()
             # The work goes on in a shielded scope, so that a cancellation from outside does not cut it in the middle.
             async with anyio.create_task_group() as outer:
@@ -117,16 +164,7 @@ class Driver(DriverBase[Handling], Generic[T]):
                     raise
         finally:
             ending.closed = True
-            try:
-                await self._close_for_good()
-            finally:
-                self._running = False
-                self._over = True
-                self._finished.set()
-                self.notifier.end_streams()
-                self.notifier.meter_life(begins=False)
-                self.notifier.leave_process()
-                self.notifier.let_go()
+            await self._close_for_good()
         if ending.error is not None:
             raise ending.error
 

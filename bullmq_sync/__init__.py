@@ -13,6 +13,7 @@ from bullmq_protocol import VERSION
 from bullmq_sync.base import Items, Pages
 from bullmq_sync.cancellation import Cancellation
 from bullmq_sync.connecting import connect
+from bullmq_sync.current import JobFilter, current_job
 from bullmq_sync.drive import clock, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
@@ -21,6 +22,7 @@ from bullmq_sync.net.redis_py import RedisPyTransport
 from bullmq_sync.notices import Notices
 from bullmq_sync.producers import FlowProducer, QueueEventsProducer
 from bullmq_sync.queue import Queue
+from bullmq_sync.router import Router
 from bullmq_sync.runner import run_workers
 from bullmq_sync.scripts import bullmq_scripts
 from bullmq_sync.worker import Worker
@@ -34,17 +36,20 @@ __all__ = [
     "FlowProducer",
     "Items",
     "Job",
+    "JobFilter",
     "Notices",
     "Pages",
     "Queue",
     "QueueEvents",
     "QueueEventsProducer",
     "RedisPyTransport",
+    "Router",
     "Worker",
     "__version__",
     "bullmq_scripts",
     "clock",
     "connect",
+    "current_job",
     "perform",
     "run",
     "run_workers",

@@ -19,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +29,7 @@ from bullmq_protocol.net.transport import Transport
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.ending import Until, check_end
 from bullmq_protocol.worker.events import CloseRequested, Event
+from bullmq_protocol.worker.routing import check_manager
 from bullmq_protocol.worker.setup import WorkerSetup
 from bullmq_protocol.worker.snapshot import WorkerState
 from bullmq_sync.drive import clock, perform, run
@@ -60,6 +62,7 @@ class Driver(DriverBase[Job[T]], Generic[T]):
         processor: Callable[[Job[T]], Any] | None,
         backoff_strategy: BackoffStrategy | None,
         transport: Transport,
+        lifespan: Callable[[], AbstractContextManager[Any]] | None,
         *,
         owned: bool,
         profile: Profile,
@@ -77,6 +80,7 @@ class Driver(DriverBase[Job[T]], Generic[T]):
         self._hands = Hands[T](shared, self._contact, self.notifier, self.runs)
         name = f"bullmq {setup.keys.name} timer"
         self._timer = Timer(shared, self._lending, self._contact, self.notifier, self._hands, name)
+        self._lifespan = lifespan
         self._finished = threading.Event()
         self._met = threading.Event()
         self._background: Background | None = None
@@ -117,14 +121,45 @@ class Driver(DriverBase[Job[T]], Generic[T]):
 
     def _work(self) -> None:
         """What `run` is after `_claim`, whose context is that of all handlers and callbacks."""
-        threads = self._threads
-        with threads.lock:
+        with self._threads.lock:
             self._runner = threading.get_ident()
+        try:
+            self.notifier.meter_life(begins=True)
+            if self._lifespan is None:
+                self._live()
+            else:
+                self._live_within(self._lifespan)
+        finally:
+            if not self._threads.is_parents:
+                self.notifier.meter_life(begins=False)
+                self._finished.set()
+                self.notifier.end_streams()
+
+    def _live_within(self, lifespan: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Live within the user's context manager, which sees what ends the worker. A close from in there waits for
+        nothing: it is the runner's own thread."""
+        has_lived = False
+        try:
+            manager = lifespan()
+            check_manager(manager, is_async=False)
+            with manager as state:
+                self.runs.use(state)
+                # With what the user's code has set.
+                context = contextvars.copy_context()
+                context.run(within.set, self)
+                self._threads.context = context
+                has_lived = True
+                self._live()
+        finally:
+            if not has_lived:
+                self._leave(None)
+
+    def _live(self) -> None:
+        threads = self._threads
         # Only there a signal's handler may come in at any line, also where a lock is held.
         hears_signals = threading.current_thread() is threading.main_thread()
         timer: threading.Thread | None = None
         try:
-            self.notifier.meter_life(begins=True)
             self._contact.meet()
             self._met.set()
             if hears_signals:
@@ -333,6 +368,3 @@ class Driver(DriverBase[Job[T]], Generic[T]):
         if lasting:
             message = " is closed, and waits no longer for what does not return: %s"
             self.notifier.say(logging.WARNING, message, lasting)
-        self.notifier.meter_life(begins=False)
-        self._finished.set()
-        self.notifier.end_streams()

@@ -219,7 +219,7 @@ class Job(JobBase, Generic[T, R, S]):
     def state(self) -> S:
         """What the lifespan of the worker yields, in a processor. Raises `UsageError` where there is none."""
         if self._state is UNSET:
-            raise UsageError("state", None, "is there in the processor of a worker with lifespan=... alone")
+            raise UsageError("state", self.id, "is in the processors of a worker with lifespan=... alone")
         state: S = self._state
         return state
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType, UnionType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
 from bullmq_protocol.common.units import Duration
@@ -20,6 +22,7 @@ from bullmq_protocol.worker.snapshot import WorkerSnapshot
 from bullmq_sync.drive import Connection, transport_of
 from bullmq_sync.driver import Driver
 from bullmq_sync.driving.runs import BackoffStrategy
+from bullmq_sync.generics import Defaulted, S
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
 from bullmq_sync.manual import Manual
@@ -30,8 +33,11 @@ from bullmq_sync.zones import find_zone
 T = TypeVar("T")
 N = TypeVar("N", bound=Notice)
 
+Middleware: TypeAlias = Callable[[Job[Any, Any, Any], Callable[[Job[Any, Any, Any]], Any]], Any]
+"""Called with the job and `call_next`, a function of the job; returns the result."""
 
-class Worker(Generic[T]):
+
+class Worker(Defaulted, Generic[T, S]):
     """A worker of one queue. Nothing is opened before `run`; every method may be called from any thread.
 
     `with worker:` runs it in the background and closes it gracefully at the end.
@@ -59,6 +65,11 @@ class Worker(Generic[T]):
         telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
             `bullmq_protocol.observability.telemetry`.
         limits: Bounds on what processors return and write: by default 10 MiB. A result over its limit fails the job.
+        middleware: Functions of the job and `call_next`, around the processor of each job, the first outermost.
+            Each returns the result, usually that of `call_next(job)`, and is called on the processor's thread. None
+            by default.
+        lifespan: A function of the worker that returns a context manager, which is entered as `run` begins and
+            left as it ends. What it yields is the `state` of every job. None, the default: there is no state.
 
     Source: specs/05-worker-runtime.md#sec-2
 
@@ -72,7 +83,7 @@ class Worker(Generic[T]):
     def __init__(
         self,
         name: str,
-        processor: Callable[[Job[T]], Any] | None = None,
+        processor: Callable[[Job[T, Any, S]], Any] | None = None,
         connection: Connection = None,
         *,
         prefix: str = DEFAULT_PREFIX,
@@ -85,6 +96,8 @@ class Worker(Generic[T]):
         metrics_collector: MetricsCollector = NO_METRICS,
         telemetry: TelemetryProvider | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        middleware: Sequence[Middleware] = (),
+        lifespan: Callable[[Any], AbstractContextManager[S]] | None = None,
     ) -> None:
         self._setup = setup = WorkerSetup(
             name,
@@ -102,9 +115,12 @@ class Worker(Generic[T]):
             metrics_collector=metrics_collector,
             telemetry=guarded(telemetry, provider_raised),
             limits=limits,
+            middleware=middleware,
+            lifespan=lifespan,
         )
         transport, owned = transport_of(connection, scripts)
-        self._driver = Driver[T](setup, processor, backoff_strategy, transport, owned=owned, profile=scripts)
+        around = None if lifespan is None else partial(lifespan, self)
+        self._driver = Driver[T](setup, processor, backoff_strategy, transport, around, owned=owned, profile=scripts)
         self._manual = Manual[T](setup, self._driver)
 
     @property

@@ -16,6 +16,8 @@ NAMES = (
     "queue",
     "job",
     "generics",
+    "router",
+    "current",
     "scripts",
     "producers",
     "zones",
@@ -93,6 +95,21 @@ OF_ONE = {
         (r"An async function of the `Job`", "A function of the `Job`"),
         (r"The function, async or not\.", "The function."),
     ),
+    "router": (
+        (r"is_async=True", "is_async=False"),
+        (r"\bAn async function\b", "A function"),
+        (
+            r"The function is then cancelled, as by[^\n]*\n[^\n]*`TimeoutError`\.",
+            "Then `job.cancelled` is set, and nothing else happens: the function must look. What it does decides.",
+        ),
+        (r"\n +TimeoutError: The function took longer than its `timeout`\.", ""),
+    ),
+    "current": (
+        (
+            r"Tasks that a processor starts, and threads[^.]*\.to_thread`, `anyio\.to_thread`\), have\n[^.]*\.",
+            "Threads that it starts have the same one if they run in a copy of its context (`contextvars`).",
+        ),
+    ),
     "driving/audience": _OF_THREADS,
     "driving/base": _OF_THREADS,
     "driving/shared": (
@@ -133,6 +150,10 @@ OF_ONE = {
     "worker": (
         (r", so it can be made before an event loop runs\.", "; every method may be called from any thread."),
         (r"An async function of the `Job`", "A function of the `Job`"),
+        (r"Async functions of the job and", "Functions of the job and"),
+        (r"is called in the job's own task\.", "is called on the processor's thread."),
+        (r"\ban async context manager\b", "a context manager"),
+        (r"\bAbstractAsync(?=ContextManager)", "Abstract"),
         (
             r"(?<=it raises its failure\.) (?=None)",
             r" Nothing can stop the thread it runs on:\n            a long one looks at `job.cancelled`. ",

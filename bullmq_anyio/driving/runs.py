@@ -12,7 +12,9 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
+from msgspec import UNSET
 
+from bullmq_anyio.base import lend_state
 from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
@@ -20,6 +22,7 @@ from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
+from bullmq_anyio.router import route_of
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
@@ -27,8 +30,10 @@ from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, repr_of
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.options import result_text
+from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
+from bullmq_protocol.worker.routing import chained, routes_of
 from bullmq_protocol.worker.snapshot import WorkerState
 from bullmq_protocol.worker.tracing import WorkerTracing
 
@@ -60,6 +65,15 @@ class Runs(Generic[T]):
         interrupt: Callable[[BaseException], None],
     ) -> None:
         self.processor = processor
+        self._routes = routes_of(processor)
+        self._state: Any = UNSET
+        self._chain: Callable[[Job[T]], Awaitable[Any]] | None = None
+        """What is called in place of the processor, if anything is around it."""
+        if self._routes is not None or shared.setup.middleware:
+            self._chain = chained(shared.setup.middleware, self._called)
+        self._outermost = (
+            ("middleware[0]", shared.setup.middleware[0]) if shared.setup.middleware else ("processor", processor)
+        )
         self._strategy = strategy
         self._queue = shared.setup.keys.name
         self._limits = shared.setup.limits
@@ -74,6 +88,11 @@ class Runs(Generic[T]):
         self._interrupt = interrupt
         self._emptied: anyio.Event | None = None
 
+    def use(self, state: object) -> None:
+        """Give every job what the lifespan has yielded."""
+        self._state = state
+        self._chain = self._chain or self._called
+
     async def attend(self, handling: Handling) -> None:
         """Run a job's handler: what the job's own task does.
 
@@ -83,6 +102,7 @@ class Runs(Generic[T]):
         if handling.task is None and self._tasks.jobs is not None:
             self._tasks.jobs.note(handling)
         number, job = handling.number, handling.job
+        CURRENT.set(job)
         event: Event | None = None
         failed: BaseException | None = None
         try:
@@ -152,7 +172,8 @@ class Runs(Generic[T]):
             return _cancelled(number)
         if is_one(error, _NotAsync):
             # A fault of the program, which no job should pay for.
-            self._interrupt(UsageError("processor", self.processor, "must be an async function"))
+            field, value = error.args
+            self._interrupt(UsageError(field, value, "must be an async function"))
             return _cancelled(number)
         if handling.cancelled:
             return None if self._tasks.is_torn() else _cancelled(number)
@@ -203,12 +224,33 @@ class Runs(Generic[T]):
         return value
 
     def _process(self, job: Job[T]) -> Awaitable[Any]:
-        self._failures.check_data(job)
-        assert self.processor is not None
-        awaitable: Awaitable[Any] = self.processor(job)
+        call = self._chain
+        if call is None:
+            self._failures.check_data(job)
+            call = self.processor
+            assert call is not None
+        else:
+            self._prepare(job)
+        awaitable: Awaitable[Any] = call(job)
         kind: type[object] = type(awaitable)
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-            raise _NotAsync
+            raise _NotAsync(*self._outermost)
+        return awaitable
+
+    def _prepare(self, job: Job[T]) -> None:
+        """Make sure that there is a handler for the job's payload, before anything around it is called."""
+        if self._state is not UNSET:
+            lend_state(job, self._state)
+        if self._routes is not None:
+            route_of(self._routes, job)
+        self._failures.check_data(job)
+
+    def _called(self, job: Job[T]) -> Awaitable[Any]:
+        """Call the processor, within what is around it."""
+        assert self.processor is not None
+        awaitable: Awaitable[Any] = self.processor(job)
+        if not inspect.isawaitable(awaitable):
+            raise _NotAsync("processor", self.processor)
         return awaitable
 
     def _strategy_of(self, job: Job[T], error: BaseException) -> str | None:
@@ -254,4 +296,5 @@ def _cancelled(number: int) -> JobRaised:
 
 
 class _NotAsync(BaseException):
-    """The processor returned something that cannot be awaited. No `Exception`: it is not the job's failure."""
+    """The processor, or what is around it, returned something that cannot be awaited: its field and value. No
+    `Exception`: it is not the job's failure."""

@@ -28,6 +28,14 @@ class WithData(Protocol):
     def data(self) -> Any: ...
 
 
+def check_payload(job: WithData) -> None:
+    """Decode the data of a job. Raises `UnrecoverableError` where it does not fit."""
+    try:
+        _ = job.data
+    except msgspec.DecodeError as error:
+        raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
+
+
 class Failures:
     """Judges the exceptions of one worker's handlers, for any number of threads."""
 
@@ -40,10 +48,7 @@ class Failures:
     def check_data(self, job: WithData) -> None:
         """Decode the data of a job that is to run. Raises `UnrecoverableError`, as if the handler did."""
         if self._data_type is not Any:
-            try:
-                _ = job.data
-            except msgspec.DecodeError as error:
-                raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
+            check_payload(job)
 
     def failure(self, error: BaseException, now_ms: Millis) -> Failure:
         """Reduce an exception to what is stored and logged of it. Never raises."""

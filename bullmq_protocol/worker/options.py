@@ -270,40 +270,49 @@ def hand_on(number: int, handler: object) -> None:
         handler(number, None)
 
 
-def _check_takes_the_job(processor: Callable[..., Any]) -> None:
+def _check_takes(field: str, handler: Callable[..., Any], takes: tuple[str, ...]) -> None:
     try:
         # A wrapper may hand over more than it is given.
-        signature = inspect.signature(processor, follow_wrapped=False)
+        signature = inspect.signature(handler, follow_wrapped=False)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(object())
+        signature.bind(*takes)
     except TypeError as error:
-        rule = f"must take one argument, the job (its token is job.token): called with one, {error}"
-        raise UsageError("processor", processor, rule) from None
+        if len(takes) == 1:
+            rule = f"must take one argument, the job (its token is job.token): called with one, {error}"
+        else:
+            rule = f"must take {' and '.join(takes)}: called with these, {error}"
+        raise UsageError(field, handler, rule) from None
 
 
 def check_processor(processor: object, *, is_async: bool) -> None:
-    """Refuse an object that cannot be a worker's process function, as far as that shows without calling it.
+    """Refuse an object that cannot be a worker's process function, as `check_handler` does. None may be."""
+    if processor is not None:
+        check_handler("processor", processor, is_async=is_async)
 
-    It must take one argument, the job; a callable without a signature (some C functions) passes. `is_async`: for a
-    worker on asyncio or trio. Anything that may still return an awaitable passes: a lambda, a function with such an
-    annotation, a wrapper around an async function. Raises `UsageError`.
+
+def check_handler(field: str, handler: object, *, is_async: bool, takes: tuple[str, ...] = ("the job",)) -> None:
+    """Refuse an object that cannot handle jobs, as far as that shows without calling it.
+
+    It must take these arguments; a callable without a signature (some C functions) passes. `is_async`: for a worker on
+    asyncio or trio. Anything that may still return an awaitable passes: a lambda, a function with such an annotation, a
+    wrapper around an async function. Raises `UsageError`.
     """
-    if processor is None:
-        return
     kind = "an async function" if is_async else "a function"
-    if not callable(processor):
-        raise UsageError("processor", processor, f"must be {kind} of the job")
-    _check_takes_the_job(processor)
-    function: Any = processor
+    if not callable(handler):
+        raise UsageError(field, handler, f"must be {kind} of {' and '.join(takes)}")
+    _check_takes(field, handler, takes)
+    function: Any = handler
     while issubclass(type(function), partial):
         function = function.func
     if not inspect.isroutine(function) and not isinstance(function, type):
         function = type(function).__call__
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(field, handler, f"must be {kind} without yield: nobody would run it on; return the result")
     if not is_async:
         if inspect.iscoroutinefunction(function):
-            raise UsageError("processor", processor, "must be a plain function: an async one needs bullmq_anyio.Worker")
+            raise UsageError(field, handler, "must be a plain function: an async one needs bullmq_anyio.Worker")
         return
     innermost = inspect.unwrap(function)
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(innermost):
@@ -313,8 +322,8 @@ def check_processor(processor: object, *, is_async: bool) -> None:
     returns = str(innermost.__annotations__.get("return", ""))
     if innermost.__name__ != "<lambda>" and not any(word in returns for word in _AWAITABLE):
         raise UsageError(
-            "processor",
-            processor,
+            field,
+            handler,
             "must be an async function: write `async def`, and call what blocks with anyio.to_thread.run_sync, or use "
             "bullmq_sync.Worker",
         )

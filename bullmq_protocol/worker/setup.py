@@ -17,6 +17,7 @@ from bullmq_protocol.observability.telemetry import TelemetryProvider
 from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.metering import METERED, Meter
 from bullmq_protocol.worker.options import WorkerOptions, check_processor
+from bullmq_protocol.worker.routing import check_lifespan, check_middleware, check_router
 from bullmq_protocol.worker.tracing import TRACED, WorkerTracing
 
 Callbacks = dict[type[Any], tuple[Callable[[Any], object], ...]]
@@ -44,9 +45,14 @@ class WorkerSetup:
         metrics_collector: MetricsCollector,
         telemetry: TelemetryProvider | None,
         limits: Limits,
+        middleware: object,
+        lifespan: object,
     ) -> None:
         self.keys = QueueKeys.of(name, prefix=prefix, layout=layout, switches=switches)
-        check_processor(processor, is_async=is_async)
+        if not check_router(processor, is_async=is_async):
+            check_processor(processor, is_async=is_async)
+        self.middleware = check_middleware(middleware, is_async=is_async)
+        check_lifespan(lifespan, is_async=is_async)
         if backoff_strategy is not None and not callable(backoff_strategy):
             raise UsageError("backoff_strategy", backoff_strategy, "must be a function")
         if not isinstance(options, WorkerOptions):  # pyright: ignore[reportUnnecessaryIsInstance]

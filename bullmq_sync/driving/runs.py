@@ -8,19 +8,25 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar, cast
 
+from msgspec import UNSET
+
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, name_of
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.options import result_text
+from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
+from bullmq_protocol.worker.routing import chained, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
+from bullmq_sync.base import lend_state
 from bullmq_sync.drive import clock
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.job import Job
+from bullmq_sync.router import route_of
 from bullmq_sync.thread_pool import handling
 
 T = TypeVar("T")
@@ -41,6 +47,12 @@ class Runs(Generic[T]):
         notifier: Notifier,
     ) -> None:
         self.processor = processor
+        self._routes = routes_of(processor)
+        self._state: Any = UNSET
+        self._chain: Callable[[Job[T]], Any] | None = None
+        """What is called in place of the processor, if anything is around it."""
+        if self._routes is not None or shared.setup.middleware:
+            self._chain = chained(shared.setup.middleware, self._called)
         self._strategy = strategy
         self._limits = shared.setup.limits
         self._failures = shared.failures
@@ -48,8 +60,14 @@ class Runs(Generic[T]):
         self._lending = lending
         self._notifier = notifier
 
+    def use(self, state: object) -> None:
+        """Give every job what the lifespan has yielded."""
+        self._state = state
+        self._chain = self._chain or self._called
+
     def attend(self, number: int, job: Job[T]) -> Event:
         """Run a job's handler."""
+        CURRENT.set(job)
         try:
             return JobReturned(
                 number, self._process(job) if self._tracing is None else self._traced(self._tracing, job)
@@ -68,10 +86,29 @@ class Runs(Generic[T]):
         return value
 
     def _process(self, job: Job[T]) -> str:
+        if self._chain is not None:
+            return self._process_within(self._chain, job)
         self._failures.check_data(job)
         handling(True)
         try:
             value = cast("Callable[[Job[T]], Any]", self.processor)(job)
+        finally:
+            handling(False)
+        return result_text(value, self._limits)
+
+    def _called(self, job: Job[T]) -> Any:
+        return cast("Callable[[Job[T]], Any]", self.processor)(job)
+
+    def _process_within(self, chain: Callable[[Job[T]], Any], job: Job[T]) -> str:
+        """Call what is around the processor, once it is certain that there is a handler for the job's payload."""
+        if self._state is not UNSET:
+            lend_state(job, self._state)
+        if self._routes is not None:
+            route_of(self._routes, job)
+        self._failures.check_data(job)
+        handling(True)
+        try:
+            value = chain(job)
         finally:
             handling(False)
         return result_text(value, self._limits)

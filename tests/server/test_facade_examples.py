@@ -57,6 +57,9 @@ class Stage:
     async def worker(self) -> Any:
         return self._keep("worker", lambda: self._adapter.Worker("mail", send, **self._place))
 
+    async def router(self) -> Any:
+        return self._adapter.Router()
+
     async def events(self) -> Any:
         return self._keep("events", lambda: self._adapter.QueueEvents("mail", last_event_id="0-0", **self._place))
 
@@ -132,7 +135,7 @@ class Stage:
 
     makers = (
         *("completed", "failed", "active", "parent", "child", "job", "delayed", "urgent"),
-        *("queue", "worker", "events", "producer", "flows", "transport", "relay"),
+        *("queue", "worker", "events", "producer", "flows", "transport", "relay", "router"),
     )
 
 

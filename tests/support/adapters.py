@@ -28,6 +28,7 @@ _TWINS: dict[type, type] = {
     bullmq_sync.Queue: bullmq_anyio.Queue,
     bullmq_sync.Job: bullmq_anyio.Job,
     bullmq_sync.Worker: bullmq_anyio.Worker,
+    bullmq_sync.Router: bullmq_anyio.Router,
     bullmq_sync.Notices: bullmq_anyio.Notices,
     bullmq_sync.Pages: bullmq_anyio.Pages,
     bullmq_sync.Items: bullmq_anyio.Items,
@@ -50,6 +51,7 @@ class Adapter:
         threads = _Threads(portal)
         queue = threads.making(bullmq_sync.Queue) if name == "threads" else bullmq_anyio.Queue
         worker = threads.making(bullmq_sync.Worker) if name == "threads" else bullmq_anyio.Worker
+        self.Router: Any = threads.making(bullmq_sync.Router) if name == "threads" else bullmq_anyio.Router
         self.scripts = scripts
         self.Queue: Any = functools.partial(queue, scripts=scripts)
         self.Worker: Any = functools.partial(worker, scripts=scripts)
@@ -108,14 +110,19 @@ class _Threads:
 
             @functools.wraps(value)
             def call_in_loop(*args: Any) -> Any:
-                args = tuple(map(self.outward, args))
+                args = tuple(map(self.handed, args))
                 if threading.get_ident() == self._loop_thread:
                     asynchronous = inspect.iscoroutinefunction(value)
                     return self._portal.start_task_soon(value, *args) if asynchronous else value(*args)
                 return self._portal.call(value, *args)
 
             return call_in_loop
-        return value
+        return list(map(self.inward, value)) if type(value) is list else value
+
+    def handed(self, value: Any) -> Any:
+        """Make of what a scenario's function is given, `call_next` among it, what it can use."""
+        is_function = inspect.isfunction(value) or inspect.ismethod(value)
+        return functools.partial(self.call, value) if is_function else self.outward(value)
 
     def outward(self, value: Any) -> Any:
         """Make of a blocking object what a scenario can use."""

@@ -16,10 +16,10 @@ import bullmq_sync
 import bullmq_sync.relay
 
 PACKAGES: tuple[ModuleType, ...] = (bullmq_anyio, bullmq_sync)
-FACADE = ("Queue", "Job", "Worker", "QueueEvents", "FlowProducer", "QueueEventsProducer")
+FACADE = ("Queue", "Job", "Worker", "Router", "JobFilter", "QueueEvents", "FlowProducer", "QueueEventsProducer")
 # What methods of those return: only they make it.
 RETURNED = ("EventStream", "Notices", "Pages", "Items")
-FUNCTIONS = ("bullmq_scripts", "clock", "connect", "perform", "run", "run_workers")
+FUNCTIONS = ("bullmq_scripts", "clock", "connect", "current_job", "perform", "run", "run_workers")
 # In a module of their own, which a program imports if it wants it.
 RELAY = ("Relay", "RelayNode")
 _NOT_MADE = ("Job", "RelayNode", *RETURNED)

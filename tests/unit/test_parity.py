@@ -28,6 +28,7 @@ _TYPES = (
     (r"Awaitable\[(\w+(?:\[\w+\])?)\]", r"\1"),
     (r"\bAsyncTransport\b", "Transport"),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
+    (r"\bAbstractAsyncContextManager\b", "AbstractContextManager"),
     (r"^bool \| None$", "None"),
     (r"^SharedConnection$", "Connection"),
 )

@@ -1,0 +1,161 @@
+"""Several kinds of jobs on one queue: a router is a processor that knows which function handles which."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, cast, overload
+
+from bullmq_anyio.base import JobBase, payload_type, retype
+from bullmq_anyio.job import Job
+from bullmq_anyio.time_limit import within
+from bullmq_protocol.common.units import Duration
+from bullmq_protocol.model.job_type import JobType
+from bullmq_protocol.worker.failures import check_payload
+from bullmq_protocol.worker.routing import Route, Routes
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+Handler: TypeAlias = Callable[[Job[P, R, Any]], Awaitable[R]]
+
+
+class Router:
+    """A processor that calls, by the name of a job, the function that was added for it.
+
+    A job whose name nobody handles fails for good, with an `UnrecoverableError` that lists the known names. A router
+    may be changed at any time, and serve several workers.
+
+    Source: specs/05-worker-runtime.md#sec-8
+
+    Examples:
+        >>> WELCOME = JobType("welcome", dict[str, str], result=str)
+        >>> router = Router()
+        >>> @router(WELCOME, timeout=5_000)
+        ... async def welcome(job):
+        ...     return f"hello {job.data['to']}"
+        >>> router.names
+        ('welcome',)
+        >>> await router(job)
+        'hello ada'
+    """
+
+    def __init__(self) -> None:
+        self.routes = Routes(is_async=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that have a function, in alphabetical order."""
+        return self.routes.names
+
+    def __repr__(self) -> str:
+        return f"<Router for {', '.join(map(repr, self.names)) or 'nothing'}>"
+
+    @overload
+    def __call__(
+        self, kind: JobType[P, R], /, *, timeout: Duration | None = None
+    ) -> Callable[[Handler[P, R]], Handler[P, R]]: ...
+    @overload
+    def __call__(
+        self, kind: str, /, *, data_type: type[P], timeout: Duration | None = None
+    ) -> Callable[[Handler[P, Any]], Handler[P, Any]]: ...
+    @overload
+    def __call__(
+        self, kind: str, /, *, data_type: UnionType | None = None, timeout: Duration | None = None
+    ) -> Callable[[Handler[Any, Any]], Handler[Any, Any]]: ...
+    @overload
+    def __call__(self, kind: Job[Any, Any, Any], /) -> Awaitable[Any]: ...
+
+    def __call__(self, kind: Any, /, *, data_type: Any = None, timeout: Duration | None = None) -> Any:
+        """Return a decorator that adds a function as `add` does; or handle a job, as workers ask it to.
+
+        Args:
+            kind: A `JobType`, or the name of the jobs. Or a job.
+            data_type: What the payload is read into, where a name is given: anything that msgspec can decode. None, the
+                default: the worker's type.
+            timeout: As in `add`; None by default.
+
+        Returns:
+            The decorator, which returns the function as it is; for a job, what its function returns.
+
+        Raises:
+            UnrecoverableError: No function is there for the job's name, or the payload does not fit.
+            TimeoutError: The function took longer than its `timeout`.
+
+        Examples:
+            >>> @router("farewell")
+            ... async def farewell(job):
+            ...     return "bye"
+        """
+        if isinstance(kind, JobBase):
+            return self._handle(cast("Job[Any, Any, Any]", kind))
+
+        def register(handler: Any) -> Any:
+            self.routes.put(kind, handler, data_type, timeout)
+            return handler
+
+        return register
+
+    @overload
+    def add(self, kind: JobType[P, R], handler: Handler[P, R], *, timeout: Duration | None = None) -> None: ...
+    @overload
+    def add(
+        self, kind: str, handler: Handler[P, Any], *, data_type: type[P], timeout: Duration | None = None
+    ) -> None: ...
+    @overload
+    def add(
+        self,
+        kind: str,
+        handler: Handler[Any, Any],
+        *,
+        data_type: UnionType | None = None,
+        timeout: Duration | None = None,
+    ) -> None: ...
+
+    def add(
+        self, kind: Any, handler: Callable[..., Any], *, data_type: Any = None, timeout: Duration | None = None
+    ) -> None:
+        """Let a function handle jobs of this name.
+
+        Args:
+            kind: A `JobType`, or the name of the jobs, which has no function yet.
+            handler: An async function of the `Job`, as a worker's processor.
+            data_type: What the payload is read into, where a name is given: anything that msgspec can decode. None, the
+                default: the worker's type.
+            timeout: How long a job may take, in milliseconds or as a `timedelta`, above 0. None, the default: any time.
+                The function is then cancelled, as by a cancel scope around it, and the attempt fails with a
+                `TimeoutError`.
+
+        Examples:
+            >>> async def farewell(job):
+            ...     return "bye"
+            >>> router.add("farewell", farewell, timeout=5_000)
+        """
+        self.routes.put(kind, handler, data_type, timeout)
+
+    def include(self, router: Router) -> None:
+        """Add all functions of another router, as it is now. What is added to that one later is not seen here.
+
+        Args:
+            router: The other router, with names that this one does not have.
+
+        Examples:
+            >>> whole = Router()
+            >>> whole.include(router)
+        """
+        self.routes.put_all(router)
+
+    async def _handle(self, job: Job[Any, Any, Any]) -> Any:
+        route = route_of(self.routes, job)
+        if route.timeout_ms is None:
+            return await route.handler(job)
+        return await within(route.timeout_ms, route.handler, job)
+
+
+def route_of(routes: Routes, job: Job[Any, Any, Any]) -> Route:
+    """Find the function for a job, and check its payload. Raises `UnrecoverableError`."""
+    route = routes.find(job.name)
+    if route.data_type is not Any and payload_type(job) is not route.data_type:
+        retype(job, route.data_type)
+        check_payload(job)
+    return route

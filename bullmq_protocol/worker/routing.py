@@ -1,0 +1,182 @@
+"""Which handler is for which jobs: the table of a router, and the checks of what stands around handlers.
+
+A router holds routes, one for each name of jobs. Middleware stands around each handler, a lifespan around `run`. What
+cannot be one of these is refused where it is given, before anything is opened.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import msgspec
+
+from bullmq_protocol.common.codec import check_type
+from bullmq_protocol.common.keys import check_name
+from bullmq_protocol.common.units import Duration, Millis, to_ms
+from bullmq_protocol.errors import UnrecoverableError, UsageError, shown
+from bullmq_protocol.model.job_type import JobType
+from bullmq_protocol.worker.options import LONGEST_MS, check_handler
+
+_MOST_NAMES: Final = 20
+"""How many names an error lists."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What jobs of one name are: their handler, the type of their payload (`Any`: the worker's), their time limit."""
+
+    handler: Callable[..., Any]
+    data_type: Any
+    timeout_ms: Millis | None
+
+
+class Routes:
+    """The routes of a router. `is_async`: for handlers on asyncio or trio."""
+
+    def __init__(self, *, is_async: bool) -> None:
+        self.is_async = is_async
+        self._routes: dict[str, Route] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that have a handler, in alphabetical order."""
+        return tuple(sorted(self._routes))
+
+    def put(self, kind: object, handler: object, data_type: Any, timeout: Duration | None) -> None:
+        """Check and keep a route. Raises `UsageError`."""
+        if isinstance(kind, JobType):
+            if data_type is not None:
+                raise UsageError("data_type", data_type, "is that of the JobType: give it no other")
+            name, data_type = kind.name, kind.data_type
+        else:
+            name = check_name("name", kind, max_length=None)
+            check_type("data_type", data_type)
+        check_handler("handler", handler, is_async=self.is_async)
+        route = Route(
+            cast("Callable[..., Any]", handler), Any if data_type is None else data_type, _timeout_ms(timeout)
+        )
+        self._put({name: route})
+
+    def put_all(self, other: object) -> None:
+        """Keep all routes of another router, as they are now. Raises `UsageError`."""
+        routes = routes_of(other)
+        if routes is None or routes.is_async is not self.is_async:
+            raise UsageError("router", other, "must be a Router of the same package")
+        self._put(routes._routes)
+
+    def _put(self, routes: dict[str, Route]) -> None:
+        for name in routes:
+            if name in self._routes:
+                raise UsageError("name", name, "has a handler already")
+        # A new one: threads may be looking into the old one.
+        self._routes = {**self._routes, **routes}
+
+    def find(self, name: str) -> Route:
+        """Return the route of jobs of this name. Raises `UnrecoverableError`, which lists the known ones."""
+        route = self._routes.get(name)
+        if route is None:
+            names = self.names
+            known = ", ".join(map(shown, names[:_MOST_NAMES])) or "none"
+            more = len(names) - _MOST_NAMES
+            known += f" and {more} more" if more > 0 else ""
+            raise UnrecoverableError(f"no handler for jobs named {shown(name)}; known are: {known}")
+        return route
+
+
+def _timeout_ms(timeout: Duration | None) -> Millis | None:
+    if timeout is None:
+        return None
+    ms = to_ms("timeout", timeout)
+    if not 0 < ms <= LONGEST_MS:
+        raise UsageError("timeout", timeout, f"must be greater than 0, and at most {LONGEST_MS} ms (ten years)")
+    return ms
+
+
+def took_too_long(limit_ms: Millis) -> str:
+    """Return what is said of a handler whose time is over."""
+    return f"the handler took longer than {limit_ms} ms"
+
+
+def routes_of(processor: object) -> Routes | None:
+    """Return the routes of a router, None for anything else."""
+    routes: object = getattr(processor, "routes", None)
+    return routes if isinstance(routes, Routes) else None
+
+
+def check_router(processor: object, *, is_async: bool) -> bool:
+    """Tell whether it is a router; refuse one of the other package."""
+    routes = routes_of(processor)
+    if routes is not None and routes.is_async is not is_async:
+        package = "bullmq_anyio" if is_async else "bullmq_sync"
+        raise UsageError("processor", processor, f"must be a Router of {package}, as the worker is")
+    return routes is not None
+
+
+def check_middleware(middleware: object, *, is_async: bool) -> tuple[Callable[..., Any], ...]:
+    """Return the middleware as a tuple. Raises `UsageError`."""
+    if isinstance(middleware, str) or not isinstance(middleware, Sequence):
+        raise UsageError("middleware", middleware, "must be a list of functions of the job and call_next")
+    given = cast("Sequence[Any]", middleware)
+    for index, each in enumerate(given):
+        check_handler(f"middleware[{index}]", each, is_async=is_async, takes=("the job", "call_next"))
+    return tuple(given)
+
+
+def check_lifespan(lifespan: Any, *, is_async: bool) -> None:
+    """Refuse what cannot be a lifespan, as far as that shows without calling it. Raises `UsageError`."""
+    if lifespan is None:
+        return
+    decorator = "contextlib.asynccontextmanager" if is_async else "contextlib.contextmanager"
+    rule = f"must be a function of the worker that returns {_managers(is_async)}, such as one with @{decorator}"
+    function = _function(lifespan)
+    if not callable(function) or any(is_kind(function) for is_kind in _NO_MANAGERS):
+        raise UsageError("lifespan", lifespan, rule)
+    inner: Any = inspect.unwrap(function)
+    is_of_the_other = inspect.isgeneratorfunction(inner) if is_async else inspect.isasyncgenfunction(inner)
+    if is_of_the_other or (isinstance(function, type) and not _is_manager(function, is_async)):
+        raise UsageError("lifespan", lifespan, rule)
+    try:
+        signature = inspect.signature(lifespan)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind("the worker")
+    except TypeError as error:
+        raise UsageError("lifespan", lifespan, f"must take one argument, the worker: called with it, {error}") from None
+
+
+def _function(given: Any) -> Any:
+    return given.func if type(given) is partial else given
+
+
+def check_manager(manager: object, *, is_async: bool) -> None:
+    """Refuse what a lifespan has returned, if it is no context manager. Raises `UsageError`."""
+    if not _is_manager(type(manager), is_async):
+        raise UsageError("lifespan", manager, f"must return {_managers(is_async)}")
+
+
+def _is_manager(kind: type, is_async: bool) -> bool:
+    return all(
+        hasattr(kind, method) for method in (("__aenter__", "__aexit__") if is_async else ("__enter__", "__exit__"))
+    )
+
+
+def _managers(is_async: bool) -> str:
+    return "an async context manager" if is_async else "a context manager that is not async"
+
+
+_NO_MANAGERS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def chained(middleware: Sequence[Callable[..., Any]], handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of the job that calls them all, the first of the middleware outermost, the handler last."""
+    call = handler
+    for each in reversed(middleware):
+        call = _around(each, call)
+    return call
+
+
+def _around(middleware: Callable[..., Any], following: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda job: middleware(job, following)

@@ -1,0 +1,413 @@
+"""What stands around handlers: routers, middleware, lifespans, time limits, and the job of the running code."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+import pytest
+
+import bullmq_anyio
+import bullmq_sync
+from bullmq_protocol import (
+    ConnectionLost,
+    DelayedError,
+    JobCompleted,
+    JobFailed,
+    JobOptions,
+    JobType,
+    UnrecoverableError,
+    UsageError,
+    WorkerOptions,
+)
+from bullmq_sync.time_limit import Alarms
+from tests.support.adapters import Adapter
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.any_server
+
+
+class Welcome(msgspec.Struct):
+    to: str
+
+
+WELCOME = JobType("welcome", Welcome)
+SEEN: ContextVar[str] = ContextVar("seen", default="")
+
+
+async def worked_off(worker: Any) -> dict[str, Any]:
+    """Run it until there is nothing left to do; return by id what each job came to: a result, or a failure."""
+    ends: dict[str, Any] = {}
+
+    def note(notice: JobCompleted | JobFailed) -> None:
+        ends[notice.job.id] = msgspec.json.decode(notice.value) if isinstance(notice, JobCompleted) else notice
+
+    worker.on(JobCompleted, note)
+    worker.on(JobFailed, note)
+    await worker.run(until="idle")
+    return ends
+
+
+async def test_a_router_calls_the_function_of_the_name(adapter: Adapter, server: Server, name: str) -> None:
+    async def welcome(job: Any) -> str:
+        return f"hello {job.data.to}"
+
+    async def other(job: Any) -> Any:
+        return job.data["to"]
+
+    router = adapter.Router()
+    router.add(WELCOME, welcome)
+    part = adapter.Router()
+    part.add("other", other)
+    router.include(part)
+    async with adapter.Queue(name, server.url) as queue:
+        ids = [(await queue.add(each, {"to": "ada"}, JobOptions(attempts=3))).id for each in ("welcome", "other", "x")]
+        unfit = await queue.add("welcome", {"to": 3}, JobOptions(attempts=3))
+        ends = await worked_off(adapter.Worker(name, router, server.url, options=WorkerOptions(concurrency=4)))
+        assert [ends[each] for each in ids[:2]] == ["hello ada", "ada"]
+        unknown = ends[ids[2]]
+        assert unknown.reason == "no handler for jobs named 'x'; known are: 'other', 'welcome'"
+        assert (unknown.permanent, unknown.retry_delay_ms, unknown.attempts_made) == (True, None, 1)
+        assert "$.to" in ends[unfit.id].reason
+        assert ends[unfit.id].permanent
+        await queue.obliterate(force=True)
+
+
+async def test_middleware_sees_payload_result_and_exception(adapter: Adapter, server: Server, name: str) -> None:
+    told: list[Any] = []
+
+    async def welcome(job: Any) -> str:
+        told.append("handler")
+        if job.data.to == "nobody":
+            raise ValueError("no such address")
+        if job.data.to == "later":
+            raise UnrecoverableError("a signal")
+        return f"hello {job.data.to}"
+
+    async def first(job: Any, call_next: Any) -> Any:
+        told.append(("first", job.data.to))
+        try:
+            return await call_next(job)
+        except Exception as error:
+            told.append(type(error).__name__)
+            raise
+
+    async def second(job: Any, call_next: Any) -> Any:
+        told.append("second")
+        return (await call_next(job)).upper()
+
+    router = adapter.Router()
+    router.add(WELCOME, welcome)
+    worker = adapter.Worker(name, router, server.url, middleware=[first, second])
+    async with adapter.Queue(name, server.url) as queue:
+        jobs = [await queue.add(WELCOME, Welcome(to), JobOptions(attempts=1)) for to in ("ada", "nobody", "later")]
+        unknown = await queue.add("x")
+        ends = await worked_off(worker)
+        assert ends[jobs[0].id] == "HELLO ADA"
+        assert [ends[job.id].reason for job in jobs[1:]] == ["no such address", "a signal"]
+        assert ends[jobs[2].id].permanent
+        assert ends[unknown.id].permanent
+        await queue.obliterate(force=True)
+    order = [["second", "handler"], ["second", "handler", "ValueError"], ["second", "handler", "UnrecoverableError"]]
+    expected = [("first", "ada"), *order[0], ("first", "nobody"), *order[1], ("first", "later"), *order[2]]
+    # No handler, no middleware.
+    assert told == expected
+
+
+async def test_a_middleware_may_answer_itself_and_signals_pass(adapter: Adapter, server: Server, name: str) -> None:
+    async def handler(job: Any) -> None:
+        await job.move_to_delayed(job.timestamp + 3_600_000, job.token)
+        raise DelayedError
+
+    async def around(job: Any, call_next: Any) -> Any:
+        return "answered" if job.name == "answered" else await call_next(job)
+
+    async with adapter.Queue(name, server.url) as queue:
+        delayed, answered = await queue.add("delayed"), await queue.add("answered")
+        ends = await worked_off(adapter.Worker(name, handler, server.url, middleware=[around]))
+        assert ends == {answered.id: "answered"}
+        assert await queue.get_job_state(delayed.id) == "delayed"
+        await queue.obliterate(force=True)
+
+
+# --- lifespans --------------------------------------------------------------------------------------------------------
+
+
+class Around:
+    """A lifespan for both packages, and what happened in it."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.told: list[Any] = []
+        self._fault = fault
+
+    @contextlib.asynccontextmanager
+    async def asynchronous(self, worker: Any) -> AsyncIterator[dict[str, str]]:
+        with self.blocking(worker) as state:
+            yield state
+
+    @contextlib.contextmanager
+    def blocking(self, worker: Any) -> Iterator[dict[str, str]]:
+        self.told.append(("begins", worker.name))
+        if self._fault is not None:
+            raise self._fault
+        SEEN.set("by the lifespan")
+        try:
+            yield {"pool": "of connections"}
+        except BaseException as error:
+            self.told.append(type(error).__name__)
+            raise
+        finally:
+            self.told.append("ends")
+
+
+def lifespan_of(adapter: Adapter, around: Around) -> Any:
+    return around.blocking if adapter.name == "threads" else around.asynchronous
+
+
+async def test_a_lifespan_is_around_run_and_its_value_the_state(adapter: Adapter, server: Server, name: str) -> None:
+    around = Around()
+
+    async def handler(job: Any) -> Any:
+        around.told.append("job")
+        return [job.state, SEEN.get() if adapter.name != "threads" else "by the lifespan"]
+
+    worker = adapter.Worker(name, handler, server.url, lifespan=lifespan_of(adapter, around))
+    async with adapter.Queue(name, server.url) as queue:
+        job = await queue.add("x")
+        assert await worked_off(worker) == {job.id: [{"pool": "of connections"}, "by the lifespan"]}
+        with pytest.raises(UsageError, match="lifespan"):
+            _ = job.state
+        await queue.obliterate(force=True)
+    assert around.told == [("begins", name), "job", "ends"]
+
+
+async def test_a_lifespan_that_cannot_begin_ends_run_before_anything_is_opened(adapter: Adapter, name: str) -> None:
+    around = Around(fault=LookupError("no pool"))
+
+    async def handler(job: Any) -> None: ...
+
+    # Nothing listens there: a connection would fail in its own way, and be tried again.
+    worker = adapter.Worker(name, handler, "redis://127.0.0.1:1", lifespan=lifespan_of(adapter, around))
+    with pytest.raises(LookupError, match="no pool"):
+        await worker.run()
+    assert not worker.is_running
+    await worker.aclose()
+    wrong = adapter.Worker(name, handler, "redis://127.0.0.1:1", lifespan=_returns_no_manager)
+    with pytest.raises(UsageError, match="lifespan: must return"):
+        await wrong.run()
+
+
+def _returns_no_manager(worker: Any) -> Any:
+    return "state"
+
+
+async def test_a_lifespan_sees_what_ends_the_worker(adapter: Adapter, name: str) -> None:
+    around = Around()
+
+    async def handler(job: Any) -> None: ...
+
+    options = WorkerOptions(max_reconnect_attempts=1)
+    worker = adapter.Worker(
+        name, handler, "redis://127.0.0.1:1", options=options, lifespan=lifespan_of(adapter, around)
+    )
+    with pytest.raises(ConnectionLost) as caught:
+        await worker.run()
+    assert around.told == [("begins", name), "ConnectionLost", "ends"]
+    assert caught.value.__context__ is None
+
+
+# --- time limits ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_time_limit_cancels_a_task(server: Server, name: str, backend: str) -> None:
+    cancelled: list[str] = []
+
+    async def slow(job: Any) -> str:
+        if job.data.get("leaves"):
+            # Left open, it would be met by the scope of the limit.
+            scope = anyio.CancelScope()
+            scope.__enter__()
+            return "left"
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            cancelled.append(type(error).__name__)
+            if job.data.get("answers"):
+                return "in time"
+            raise
+        raise AssertionError
+
+    async def main() -> dict[str, Any]:
+        router = bullmq_anyio.Router()
+        router.add("slow", slow, timeout=30)
+        router.add("soon", slow, timeout=60_000)
+        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+            await queue.add("slow", {}, JobOptions(job_id="slow"))
+            await queue.add("slow", {"answers": True}, JobOptions(job_id="answers"))
+            await queue.add("soon", {"leaves": True}, JobOptions(job_id="leaves"))
+            worker = bullmq_anyio.Worker[Any](name, router, server.url, options=WorkerOptions(concurrency=3))
+            ends = await worked_off(worker)
+            await queue.obliterate(force=True)
+            return ends
+
+    ends = anyio.run(main, backend=backend)
+    assert ends["slow"].reason == "the handler took longer than 30 ms"
+    assert type(ends["slow"].exception) is TimeoutError
+    assert (ends["answers"], ends["leaves"]) == ("in time", "left")
+    assert len(cancelled) == 2
+
+
+def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:
+    def slow(job: bullmq_sync.Job[Any]) -> str:
+        assert job.cancelled.wait(60)
+        return job.cancelled.reason or ""
+
+    def quick(job: bullmq_sync.Job[Any]) -> bool:
+        return job.cancelled.is_set()
+
+    router = bullmq_sync.Router()
+    router.add("slow", slow, timeout=30)
+    router.add("quick", quick, timeout=60_000)
+    ends: dict[str, Any] = {}
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        for each in ("slow", "quick"):
+            queue.add(each, None, JobOptions(job_id=each))
+        worker = bullmq_sync.Worker[Any](name, router, server.url, options=WorkerOptions(concurrency=2))
+        worker.on(JobCompleted, lambda notice: ends.setdefault(notice.job.id, notice.value))
+        worker.run(until="idle")
+        queue.obliterate(force=True)
+    assert ends == {"slow": '"the handler took longer than 30 ms"', "quick": "false"}
+
+
+def test_alarms_come_in_order_and_their_thread_goes() -> None:
+    alarms = Alarms()
+    came: list[str] = []
+    done = threading.Event()
+    gone = [alarms.set(3_600, done.set) for _ in range(200)]
+    alarms.set(0.05, lambda: (came.append("second"), done.set()))
+    first = alarms.set(0.02, lambda: came.append("first"))
+    back = alarms.set(0.03, lambda: came.append("taken back"))
+    for each in (*gone, back):
+        alarms.take_back(each)
+    assert done.wait(30)
+    assert came == ["first", "second"]
+    alarms.take_back(first)
+    # What was taken back does not stay for its hour.
+    alarms.set(3_600, done.set)
+    assert len(alarms._due) < 100
+    alarms.take_back(max(alarms._waiting))
+    for thread in threading.enumerate():
+        if thread.name == "bullmq time limits":
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+# --- the job of the running code --------------------------------------------------------------------------------------
+
+
+async def test_each_job_has_its_own_context(adapter: Adapter, server: Server, name: str) -> None:
+    """What a middleware sets, and the current job, reach no other job."""
+    seen: dict[str, Any] = {}
+    current = bullmq_sync.current_job if adapter.name == "threads" else bullmq_anyio.current_job
+    barrier = threading.Barrier(1)
+
+    async with adapter.Queue(name, server.url) as queue:
+        ids = [(await queue.add("x", number)).id for number in range(20)]
+        if adapter.name == "threads":
+
+            def around(job: Any, call_next: Any) -> Any:
+                seen[job.id] = SEEN.get()
+                SEEN.set(job.id)
+                return call_next(job)
+
+            def handler(job: Any) -> Any:
+                barrier.wait()
+                return [current().id, SEEN.get()]  # type: ignore[union-attr]
+
+            worker = bullmq_sync.Worker[Any](
+                name, handler, server.url, middleware=[around], options=WorkerOptions(concurrency=4)
+            )
+            ends: dict[str, Any] = {}
+            worker.on(JobCompleted, lambda notice: ends.setdefault(notice.job.id, msgspec.json.decode(notice.value)))
+            await anyio.to_thread.run_sync(lambda: worker.run(until="idle"))
+        else:
+
+            async def around_it(job: Any, call_next: Any) -> Any:
+                seen[job.id] = SEEN.get()
+                SEEN.set(job.id)
+                return await call_next(job)
+
+            async def handle(job: Any) -> Any:
+                await anyio.lowlevel.checkpoint()
+                found: Any = current()
+                return [found.id, await anyio.to_thread.run_sync(SEEN.get)]
+
+            ends = await worked_off(
+                bullmq_anyio.Worker[Any](
+                    name, handle, server.url, middleware=[around_it], options=WorkerOptions(concurrency=4)
+                )
+            )
+        assert ends == {each: [each, each] for each in ids}
+        assert seen == dict.fromkeys(ids, "")
+        assert current() is None
+        await queue.obliterate(force=True)
+
+
+def test_a_filter_adds_the_job_to_what_handlers_log(server: Server, name: str) -> None:
+    records: list[logging.LogRecord] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    log = logging.getLogger(f"application.{name}")
+    log.setLevel(logging.INFO)
+    kept = Kept()
+    log.addHandler(kept)
+
+    async def handler(job: Any) -> None:
+        log.info("in the handler")
+        await asyncio.to_thread(log.info, "in a thread of its own")
+
+    async def main() -> None:
+        kept.addFilter(bullmq_anyio.JobFilter())
+        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+            await queue.add("welcome", None, JobOptions(job_id="mine"))
+            await worked_off(bullmq_anyio.Worker[Any](name, handler, server.url))
+            await queue.obliterate(force=True)
+        log.info("outside")
+
+    asyncio.run(main())
+    inside = [(each.job_id, each.job_name, each.queue, each.attempt) for each in records[:2]]  # type: ignore[attr-defined]
+    assert inside == [("mine", "welcome", name, 1)] * 2
+    assert not hasattr(records[2], "job_id")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_returns_nothing_to_await_ends_the_worker_by_name(server: Server, name: str, backend: str) -> None:
+    async def handler(job: Any) -> None: ...
+
+    async def main() -> None:
+        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+            await queue.add("x")
+            for options in ({"middleware": [lambda job, call_next: 3]}, {"middleware": [_passes]}):
+                process: Any = handler if options["middleware"] != [_passes] else (lambda job: 3)
+                worker: Any = bullmq_anyio.Worker(name, process, server.url, **options)
+                with pytest.raises(UsageError, match="must be an async function") as caught:
+                    await worker.run()
+                assert caught.value.field == ("processor" if process is not handler else "middleware[0]")
+            assert await queue.get_job_counts("wait") == {"wait": 1}
+            await queue.obliterate(force=True)
+
+    anyio.run(main, backend=backend)
+
+
+async def _passes(job: Any, call_next: Any) -> Any:
+    return await call_next(job)
