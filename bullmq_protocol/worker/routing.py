@@ -118,10 +118,10 @@ def check_middleware(middleware: object, *, is_async: bool) -> tuple[Callable[..
     """Return the middleware as a tuple. Raises `UsageError`."""
     if isinstance(middleware, str) or not isinstance(middleware, Sequence):
         raise UsageError("middleware", middleware, "must be a list of functions of the job and call_next")
-    given = cast("Sequence[Any]", middleware)
+    given: tuple[Any, ...] = tuple(cast("Any", middleware))
     for index, each in enumerate(given):
         check_handler(f"middleware[{index}]", each, is_async=is_async, takes=("the job", "call_next"))
-    return tuple(given)
+    return given
 
 
 def check_lifespan(lifespan: Any, *, is_async: bool) -> None:
