@@ -344,6 +344,8 @@ def test_events(queue: Queue[Any], run: Run, name: str) -> None:
     assert json.loads(lines[0])["job_id"] == job.id
     shown = run("events", name, "--from", "0-0", "--type", "added", "--count", "1").stdout
     assert "name=a\\x1b" in shown
+    only = run("events", name, "--from", "0-0", "--type", "waiting", "--count", "1").stdout
+    assert " waiting " in only and "added" not in only
     assert run("events", name, "--from", "nonsense").exit_code == 2
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
+from bullmq_sync import Queue
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 _ROOT = Path(__file__).parents[2]
-_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", (_ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+_README = (_ROOT / "README.md").read_text("utf-8")
+_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", _README, re.MULTILINE | re.DOTALL)
 _LIMIT_S = 60
 _STOP = """
 from bullmq_protocol.worker.notices import JobCompleted as _Completed
@@ -95,10 +100,41 @@ with Queue("mail", "redis://localhost") as queue:
 }
 
 
+# What a reader tries first: a module, and commands of a shell.
+_FIRST = next(each for each in _SNIPPETS if each.startswith("# mail.py\n"))
+_PROGRAMS = {"bullmq-worker": "bullmq_cli", "bullmq-ctl": "bullmq_cli.ctl.entry"}
+
+
 def test_no_snippet_is_left_out() -> None:
-    assert len(_SNIPPETS) == len(_AROUND)
+    assert len(_SNIPPETS) == len(_AROUND) + 1
     for beginning in _AROUND:
         assert len([snippet for snippet in _SNIPPETS if snippet.startswith(beginning)]) == 1, beginning
+
+
+def test_what_a_reader_tries_first(server: Server, tmp_path: Path) -> None:
+    with Queue[Any]("mail", server.url) as queue:
+        queue.obliterate(force=True)
+    (tmp_path / "mail.py").write_text(_FIRST)
+    (commands,) = re.findall(r"^```sh\n(pip install .*?)^```$", _README, re.MULTILINE | re.DOTALL)
+    environment = {**os.environ, "BULLMQ_URL": server.url, "PYTHONPATH": str(_ROOT)}
+    printed: list[str] = []
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        for line in commands.splitlines()[1:]:
+            program, *arguments = shlex.split(line)
+            command = [sys.executable, "-m", _PROGRAMS[program], *arguments]
+            if command[-1] == "&":
+                workers.append(subprocess.Popen(command[:-1], cwd=tmp_path, env=environment))
+                continue
+            more = ["--count", "1"] if command[-1] == "top" else []
+            done = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, check=True)
+            printed.append(done.stdout)
+    finally:
+        for each in workers:
+            each.terminate()
+    assert [each.wait() for each in workers] == [0]
+    assert printed[:2] == ["added 1 job to mail (id 1)\n", '"sent to ada@example.org"\n']
+    assert re.search(r"^mail\s+0 ", printed[2], re.MULTILINE)
 
 
 @pytest.mark.parametrize("beginning", _AROUND, ids=["asyncio", "threads", "flow", "core", "property"])
