@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 ALL = (*STOPPING, signal.SIGHUP)
@@ -24,6 +25,10 @@ class Signals:
         self.arrived: list[int] = []
         """Those that stop, as the workers were given them."""
         self.restarts = False
+        """Whether a SIGHUP is ending the workers, and no signal has come since that ends the program."""
+        self.over = False
+        """Whether the workers have ended."""
+        self._theirs: dict[int, Any] = {}
 
     def take_over(self) -> None:
         """Give the signals these handlers, and let in those that came before: a restart keeps them back."""
@@ -31,35 +36,49 @@ class Signals:
             signal.signal(number, self.receive)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ALL)
 
-    def receive(self, number: int, _: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
         """Take a signal that is not the workers'."""
         if self.arrived:
             # It ends already. (Of the first, `run_workers` gives notice when all is over.)
             return
         if number != signal.SIGHUP:
             os._exit(GOOD_ORDER)
+        self.restarts = True
         # Compared by value: each access makes another bound method.
         if signal.getsignal(signal.SIGTERM) == self.receive:
-            restart()
-        self.restarts = True
-        signal.raise_signal(signal.SIGTERM)
+            self.restart()
+            return
+        # The workers would take the next one for a second, and none may come between these two steps.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        self._theirs = {each: signal.signal(each, self.receive_first) for each in STOPPING}
+        self._theirs[signal.SIGTERM](signal.SIGTERM, frame)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def receive_first(self, number: int, _: FrameType | None) -> None:
+        """Take the first signal that ends the program after one that begins it anew: the workers are ending already."""
+        self.restarts = False
+        if not self.over:
+            for each, handler in self._theirs.items():
+                signal.signal(each, handler)
 
     def count(self, number: int) -> None:
         """Note a signal that the workers are given."""
         self.arrived.append(number)
 
+    def restart(self) -> None:
+        """Begin anew, in this process, unless a signal has ended it: what arrives from here on waits for the new
+        program."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
+        if not self.restarts:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
     @property
     def is_cut_short(self) -> bool:
         """Whether running jobs were not waited for."""
         return len(self.arrived) > 1
-
-
-def restart() -> None:
-    """Begin anew, in this process. What arrives meanwhile waits for the new program."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bullmq_cli.entry import CUT_SHORT, FAILED, GOOD_ORDER, UNREACHABLE, USAGE, Signals, restart
+from bullmq_cli.entry import CUT_SHORT, FAILED, GOOD_ORDER, UNREACHABLE, USAGE, Signals
 from bullmq_cli.load import TargetError, load
 from bullmq_cli.probes import file, port
 from bullmq_protocol import VERSION
@@ -65,14 +65,17 @@ def serve(work: Work, signals: Signals) -> int:
         return USAGE
     if signals.restarts and not signals.is_cut_short:
         _log.info("begins anew")
-        restart()
+        signals.restart()
     _log.info("ended, exit code %d", code)
     return code
 
 
 def _code(run: Any, signals: Signals) -> int:
     try:
-        run()
+        try:
+            run()
+        finally:
+            signals.over = True
     except UsageError:
         raise
     except (TransportError, ServerTooOld, ServerError) as error:

@@ -174,6 +174,24 @@ def test_a_second_signal_cuts_jobs_short(queue: Queue[Any], server: Server, name
     assert queue.get_state(job.id) == "waiting"
 
 
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_signal_after_a_hang_up_is_a_first_one(
+    queue: Queue[Any], server: Server, name: str, kind: str, tmp_path: Path
+) -> None:
+    flag = tmp_path / "pipe"
+    os.mkfifo(flag)
+    job = queue.add("pipe")
+    target, *options = _KINDS[kind]
+    with program(f"{_APP}:{target}", *options, url=server.url, name=name, CLI_FLAG=str(flag)) as started:
+        started.line(f"began {job.id}")
+        started.send(signal.SIGHUP)
+        started.line("shutting down")
+        started.send(signal.SIGTERM)
+        flag.write_text("go on")
+        assert started.end() == 0, started.text
+    assert queue.get_state(job.id) == "completed" and "begins anew" not in started.text
+
+
 # --- signals at any moment ------------------------------------------------------------------------------------------
 
 

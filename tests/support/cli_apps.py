@@ -25,6 +25,9 @@ async def process(job: Any) -> Any:
     _say(f"began {job.id}")
     if job.name == "long":
         await anyio.sleep_forever()
+    if job.name == "pipe":
+        # Until somebody has written into it.
+        await anyio.to_thread.run_sync(Path(os.environ["CLI_FLAG"]).read_text)
     await anyio.lowlevel.checkpoint()
     return job.data
 
@@ -33,6 +36,8 @@ def process_on_thread(job: Any) -> Any:
     _say(f"began {job.id}")
     if job.name == "long":
         threading.Event().wait()
+    if job.name == "pipe":
+        Path(os.environ["CLI_FLAG"]).read_text()
     return job.data
 
 

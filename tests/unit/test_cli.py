@@ -224,27 +224,48 @@ def test_before_workers_run_a_signal_ends_it_and_a_hang_up_begins_anew(monkeypat
         raise SystemExit(code)
 
     monkeypatch.setattr(entry.os, "_exit", leave)
-    monkeypatch.setattr(entry, "restart", lambda: leave(-1))
+    monkeypatch.setattr(entry.os, "execv", lambda *_: leave(-1))
     signals = entry.Signals()
     signals.take_over()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with pytest.raises(SystemExit):
             signal.raise_signal(number)
+    # Nothing is let in on the way to the new program.
+    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, entry.ALL) >= set(entry.ALL)
     assert done == [0, 0, -1] and not signals.is_cut_short
 
 
 @pytest.mark.usefixtures("handlers")
-def test_while_workers_run_a_hang_up_closes_them_and_a_second_signal_cuts_short() -> None:
+def test_while_workers_run_a_hang_up_closes_them_and_the_second_signal_after_it_cuts_short() -> None:
     signals = entry.Signals()
     signals.take_over()
     # As `run_workers` does.
-    signal.signal(signal.SIGTERM, lambda number, _: signals.count(number))
+    for each in entry.STOPPING:
+        signal.signal(each, lambda number, _: signals.count(number))
     signal.raise_signal(signal.SIGHUP)
     assert signals.restarts and signals.arrived == [signal.SIGTERM] and not signals.is_cut_short
     signal.raise_signal(signal.SIGHUP)
     assert len(signals.arrived) == 1
     signal.raise_signal(signal.SIGTERM)
+    assert not signals.restarts and not signals.is_cut_short
+    signal.raise_signal(signal.SIGINT)
     assert signals.is_cut_short
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_after_the_workers_have_ended_ends_what_would_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(entry.os, "execv", lambda *given: begun.append(given))
+    signals = entry.Signals()
+    signals.take_over()
+    for each in entry.STOPPING:
+        signal.signal(each, lambda number, _: signals.count(number))
+    signal.raise_signal(signal.SIGHUP)
+    signals.over = True
+    signal.raise_signal(signal.SIGTERM)
+    signals.restart()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, entry.ALL)
+    assert begun == [] and signals.arrived == [signal.SIGTERM]
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
