@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bullmq_doctor.examine import Finding, Severity, examine
 from bullmq_doctor.facts import Facts, Unreachable, look
+from bullmq_doctor.text import json_line, visible
 from bullmq_protocol.common.keys import DEFAULT_PREFIX
 from bullmq_protocol.errors import UsageError
 
@@ -37,7 +38,7 @@ def main(url: str, queues: tuple[str, ...], prefix: str, as_json: bool) -> None:
     except UsageError as error:
         raise click.UsageError(str(error)) from None
     except Unreachable as error:
-        click.echo(f"bullmq-doctor: {error}", err=True)
+        click.echo(f"bullmq-doctor: {visible(error)}", err=True)
         sys.exit(UNREACHABLE)
     sys.exit(report(facts, as_json=as_json))
 
@@ -46,7 +47,7 @@ def report(facts: Facts, *, as_json: bool = False) -> int:
     """Print what is wrong; return the exit code."""
     findings = examine(facts)
     if as_json:
-        click.echo(msgspec.json.encode(findings).decode())
+        click.echo(json_line(msgspec.to_builtins(findings)))
     else:
         _show(facts, findings)
     worst = max((finding.severity for finding in findings), key=_ORDER.index, default=None)
@@ -60,7 +61,8 @@ def _show(facts: Facts, findings: list[Finding]) -> None:
         for finding in findings:
             severity = Text(finding.severity.value, style=_COLOURS[finding.severity])
             # Text, not markup: names of queues may hold brackets.
-            table.add_row(severity, Text(finding.where), Text(finding.problem), Text(finding.fix))
+            shown = (Text(visible(each)) for each in (finding.where, finding.problem, finding.fix))
+            table.add_row(severity, *shown)
         console.print(table)
     queues = f"{len(facts.queues)} queue{'' if len(facts.queues) == 1 else 's'}"
     found = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing is wrong"

@@ -6,20 +6,20 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import click
 import msgspec
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, REFUSED, SPAN, USAGE, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import Session
-from bullmq_cli.ctl.show import age, console, job_fields, json_line, print_json, say, table, visible
+from bullmq_cli.ctl.show import age, console, flush, job_fields, print_json, put, say, table, write
+from bullmq_doctor.text import json_line, visible
 from bullmq_protocol import FlowJob
 from bullmq_protocol.commands.queues import DEFAULT_STATES
 from bullmq_protocol.common.codec import parse_json
@@ -69,14 +69,10 @@ def job(session: Session, /, queue: str, job_id: str) -> int:
         print_json(fields)
         return DONE
     now = clock().wall
-    shown = Table.grid(padding=(0, 2))
-    shown.add_column(style="bold")
-    shown.add_column(overflow="fold")
+    shown = console()
     for name, value in fields.items():
-        if value in (None, [], {}) and name != "data":
-            continue
-        shown.add_row(name, _shown_field(name, value, now))
-    console().print(shown)
+        if value not in (None, [], {}) or name == "data":
+            shown.print(Text(f"{name:<18}", style="bold"), _shown_field(name, value, now), sep="", soft_wrap=True)
     return DONE
 
 
@@ -88,7 +84,7 @@ def _shown_field(name: str, value: Any, now: int) -> Text:
     if name == "stacktrace":
         rows: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
         parts = [visible(each, lines=True) for each in rows]
-        return Text("\n".join(parts))
+        return Text("".join(f"\n{part}" for part in parts).replace("\n", "\n  ").rstrip())
     if isinstance(value, str) and name != "data":
         return Text(visible(value, lines=name == "failed_reason"))
     return Text(visible(json_line(value) if not isinstance(value, int) else value))
@@ -112,18 +108,18 @@ def jobs(session: Session, /, queue: str, states: tuple[str, ...], limit: int, a
     JSON: one line for each job, with the keys of `bullmq-ctl job`.
     """
     with session.existing(queue) as found:
-        listed = _listed(found, states, asc)
+        listed = _listed(found, states, asc, min(_PAGE, limit + 1) if limit else _PAGE)
         chosen = islice(listed, limit) if limit else listed
         now = clock().wall
         shown = 0
         while page := list(islice(chosen, _PAGE)):
             if session.as_json:
-                click.echo("\n".join(json_line(job_fields(each, state)) for state, each in page))
+                write("\n".join(json_line(job_fields(each, state)) for state, each in page))
             else:
                 rows = (_row(each, state, now) for state, each in page)
                 made = table(("id", "name", "state", "age", "tries", "data, or why it failed"), rows, ("tries",))
                 made.show_header = shown == 0
-                console().print(made)
+                put(made)
             shown += len(page)
         if session.as_json:
             return DONE
@@ -134,10 +130,10 @@ def jobs(session: Session, /, queue: str, states: tuple[str, ...], limit: int, a
     return DONE
 
 
-def _listed(queue: Queue[Any], states: tuple[str, ...], asc: bool) -> Iterator[tuple[str, Job[Any]]]:
+def _listed(queue: Queue[Any], states: tuple[str, ...], asc: bool, page_size: int) -> Iterator[tuple[str, Job[Any]]]:
     wanted = tuple(dict.fromkeys(states)) or tuple(state for state in DEFAULT_STATES if state != "paused")
     for state in wanted:
-        for each in queue.iter_jobs(state, asc=asc):
+        for each in queue.iter_jobs(state, page_size=page_size, asc=asc):
             yield state, each
 
 
@@ -172,7 +168,7 @@ def logs(session: Session, /, queue: str, job_id: str, tail: int | None) -> int:
         session.job(found, job_id)
         rows = found.iter_logs(job_id) if tail is None else found.get_job_logs(job_id, -tail, -1).logs
         for row in rows:
-            click.echo(json_line(row) if session.as_json else visible(row, lines=True))
+            write(json_line(row) if session.as_json else visible(row, lines=True))
     return DONE
 
 
@@ -199,10 +195,9 @@ def flow(session: Session, /, queue: str, job_id: str, depth: int, children: int
     if session.as_json:
         print_json(tree)
     else:
-        shown = console()
         drawn = Tree(_leaf(tree))
         _grow(drawn, tree)
-        shown.print(drawn)
+        put(drawn)
     return DONE
 
 
@@ -252,16 +247,17 @@ def events(session: Session, /, queue: str, start: str | None, types: tuple[str,
     """
     with session.existing(queue):
         seen = 0
-        with closing(session.events(queue, start).stream()) as stream:
+        # Ctrl-C is how it ends.
+        with closing(session.events(queue, start).stream()) as stream, suppress(KeyboardInterrupt):
             for event in stream:
                 fields: dict[str, Any] = msgspec.to_builtins(event)
                 if types and fields["type"] not in types:
                     continue
                 if session.as_json:
-                    click.echo(json_line(fields))
+                    write(json_line(fields))
                 else:
                     _show_event(fields)
-                sys.stdout.flush()
+                flush()
                 seen += 1
                 if seen == count:
                     break
@@ -272,7 +268,7 @@ def _show_event(fields: Mapping[str, Any]) -> None:
     rest = {name: value for name, value in fields.items() if name not in ("type", "entry_id", "job_id")}
     more = "  ".join(f"{name}={visible(value, 2 * _PREVIEW)}" for name, value in rest.items() if value is not None)
     job_id = visible(fields.get("job_id", ""))
-    click.echo(f"{fields['entry_id']:<20} {fields['type']:<17} {job_id:<12} {more}".rstrip())
+    write(f"{fields['entry_id']:<20} {fields['type']:<17} {job_id:<12} {more}".rstrip())
 
 
 @ctl.command("wait")
@@ -306,7 +302,7 @@ def wait(session: Session, /, queue: str, job_id: str, timeout: int | None) -> i
     if session.as_json:
         print_json(outcome)
     elif code == DONE:
-        click.echo(json_line(outcome["returnvalue"]))
+        write(json_line(outcome["returnvalue"]))
     else:
         fail(code, f"job {job_id} failed: {outcome['failed_reason']}")
     return code

@@ -11,10 +11,11 @@ from rich.text import Text
 from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, NOT_THERE, SPAN, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import NotThere, Session
-from bullmq_cli.ctl.show import age, console, print_json, say, sparkline, table, visible
+from bullmq_cli.ctl.show import age, print_json, put, say, sparkline, table
 from bullmq_doctor.__main__ import report
 from bullmq_doctor.facts import Unreachable, look_at
 from bullmq_doctor.server import client_names, connected, count_workers, find_queues
+from bullmq_doctor.text import visible
 from bullmq_protocol.commands.queues import count_until, get_job_counts, is_paused
 from bullmq_protocol.operations.paging import Page
 from bullmq_sync import Pages, Queue, clock
@@ -61,7 +62,7 @@ def queues(session: Session, /, names: tuple[str, ...]) -> int:
         return DONE
     headings = ("queue", "", *COUNTED[:1], *COUNTED[2:], "workers")
     shown = table(headings, (_row(row) for row in rows), headings[2:])
-    console().print(shown)
+    put(shown)
     return DONE
 
 
@@ -136,7 +137,7 @@ def metrics(session: Session, /, queue: str, minutes: int) -> int:
             (outcome, Text(sparkline(points), style=style), f"{max(points, default=0):,.0f}", f"{each.total:,}")
         )
     shown = table(("", f"the last {minutes} min, now at the right", "most per min", "in all"), rows, ("in all",))
-    console().print(shown)
+    put(shown)
     return DONE
 
 
@@ -230,12 +231,13 @@ def clean(session: Session, /, queue: str, state: str, older_than: int, limit: i
     """
     with session.existing(queue) as found:
         until = clock().wall - older_than
-        likely = _count_old(found, state, until)
-        if limit:
+        # Counting may take its time: nobody wants to know it who is not asked.
+        likely = None if yes and not dry_run else _count_old(found, state, until)
+        if likely is not None and limit:
             likely = min(likely, limit)
         if dry_run:
-            return _removed(session, found, likely, state=state, dry_run=True)
-        ask(f"Remove {jobs_text(likely)} of {found.name} ({state}, older than {age(older_than)})?", yes=yes)
+            return _removed(session, found, likely or 0, state=state, dry_run=True)
+        ask(f"Remove {jobs_text(likely or 0)} of {found.name} ({state}, older than {age(older_than)})?", yes=yes)
         removed = 0
 
         def count(page: Page[list[str]]) -> int:
@@ -379,7 +381,7 @@ def schedulers(session: Session, /, queue: str, limit: int, remove: str | None, 
         )
         for each in read
     ]
-    console().print(table(("scheduler", "name", "rule", "zone", "next", "runs"), rows, ("runs",)))
+    put(table(("scheduler", "name", "rule", "zone", "next", "runs"), rows, ("runs",)))
     if count > len(read):
         say(f"and {count - len(read):,} more: --limit {count}")
     return DONE

@@ -8,7 +8,7 @@ import click
 
 from bullmq_cli.ctl.program import DONE, ctl, shared
 from bullmq_cli.ctl.session import Session
-from bullmq_cli.ctl.show import age, console, print_json, say, table
+from bullmq_cli.ctl.show import age, print_json, put, say, table
 
 
 @ctl.command("workers")
@@ -43,7 +43,7 @@ def workers(session: Session, /, queue: str) -> int:
         )
         for row in rows
     )
-    console().print(table(("worker", "address", "connected", "waits for", "library"), shown))
+    put(table(("worker", "address", "connected", "waits for", "library"), shown))
     return DONE
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from bullmq_cli.ctl.show import console, visible
+from bullmq_cli.ctl.show import console
+from bullmq_doctor.text import visible
 
 
 class Declined(Exception):
@@ -29,7 +30,9 @@ def ask(question: str, *, yes: bool) -> None:
 
 def is_somebody_there() -> bool:
     """Whether a person sits at standard input."""
-    return sys.stdin.isatty()
+    # Without a standard input at all there is no such object.
+    source: Any = sys.stdin
+    return source is not None and source.isatty()
 
 
 Tell = Callable[[float], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
+import signal
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from bullmq_cli.ctl.frame import Look
 from bullmq_cli.ctl.program import DONE, REFUSED, ctl, fail, shared
 from bullmq_cli.ctl.session import Session
-from bullmq_cli.ctl.show import print_json, say
+from bullmq_cli.ctl.show import flush, print_json, say, write
 from bullmq_cli.ctl.top import Watch
 from bullmq_protocol.errors import BullMQError
 
@@ -85,7 +85,7 @@ def exporter(session: Session, /, names: tuple[str, ...], host: str, port: int, 
         registry = client.CollectorRegistry()
         registry.register(Queues(watch, importlib.import_module("prometheus_client.core")))
         if once:
-            click.echo(client.generate_latest(registry).decode(), nl=False)
+            write(client.generate_latest(registry).decode().rstrip("\n"))
             return DONE
         try:
             serving: tuple[Any, threading.Thread] = client.start_http_server(port, addr=host, registry=registry)
@@ -98,7 +98,7 @@ def exporter(session: Session, /, names: tuple[str, ...], host: str, port: int, 
                 print_json({"host": host, "port": bound})
             else:
                 say(f"http://{host}:{bound}/metrics")
-            sys.stdout.flush()
+            flush()
             _until_interrupted(thread)
         finally:
             server.shutdown()
@@ -109,7 +109,11 @@ def exporter(session: Session, /, names: tuple[str, ...], host: str, port: int, 
 
 
 def _until_interrupted(thread: threading.Thread) -> None:
+    """Wait for Ctrl-C or SIGTERM: the first process of a container has no other way to take that."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         thread.join()
     except KeyboardInterrupt:
         return
+    finally:
+        signal.signal(signal.SIGTERM, before)

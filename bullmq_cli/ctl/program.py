@@ -16,7 +16,8 @@ from redis.exceptions import AuthenticationError, RedisError
 
 from bullmq_cli.ctl.asking import Declined
 from bullmq_cli.ctl.session import PROFILES, NotThere, Session
-from bullmq_cli.ctl.show import visible
+from bullmq_cli.ctl.show import flush
+from bullmq_doctor.text import visible
 from bullmq_protocol import VERSION
 from bullmq_protocol.errors import (
     AuthenticationFailed,
@@ -59,7 +60,7 @@ class Ctl(click.Group):
         try:
             code = super().main(args, prog_name, standalone_mode=False, **more)
             # What is still in the buffer may meet a closed pipe.
-            sys.stdout.flush()
+            flush()
         except click.UsageError as error:
             if error.ctx is not None:
                 click.echo(visible(without_login(error.ctx.get_usage()), lines=True), err=True)
@@ -78,7 +79,7 @@ class Ctl(click.Group):
         """Run the command."""
         try:
             code = super().invoke(ctx)
-            sys.stdout.flush()
+            flush()
         except BrokenPipeError:
             _leave_pipe()
         except Declined:
@@ -95,7 +96,8 @@ class Ctl(click.Group):
             fail(REFUSED, str(error))
         except AuthenticationError as error:
             fail(UNREACHABLE, f"the server refuses the login: {error}")
-        except RedisError as error:
+        except (RedisError, OSError, UnicodeError) as error:
+            # A name of a host that is none is a UnicodeError.
             fail(UNREACHABLE, f"the server cannot be used: {error}")
         return code
 

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-import click
 import msgspec
-from rich.console import Console, JustifyMethod
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bullmq_doctor.text import json_line, visible, written_out
 from bullmq_protocol.common.codec import parse_json
 from bullmq_sync import Job
 
-_ORDERS: Final = re.compile(
-    # Controls, marks that turn the direction of writing, other ends of lines, halves of pairs.
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-_ORDERS_OF_LINES: Final = re.compile(_ORDERS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
-_WIDE: Final = 2000
+_WIDE: Final = 1_000_000
 """The width of what no terminal shows, so that each row is one line."""
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+_BYTES: Final = re.compile("[\ud800-\udfff]")
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _BARS_ASCII: Final = " .:-=+*#@"
-
-
-def visible(value: object, most: int | None = None, *, lines: bool = False) -> str:
-    """Return a text in one line with all that would steer a terminal written out, cut to a length. `lines`: with its
-    ends of lines and tabs."""
-    text = (_ORDERS_OF_LINES if lines else _ORDERS).sub(_written_out, str(value))
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _written_out(match: re.Match[str]) -> str:
-    letter = match[0]
-    if "\udc80" <= letter <= "\udcff":
-        # A byte that is no UTF-8.
-        return f"\\x{ord(letter) - 0xDC00:02x}"
-    return letter.encode("unicode_escape").decode()
 
 
 def as_text(value: object, style: str = "") -> Text:
@@ -67,48 +47,46 @@ def console(*, error: bool = False) -> Console:
     return shown
 
 
+def put(shape: RenderableType) -> None:
+    """Print a table or a tree; where no terminal shows it, without blanks at the ends of lines."""
+    shown = console()
+    if shown.is_terminal:
+        shown.print(shape)
+        return
+    with shown.capture() as captured:
+        shown.print(shape)
+    write("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def flush() -> None:
+    """Write what is in the buffer of standard output."""
+    # Where that is closed from the start, there is no such object.
+    stream: Any = sys.stdout
+    if stream is not None:
+        stream.flush()
+
+
 def draws(stream: Any = None) -> bool:
     """Whether standard output takes more than ASCII letters."""
     encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or "ascii"
     return encoding.lower().replace("-", "").startswith("utf")
 
 
+def write(line: str) -> None:
+    """Print a line as it is. (`click.echo` takes a terminal of ASCII letters for one of UTF-8.)"""
+    stream: Any = sys.stdout
+    if stream is not None:
+        stream.write(f"{line}\n")
+
+
 def say(text: str) -> None:
     """Print one line."""
-    click.echo(visible(text))
+    write(visible(text))
 
 
 def print_json(value: object) -> None:
     """Print a value as one line of JSON."""
-    click.echo(json_line(value))
-
-
-def json_line(value: object) -> str:
-    """Return a value as one line of JSON, in ASCII letters, which every locale can write."""
-    try:
-        text = json.dumps(value, allow_nan=False, default=_builtin)
-    except (ValueError, RecursionError):
-        text = json.dumps(_finite(value), default=_builtin)
-    return text.replace("\x7f", "\\u007f")
-
-
-def _builtin(value: object) -> object:
-    if value is msgspec.UNSET:
-        return None
-    return msgspec.to_builtins(value, str_keys=True)
-
-
-def _finite(value: Any, depth: int = 0) -> Any:
-    """Return a value without what JSON cannot hold: infinite numbers, and what is nested too deeply."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if depth > 100:
-        return "..."
-    if isinstance(value, dict):
-        return {str(name): _finite(each, depth + 1) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, list | tuple):
-        return [_finite(each, depth + 1) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+    write(json_line(value))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
@@ -148,7 +126,7 @@ def decoded(text: str) -> tuple[Any, bool]:
     try:
         return (parse_json(text) if text else None), True
     except (msgspec.DecodeError, RecursionError):
-        return "".join(_written_out(m) if (m := _ORDERS.match(c)) and c >= "\ud800" else c for c in text), False
+        return _BYTES.sub(written_out, text), False
 
 
 JOB_KEYS: Final = (

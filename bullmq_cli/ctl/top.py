@@ -19,8 +19,9 @@ from rich.text import Text
 from bullmq_cli.ctl.frame import RATED, Look, look
 from bullmq_cli.ctl.program import DONE, ctl, shared
 from bullmq_cli.ctl.session import NotThere, Session
-from bullmq_cli.ctl.show import age, console, json_line, visible
+from bullmq_cli.ctl.show import age, console, flush, put, write
 from bullmq_doctor.server import client_names, connected, count_workers, find_queues
+from bullmq_doctor.text import json_line, visible
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import AuthenticationFailed, TransportError
 
@@ -122,7 +123,7 @@ def top(session: Session, /, names: tuple[str, ...], interval: float, count: int
         looks = range(count) if count is not None else itertools.count()
         shown = console()
         live: Live | None = None
-        if shown.is_terminal and not session.as_json and count is None:
+        if shown.is_terminal and not shown.is_dumb_terminal and not session.as_json and count is None:
             live = ends.enter_context(Live(console=shown, screen=True, auto_refresh=False))
         with contextlib.suppress(KeyboardInterrupt):
             for number in looks:
@@ -139,12 +140,12 @@ def top(session: Session, /, names: tuple[str, ...], interval: float, count: int
 
 def _put(watch: Watch, shown: Console, live: Live | None, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json_line([each.fields() for each in watch.looks]))
+        write(json_line([each.fields() for each in watch.looks]))
     elif live is not None:
         live.update(watch.drawn(shown, shown.height), refresh=True)
     else:
-        shown.print(watch.drawn(shown))
-    shown.file.flush()
+        put(watch.drawn(shown))
+    flush()
 
 
 class Watch:

@@ -1,0 +1,96 @@
+"""How long `bullmq-worker` takes from its call to the start of its first job, and what its imports take of that.
+
+`python -m bench.start`, on a machine that does nothing else. `bench/start_app.py` has the workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from bullmq_sync import Queue
+from tests.support import servers
+
+_ROOT = Path(__file__).parents[1]
+QUEUE = "bench-start"
+KINDS: dict[str, tuple[str, ...]] = {
+    "asyncio": ("tasks",),
+    "uvloop": ("tasks", "--loop", "uvloop"),
+    "trio": ("tasks", "--loop", "trio"),
+    "threads": ("threads",),
+}
+_LIBRARIES = ("asyncio", "anyio", "click", "hiredis", "msgspec", "redis", "ssl", "trio", "uvloop", "bullmq_protocol")
+_IMPORTED = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)$", re.MULTILINE)
+
+
+def start(kind: str, url: str) -> tuple[float, float]:
+    """Start a program that processes one job and ends; return the seconds to the job's start, and those of the
+    processor (until its end)."""
+    with Queue[None](QUEUE, url) as queue:
+        queue.add("a")
+        target, *more = KINDS[kind]
+        command = [sys.executable, "-m", "bullmq_cli", f"bench.start_app:{target}", "--burst", "--log-level", "error"]
+        begun = time.time()
+        process = subprocess.Popen(
+            [*command, *more],
+            cwd=_ROOT,
+            env={**os.environ, "BULLMQ_URL": url, "PYTHONPATH": str(_ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None
+            started = float(process.stdout.readline())
+            _, _, used = os.wait4(process.pid, 0)
+            process.returncode = 0
+        queue.obliterate(force=True)
+    return started - begun, used.ru_utime + used.ru_stime
+
+
+def imports(kind: str) -> dict[str, float]:
+    """Return the milliseconds that imports take, by library; `rest` is Python's own."""
+    adapter = "bullmq_sync" if kind == "threads" else "bullmq_anyio"
+    more = {"trio": ", trio", "uvloop": ", uvloop"}.get(kind, "")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", f"import bullmq_cli.command, {adapter}{more}"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, float] = defaultdict(float)
+    for microseconds, module in _IMPORTED.findall(done.stderr):
+        root = module.partition(".")[0].lstrip("_")
+        found[root if root in (*_LIBRARIES, "bullmq_cli", adapter) else "rest"] += int(microseconds) / 1000
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    server = servers.start()
+    try:
+        for kind in KINDS:
+            taken = [start(kind, server.url) for _ in range(rounds + 1)][1:]
+            walls = [wall for wall, _ in taken]
+            used = statistics.median(processor for _, processor in taken)
+            print(
+                f"{kind}: {statistics.median(walls) * 1000:.0f} ms to the first job "
+                f"({min(walls) * 1000:.0f} to {max(walls) * 1000:.0f}), processor {used * 1000:.0f} ms"
+            )
+            parts = (f"{library} {taken_ms:.0f}" for library, taken_ms in imports(kind).items() if taken_ms >= 1)
+            print(f"  imports (ms, while they are timed): {', '.join(parts)}")
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()
