@@ -12,7 +12,7 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException, ResponseError
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.net.address import ConnectionOptions
@@ -73,6 +73,11 @@ def _behind_sentinels(options: SentinelOptions) -> Generator[Any]:
         **_LIMITS,
     )
     try:
+        try:
+            sentinel.discover_master(options.service)
+        except MasterNotFoundError as error:
+            # The rest of its text are objects.
+            raise RedisConnectionError(str(error).partition(" : ")[0]) from error
         with sentinel.master_for(options.service) as client:
             yield client
     finally:

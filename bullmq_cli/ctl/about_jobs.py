@@ -15,6 +15,7 @@ import msgspec
 from rich.text import Text
 from rich.tree import Tree
 
+from bullmq_cli.ctl.about_queues import go_through, jobs_text
 from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, REFUSED, SPAN, USAGE, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import Session
@@ -404,7 +405,10 @@ class Tally:
 
 
 def _add_lines(queue: Queue[Any], name: str, options: JobOptions, bulk: int, tally: Tally) -> None:
-    source = sys.stdin.buffer
+    standard: Any = sys.stdin
+    if standard is None:
+        raise click.UsageError("standard input is closed: there are no lines")
+    source: BinaryIO = standard.buffer
     size = _size(source)
     read = 0
     number = 0
@@ -547,13 +551,11 @@ def _some(ids: tuple[str, ...], all_of_them: bool) -> None:
 def _move_all(session: Session, queue: Queue[Any], state: str, pages: Any, done: str, dry_run: bool) -> int:
     total = queue.get_job_counts(state)[state]
     if not dry_run:
-        with progress(f"{done} jobs of {queue.name}", total) as tell:
-            for page in pages:
-                tell(max(0, total - page.value))
+        go_through(pages, "moving", total, lambda page: max(0, total - page.value))
     if session.as_json:
         print_json({"queue": queue.name, "state": state, "moved": total, "dry_run": dry_run})
     else:
-        say(f"{'would have ' if dry_run else ''}{done} {total:,} jobs of {queue.name}")
+        say(f"{'would have ' if dry_run else ''}{done} {jobs_text(total)} of {queue.name}")
     return DONE
 
 

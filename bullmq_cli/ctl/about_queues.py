@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from bullmq_cli.ctl.asking import ask, progress
-from bullmq_cli.ctl.program import DONE, NOT_THERE, SPAN, ctl, destroys, fail, shared
+from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, SPAN, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import NotThere, Session
 from bullmq_cli.ctl.show import age, print_json, put, say, sparkline, table
 from bullmq_doctor.__main__ import report
@@ -17,6 +17,7 @@ from bullmq_doctor.facts import Unreachable, look_at
 from bullmq_doctor.server import client_names, connected, count_workers, find_queues
 from bullmq_doctor.text import visible
 from bullmq_protocol.commands.queues import count_until, get_job_counts, is_paused
+from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.operations.paging import Page
 from bullmq_sync import Pages, Queue, clock
 
@@ -245,7 +246,7 @@ def clean(session: Session, /, queue: str, state: str, older_than: int, limit: i
             removed += len(page.value)
             return removed
 
-        _go_through(found.clean_pages(older_than, limit, state, page_size=1000), "cleaning", likely, count)
+        go_through(found.clean_pages(older_than, limit, state, page_size=1000), "cleaning", likely, count)
         return _removed(session, found, removed, state=state, dry_run=False)
 
 
@@ -261,11 +262,19 @@ def _count_old(queue: Queue[Any], state: str, until: int) -> int:
     return total
 
 
-def _go_through(pages: Pages[Any], what: str, total: int | None, done: Callable[[Page[Any]], int]) -> None:
-    """Do page after page, under a bar. Ctrl-C ends between two of them or in one; what is done stays done."""
-    with progress(what, total) as tell:
-        for page in pages:
-            tell(done(page))
+def go_through(pages: Pages[Any], what: str, total: int | None, done: Callable[[Page[Any]], int]) -> None:
+    """Do page after page, under a bar. What is done when it is interrupted stays done, and is said."""
+    so_far = 0
+    try:
+        with progress(what, total) as tell:
+            for page in pages:
+                so_far = done(page)
+                tell(so_far)
+    except KeyboardInterrupt:
+        fail(INTERRUPTED, f"interrupted after {jobs_text(so_far)}, and perhaps those of the page under way")
+    except BullMQError:
+        click.echo(f"bullmq-ctl: ended after {jobs_text(so_far)}, and perhaps those of the page under way", err=True)
+        raise
 
 
 def _removed(session: Session, queue: Queue[Any], removed: int, *, dry_run: bool, **more: object) -> int:
@@ -297,7 +306,9 @@ def drain(session: Session, /, queue: str, delayed: bool, dry_run: bool, yes: bo
         before = sum(found.get_job_counts(*states).values())
         if dry_run:
             return _removed(session, found, before, dry_run=True)
-        ask(f"Remove all {jobs_text(before)} of {found.name} that wait{' or are delayed' if delayed else ''}?", yes=yes)
+        ask(
+            f"Remove all that waits{' or is delayed' if delayed else ''} in {found.name}, {jobs_text(before)}?", yes=yes
+        )
         found.drain(delayed)
         left = sum(found.get_job_counts(*states).values())
         return _removed(session, found, max(0, before - left), dry_run=False)
@@ -327,7 +338,7 @@ def obliterate(session: Session, /, queue: str, force: bool, dry_run: bool, yes:
             return _removed(session, found, total, dry_run=True)
         active = f", {counts['active']:,} of them active" if counts["active"] else ""
         ask(f"Destroy {found.name} at {session.address.address}, with {jobs_text(total)}{active}?", yes=yes)
-        _go_through(found.obliterate_pages(force=force), "destroying", total, lambda page: max(0, total - page.value))
+        go_through(found.obliterate_pages(force=force), "destroying", total, lambda page: max(0, total - page.value))
         return _removed(session, found, total, dry_run=False)
 
 

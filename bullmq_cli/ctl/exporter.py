@@ -15,8 +15,9 @@ from redis.exceptions import RedisError
 from bullmq_cli.ctl.frame import Look
 from bullmq_cli.ctl.program import DONE, REFUSED, ctl, fail, shared
 from bullmq_cli.ctl.session import Session
-from bullmq_cli.ctl.show import flush, print_json, say, write
+from bullmq_cli.ctl.show import console, flush, print_json, say, write
 from bullmq_cli.ctl.top import Watch
+from bullmq_doctor.text import visible
 from bullmq_protocol.errors import BullMQError
 
 
@@ -85,7 +86,8 @@ def exporter(session: Session, /, names: tuple[str, ...], host: str, port: int, 
         registry = client.CollectorRegistry()
         registry.register(Queues(watch, importlib.import_module("prometheus_client.core")))
         if once:
-            write(client.generate_latest(registry).decode().rstrip("\n"))
+            text: str = client.generate_latest(registry).decode().rstrip("\n")
+            write(visible(text, lines=True) if console().is_terminal else text)
             return DONE
         try:
             serving: tuple[Any, threading.Thread] = client.start_http_server(port, addr=host, registry=registry)

@@ -96,9 +96,12 @@ class Ctl(click.Group):
             fail(REFUSED, str(error))
         except AuthenticationError as error:
             fail(UNREACHABLE, f"the server refuses the login: {error}")
-        except (RedisError, OSError, UnicodeError) as error:
+        except (RedisError, UnicodeError) as error:
             # A name of a host that is none is a UnicodeError.
             fail(UNREACHABLE, f"the server cannot be used: {error}")
+        except OSError as error:
+            # A full disk, say.
+            fail(REFUSED, str(error))
         return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from bullmq_cli.ctl.frame import COUNTED
 from bullmq_cli.ctl.show import JOB_KEYS
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UnrecoverableError, WorkerOptions
 from bullmq_protocol.command import Command
-from bullmq_protocol.common.reply import as_text
+from bullmq_protocol.common.reply import as_int, as_text
 from bullmq_sync import FlowProducer, Queue, QueueEvents, Worker
 from tests.support import topology
 from tests.support.servers import Server
@@ -412,6 +413,61 @@ def test_a_reader_that_has_enough(queue: Queue[Any], server: Server, name: str) 
         listing.stdout.readline()
         listing.stdout.close()
         assert (listing.wait(), listing.stderr.read()) == (141, b"")
+
+
+@pytest.mark.any_server
+@pytest.mark.parametrize("arguments", [["top", "--interval", "0.1", "--json"], ["events", "NAME", "--from", "0-0"]])
+def test_a_reader_that_has_enough_of_what_has_no_end(
+    queue: Queue[Any], server: Server, name: str, arguments: list[str]
+) -> None:
+    queue.add("a")
+    command = [*_PROGRAM, *(name if each == "NAME" else each for each in arguments)]
+    with subprocess.Popen(command, env=_environment(server), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as endless:
+        assert endless.stdout is not None and endless.stderr is not None
+        endless.stdout.readline()
+        endless.stdout.close()
+        if arguments[0] == "events":
+            queue.add("b")
+        assert (endless.wait(), endless.stderr.read()) == (141, b"")
+
+
+@pytest.mark.any_server
+def test_what_is_closed_or_full(queue: Queue[Any], server: Server, name: str) -> None:
+    queue.add("a")
+    program = shlex.join(_PROGRAM)
+    for command, code, words in (
+        ("jobs QUEUE >&-", 0, ""),
+        ("queues QUEUE --json >&-", 0, ""),
+        ("top QUEUE --count 1 >&-", 0, ""),
+        ("drain QUEUE <&-", 2, "--yes"),
+        ("add QUEUE a - <&-", 2, "standard input is closed"),
+        ("queues >/dev/full", 1, "No space left"),
+    ):
+        line = f"{program} {command.replace('QUEUE', name)}"
+        done = subprocess.run(line, shell=True, env=_environment(server), capture_output=True, text=True, check=False)
+        assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (code, True, False), done.stderr
+
+
+@pytest.mark.any_server
+def test_what_jobs_hold_does_not_steer_the_terminal(server: Server, run: Run, name: str) -> None:
+    odd = f"{name} \x1b[31m\n\u202e"
+    with Queue[Any](odd, server.url) as queue:
+        queue.add("na\x1b]0;me\x07", {"x": "\x9b2J"}, JobOptions(job_id="id\x1b[5m"))
+        broken = Command(
+            "HSET", (queue.keys.job("broken"),), ("data", "\udcff\x1b", "opts", "{", "stacktrace", "[\x1b"), as_int
+        )
+        queue.call(broken)
+        words = {"ODD": odd, "ID": "id\x1b[5m", "NO": "no\x1b"}
+        for line in (
+            *("queues", "queues ODD", "top ODD --count 1", "jobs ODD", "job ODD ID", "job ODD broken", "job ODD NO"),
+            *("flow ODD ID", "doctor ODD", "pause ODD", "events ODD --from 0-0 --count 1", "remove ODD NO --yes"),
+            *("wait ODD NO", "job ODD broken --json", "jobs ODD --json", "doctor ODD --json", "drain ODD"),
+            "obliterate ODD --force --yes",
+        ):
+            result = run(*(words.get(word, word) for word in line.split()))
+            assert result.exit_code in (0, 1, 2, 3, 4), result.output
+            assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]", result.output) is None, line
+            assert "broken" not in line or "undecodable" in result.output
 
 
 @pytest.mark.any_server

@@ -189,6 +189,19 @@ def test_nobody_listens() -> None:
         assert (result.exit_code, result.stdout) == (3, "")
         assert "the server cannot be used" in result.stderr and "hunter2" not in result.stderr
     assert run("--url", "redis://127.0.0.1:1", "doctor").exit_code == 4
+    for url in (
+        "unix:///nowhere.sock",
+        f"redis://{'a' * 300}",
+        "redis+sentinel://127.0.0.1:1/jobs",
+        "redis+cluster://127.0.0.1:1",
+    ):
+        for arguments in (("queues",), ("pause", "mail")):
+            result = run("--url", url, *arguments)
+            assert (result.exit_code, "Traceback" in result.output, "redis.client" in result.output) == (
+                3,
+                False,
+                False,
+            )
 
 
 @pytest.mark.parametrize(
