@@ -2501,20 +2501,42 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 --- end
     claim(owner)
   else
+--- when stale_key_repair
+    local at_once = redis.REDIS_VERSION_NUM
+    local also = at_once and 'GET' or 'NX'
+--- else
     local claimed
+--- end
 --- when keep_last_if_active
     if timed and not keeps then
 --- else
     if timed then
 --- end
+--- when stale_key_repair
+      owner = call('SET', key, id, 'PX', ttl, 'NX', also)
+--- else
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
+--- end
     else
+--- when stale_key_repair
+      owner = call('SET', key, id, 'NX', also)
+--- else
       claimed = call('SET', key, id, 'NX')
+--- end
     end
+--- when stale_key_repair
+    if not at_once then
+      owner = not owner and call('GET', key)
+    end
+    if not owner then
+--- else
     if claimed then
+--- end
       return nil
     end
+--- unless stale_key_repair
     owner = call('GET', key)
+--- end
 --- when stale_key_repair
     if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)

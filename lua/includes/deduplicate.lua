@@ -77,23 +77,46 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     --@extend-owned
     claim(owner)
   else
+    --- when stale_key_repair
+    -- A server that tells its version to scripts (Redis 7.0) gives the owner at once. NX said twice is NX.
+    local at_once = redis.REDIS_VERSION_NUM
+    local also = at_once and 'GET' or 'NX'
+    --- else
     local claimed
+    --- end
     --- when keep_last_if_active
     if timed and not keeps then
     --- else
     if timed then
     --- end
       --@throttle
+      --- when stale_key_repair
+      owner = call('SET', key, id, 'PX', ttl, 'NX', also)
+      --- else
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
+      --- end
     else
       --@simple
+      --- when stale_key_repair
+      owner = call('SET', key, id, 'NX', also)
+      --- else
       claimed = call('SET', key, id, 'NX')
+      --- end
     end
+    --- when stale_key_repair
+    if not at_once then
+      owner = not owner and call('GET', key)
+    end
+    if not owner then
+    --- else
     if claimed then
+    --- end
       --@claimed
       return nil
     end
+    --- unless stale_key_repair
     owner = call('GET', key)
+    --- end
     --- paste check_owner(rule, key, id, base, delayed, events, cap, dedup_id)
   end
   --@kept
