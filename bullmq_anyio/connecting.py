@@ -11,7 +11,7 @@ from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.net.transport import AsyncTransport, how_to_wrap
-from bullmq_protocol.scripts.profile import Profile
+from bullmq_protocol.scripts.profile import Profile, applier
 
 
 def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
@@ -54,9 +54,10 @@ class Scripted:
     def __init__(self, transport: AsyncTransport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
+        self._applied = applier(scripts)
 
     async def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return await self.transport.perform(self._scripts.applied(step))
+        return await self.transport.perform(self._applied(step))
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
         return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)

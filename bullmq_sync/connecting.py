@@ -9,7 +9,7 @@ from bullmq_protocol.errors import UsageError
 from bullmq_protocol.net.address import ConnectionOptions
 from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
 from bullmq_protocol.net.transport import InterruptibleTransport, Transport, how_to_wrap
-from bullmq_protocol.scripts.profile import Profile
+from bullmq_protocol.scripts.profile import Profile, applier
 from bullmq_sync.net.cluster import ClusterConnection
 from bullmq_sync.net.connection import Connection
 from bullmq_sync.net.redis_py import RedisPyTransport, is_client
@@ -59,9 +59,10 @@ class Scripted:
     def __init__(self, transport: Transport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
+        self._applied = applier(scripts)
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return self.transport.perform(self._scripts.applied(step))
+        return self.transport.perform(self._applied(step))
 
     def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
         return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -80,20 +80,38 @@ class Profile(msgspec.Struct, frozen=True):
 
         A command goes together with others if the profile has scripts for several jobs, with which it does.
         """
+        return cast("Command[Any] | Batch", applier(self)(step))
+
+
+def applier(profile: Profile) -> Callable[[Any], Any]:
+    """Return what `Profile.applied` does, as a function for many steps: it remembers the scripts."""
+    scripts, batches = profile.scripts, profile.batches
+    known: dict[str, Script] = {}
+
+    def find(name: str) -> Script | None:
+        script = scripts.get(name)
+        if script is not None:
+            known[name] = script
+        return script
+
+    def applied(step: Command[Any] | Batch) -> Command[Any] | Batch:
         if isinstance(step, Batch):
-            return replace(step, commands=tuple(map(self.applied, step.commands)))
+            return replace(step, commands=tuple(map(applied, step.commands)))
         script = step.script
         if script is None:
             return step
-        own = self.scripts.get(script.name, script)
+        own = known.get(script.name) or find(script.name) or script
         merge = step.merge
         if merge is not None:
-            together = self.scripts.get(merge.into.script.name) if self.batches else None
+            into = merge.into.script
+            together = (known.get(into.name) or find(into.name)) if batches else None
             if together is None:
                 merge = None
-            elif together is not (merge.script or merge.into.script):
+            elif together is not (merge.script or into):
                 merge = replace(merge, script=together)
         return step if own is script and merge is step.merge else replace(step, script=own, merge=merge)
+
+    return applied
 
 
 class ScriptText(NamedTuple):
