@@ -117,7 +117,8 @@ class _Threads:
                 return self._portal.call(value, *args)
 
             return call_in_loop
-        return list(map(self.inward, value)) if type(value) is list else value
+        # A list of middleware, not of what a job holds, which may be deep.
+        return list(map(self.inward, value)) if type(value) is list and all(map(callable, value)) else value
 
     def handed(self, value: Any) -> Any:
         """Make of what a scenario's function is given, `call_next` among it, what it can use."""
