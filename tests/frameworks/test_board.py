@@ -143,7 +143,7 @@ def test_the_browser_lists_queues_and_opens_jobs(boards: Boards, page: board.Pag
     page.open("/")
     for name in ("ours", "node"):
         assert "11 Jobs" in page.sees(_MAIN, ("getByRole", "listitem"), ("filter", {"hasText": name}), ("last",))
-    page.open("/queue/clicked?status=completed")
+    page.open("/queue/ours?status=completed")
     counted(page, "COMPLETED", 3)
     page.click(_MAIN, ("getByRole", "link", {"name": "#1 works"}))
     data = tab(page, "Data")
@@ -155,14 +155,14 @@ def test_the_browser_lists_queues_and_opens_jobs(boards: Boards, page: board.Pag
 
 
 def test_the_browser_shows_failures_flows_and_schedulers(boards: Boards, page: board.Page) -> None:
-    page.open("/queue/clicked?status=failed")
+    page.open("/queue/ours?status=failed")
     error = page.sees(_MAIN, ("getByRole", "tabpanel", {"name": "Error"}))
     # The user's own line comes first, as in Node's.
     assert "tests/support/board.py" in error and "ValueError: no such address" in error and "bullmq_" not in error
-    page.open("/queue/clicked/book-a")
-    for job in ("book, waiting-children, queue clicked, id book-a", "page, waiting, queue clicked, id page-b"):
+    page.open("/queue/ours/book-a")
+    for job in ("book, waiting-children, queue ours, id book-a", "page, waiting, queue ours, id page-b"):
         page.sees(_MAIN, ("getByRole", "group", {"name": job}))
-    page.open("/job-schedulers?queueName=clicked")
+    page.open("/job-schedulers?queueName=ours")
     row = page.sees(_MAIN, ("getByRole", "row"), ("filter", {"hasText": "nightly"}), ("first",))
     assert "0 3 1 1 *" in row and "night" in row
     assert page.call(("failures",)) == []
