@@ -163,7 +163,8 @@ def _recurring(facts: MonqueFacts, found: Any) -> Iterator[Finding]:
         )
     for job in facts.recurring:
         try:
-            next_cron(job.repeat_interval or "", after=facts.now, zone=UTC)
+            # What is no text is read as absent.
+            next_cron(job.repeat_interval or "no text", after=facts.now, zone=UTC)
         except InvalidCronError as error:
             fix = "delete it and schedule it anew: each run would count as failed"
             yield found("recurring-cron", Severity.ERROR, f"recurring job {job.id}: {error}", fix)

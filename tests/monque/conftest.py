@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def mongodb() -> Iterator[str]:
     """Give the URL of a server, shared by the session: use collections of your own."""
     if mongo_servers.kind() is None:
-        raise pytest.UsageError("CI is set and there is no server for Monque: tools/documentdb_root.sh")
+        raise pytest.UsageError("no server for Monque: tests/support/mongo_servers.py says which are known")
     with mongo_servers.start() as url:
         yield url
 

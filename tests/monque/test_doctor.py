@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from bson import DatetimeMS
 from click.testing import CliRunner
 from pymongo import MongoClient
 
@@ -64,6 +65,14 @@ def test_each_fault_is_found(database: Any, mongodb: str) -> None:
     assert "is not unique" in unique.problem
     done = CliRunner().invoke(main, [mongodb, database.name, "jobs"])
     assert done.exit_code == 3 and "error: jobs: " in done.output
+
+
+def test_odd_documents_are_found_and_end_no_look(database: Any, mongodb: str) -> None:
+    perform(database, commands.create_indexes("jobs", retention=False))
+    odd = {"createdAt": DatetimeMS(2**62), "lockedAt": ["x"], "uniqueKey": {"a": 1}, "failCount": "many"}
+    database["jobs"].insert_one({**new_document("mail", 1, next_run_at=NOW, now=NOW), **odd, "repeatInterval": 5})
+    done = CliRunner().invoke(main, [mongodb, database.name, "jobs"])
+    assert done.exit_code == 3 and "recurring job" in done.output and done.exception.__class__ is SystemExit
 
 
 def test_a_server_that_is_not_there_is_said() -> None:

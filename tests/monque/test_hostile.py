@@ -8,10 +8,12 @@ from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
 from bson import Code, DatetimeMS, Decimal128, Int64, ObjectId, Regex
+from pymongo import MongoClient
 from pymongo.errors import DuplicateKeyError
 
 import monque_anyio
@@ -408,3 +410,53 @@ async def test_a_fault_of_the_machine_is_raised_to_the_owner_and_nobody_waits(mo
 
     with pytest.raises(ZeroDivisionError):
         await run()
+
+
+def test_an_interrupt_in_a_handler_ends_the_scheduler_and_gives_its_job_back(mongodb: str) -> None:
+    collection = f"jobs_{uuid4().hex}"
+
+    async def run() -> None:
+        options: dict[str, Any] = {"collection_name": collection, "change_streams": False, "shutdown_timeout": 200}
+        async with monque_anyio.Monque(client["monque_tests"], **options) as scheduler:
+
+            async def handle(job: Job[Any]) -> None:
+                raise KeyboardInterrupt
+
+            scheduler.worker("mail", handle)
+            await scheduler.enqueue("mail", None)
+            await scheduler.start()
+            await anyio.sleep(LIMIT_S)
+
+    kind: Any = MongoClient
+    with kind(mongodb) as client:
+        # On trio, since asyncio leaves its loop for one at once.
+        with pytest.raises(KeyboardInterrupt):
+            anyio.run(run, backend="trio")
+        stored = client["monque_tests"][collection]
+        (document,) = stored.find()
+        assert (document["status"], document["failCount"]) == ("pending", 0)
+        stored.drop()
+
+
+def test_where_no_thread_can_be_had_work_waits_for_one(mongodb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    collection = f"jobs_{uuid4().hex}"
+    over, refused = threading.Event(), 0
+    start = threading.Thread.start
+
+    def fail_first(thread: threading.Thread) -> None:
+        nonlocal refused
+        if thread.name.startswith("monque ") and not thread.name.endswith("timer") and refused < 5:
+            refused += 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with MongoClient(mongodb) as client:
+        database = client["monque_tests"]
+        with monque_sync.Monque(database, collection_name=collection, change_streams=False) as scheduler:
+            monkeypatch.setattr(threading.Thread, "start", fail_first)
+            scheduler.on(events.JobCompleted, lambda event: over.set())
+            scheduler.worker("mail", lambda job: None)
+            scheduler.enqueue("mail", None)
+            scheduler.start()
+            assert over.wait(LIMIT_S) and refused == 5
+        database[collection].drop()

@@ -42,6 +42,15 @@ START: Millis = 1_766_000_000_000
 LOCK_MS = 30_000
 
 
+def kind_of(command: Any) -> str:
+    """Name a command as the scheduler knows it."""
+    if command.name == "findAndModify":
+        return "claim" if "sort" in command.document else "report"
+    if command.name == "update":
+        return "heartbeat" if command.document["updates"][0].get("multi") else "release"
+    return str(command.name)
+
+
 class Wrong(AssertionError):
     """A rule is broken."""
 
@@ -56,20 +65,20 @@ class Node:
         self.skew = skew
         self.alive = True
         self.watches = dice.random() < 0.5
-        options = SchedulerOptions(
-            scheduler_instance_id=self.name,
-            poll_interval=dice.choice((200, 1_000)),
-            heartbeat_interval=1_000,
-            lock_timeout=LOCK_MS,
-            shutdown_timeout=dice.choice((500, 5_000)),
-            max_retries=dice.choice((1, 3, 10)),
-            base_retry_interval=50,
-            worker_concurrency=dice.choice((1, 3, 5)),
-            instance_concurrency=dice.choice((None, 2, 6)),
-            job_retention=JobRetention(completed=600_000, interval=60_000) if dice.random() < 0.3 else None,
-            change_streams=self.watches,
-        )
-        self.settings = settings_of(options, random_id="unused")
+        drawn: dict[str, Any] = {
+            "scheduler_instance_id": self.name,
+            "poll_interval": dice.choice((200, 1_000)),
+            "heartbeat_interval": 1_000,
+            "lock_timeout": LOCK_MS,
+            "shutdown_timeout": dice.choice((500, 5_000)),
+            "max_retries": dice.choice((1, 3, 10)),
+            "base_retry_interval": 50,
+            "worker_concurrency": dice.choice((1, 3, 5)),
+            "instance_concurrency": dice.choice((None, 2, 6)),
+            "job_retention": JobRetention(completed=600_000, interval=60_000) if dice.random() < 0.3 else None,
+            "change_streams": self.watches,
+        }
+        self.settings = settings_of(SchedulerOptions(**{**drawn, **fleet.options}), random_id="unused")
         self.machine = SchedulerMachine(self.settings, zone=UTC)
         self.running: dict[int, Any] = {}
         self.stream: int | None = None
@@ -82,7 +91,8 @@ class Node:
 class Fleet:
     """Schedulers, a collection, and the events between them."""
 
-    def __init__(self, seed: int, *, nodes: int = 4, faults: float = 0.03) -> None:
+    def __init__(self, seed: int, *, nodes: int = 4, faults: float = 0.03, **options: Any) -> None:
+        self.options = options
         self.dice = Random(seed)
         self.now: Millis = START
         self.faults = faults
@@ -100,6 +110,13 @@ class Fleet:
         # Who runs a job, by its id, as far as its owner lives and has not lost it.
         self.owners: dict[str, Node] = {}
         self.taken_over: set[str] = set()
+        # Runs that go on although their job was taken from them.
+        self.excused: set[tuple[str, int]] = set()
+        self.claimed_at: dict[str, Millis] = {}
+        # What befalls the next commands of a kind: `not sent`, or `lost` with its reply.
+        self.spoil: list[tuple[str, str]] = []
+        self.raises = 0.2
+        self.takes: Millis | None = None
         for _ in range(nodes):
             self.boot()
 
@@ -125,6 +142,8 @@ class Fleet:
             except StopIteration:
                 break
         self.taken_over |= stale.keys()
+        for other in self.nodes:
+            self.excused |= {(other.name, run) for run, job in other.running.items() if job.id in stale}
         self.nodes.append(node)
         for name in NAMES:
             self.act(node, node.machine.register(name, None, replace=False, at=node.at()))
@@ -164,11 +183,15 @@ class Fleet:
                 case RunJob(run, job, _):
                     if job.id in self.owners and self.owners[job.id].alive and job.id not in self.taken_over:
                         raise Wrong(f"{job.id} runs on {self.owners[job.id].name} and on {node.name}")
+                    for other in self.nodes:
+                        for known, running in other.running.items():
+                            if running.id == job.id and (other.name, known) not in self.excused:
+                                raise Wrong(f"{job.id} begins on {node.name} while it runs on {other.name}")
                     self.owners[job.id] = node
                     self.taken_over.discard(job.id)
                     node.running[run] = job
                     took = dice.choice((1, 10, 200, 3_000)) if dice.random() < 0.99 else LOCK_MS * 2
-                    self.later(took, ("ends", node, run))
+                    self.later(self.takes or took, ("ends", node, run))
                 case Notify(notice):
                     self.seen[type(notice).__name__] += 1
                     if isinstance(notice, JobLost) and not notice.uncertain and notice.job.id not in self.finished:
@@ -189,7 +212,7 @@ class Fleet:
     def perform(self, node: Node, ticket: int, command: Any) -> None:
         """A command arrives at the server, or does not; its reply comes, or does not."""
         dice = self.dice
-        if dice.random() < self.faults:
+        if self._is_spoiled(command, "not sent") or dice.random() < self.faults:
             self.later(10, ("answer", node, CallFailed.of(ticket, ConnectionLost("cut", maybe_applied=False))))
             return
         ends = command.name == "findAndModify" and command.document["update"].get("$set", {}).get("status")
@@ -211,14 +234,24 @@ class Fleet:
             if before is not None and owner != node.name:
                 raise Wrong(f"{node.name} ended {value['_id']} of {owner}")
             self._note(node, ends, value)
-        lost = dice.random() < self.faults
+        # Of those that have done something.
+        lost = (value is not None or reply.get("nModified")) and self._is_spoiled(command, "lost")
+        lost = lost or dice.random() < self.faults
         event: Event = Replied(ticket, reply)
         if lost:
             event = CallFailed.of(ticket, ConnectionLost("cut", maybe_applied=True))
         self.later(dice.randint(1, 20), ("answer", node, event))
 
+    def _is_spoiled(self, command: Any, how: str) -> bool:
+        if (kind_of(command), how) not in self.spoil:
+            return False
+        self.spoil.remove((kind_of(command), how))
+        return True
+
     def _note(self, node: Node, ends: str, value: Any) -> None:
         status = value["status"]
+        if status == "processing":
+            self.claimed_at[value["_id"]] = self.now
         if ends in ("completed", "failed"):
             if self.finished[value["_id"]]:
                 raise Wrong(f"{value['_id']} was finished twice")
@@ -240,11 +273,16 @@ class Fleet:
             self.crash()
         elif chance < 0.0606:
             self.close()
-        alive = [node for node in self.nodes if node.alive]
-        if len(alive) < 3:
+        elif chance < 0.0612 and self.nodes:
+            self.jump(dice.choice(self.nodes), dice.randint(-5_000, 5_000))
+        if len(self.nodes) < 3:
             self.boot()
+        self.pass_time()
+
+    def pass_time(self) -> None:
+        """Let what is next happen."""
         due = min(
-            ((deadline, node) for node in alive if (deadline := node.machine.deadline()) is not None),
+            ((deadline, node) for node in self.nodes if (deadline := node.machine.deadline()) is not None),
             key=lambda each: each[0],
             default=None,
         )
@@ -283,16 +321,23 @@ class Fleet:
     def _end(self, node: Node, run: int) -> None:
         node.running.pop(run)
         chance = self.dice.random()
-        if chance < 0.8:
+        if chance >= self.raises:
             self.feed(node, JobReturned(run, "null"))
         else:
-            kind = FailureKind.CANCELLED if chance > 0.99 else FailureKind.ERROR
+            kind = FailureKind.CANCELLED if chance < 0.01 else FailureKind.ERROR
             self.feed(node, JobRaised(run, Failure(kind=kind, message="no"), self.dice.random()))
 
     def crash(self) -> None:
         alive = [node for node in self.nodes if node.alive]
         if alive:
             self._forget(self.dice.choice(alive))
+
+    def jump(self, node: Node, skew: Millis) -> None:
+        """Set the wall clock of a scheduler."""
+        before = node.machine.deadline()
+        node.skew = skew
+        if node.machine.deadline() != before:
+            raise Wrong("a jump of the wall clock has changed a timer")
 
     def close(self) -> None:
         running = [node for node in self.nodes if node.alive and node.machine.state is WorkerState.RUNNING]
@@ -313,6 +358,8 @@ class Fleet:
                 raise Wrong(f"{running} of {name} run, {most} may")
         if settings.instance_concurrency is not None and machine.running_jobs > settings.instance_concurrency:
             raise Wrong(f"{machine.running_jobs} run, {settings.instance_concurrency} may")
+        if machine.state is WorkerState.RUNNING and (machine.deadline() or 0) > self.now + settings.safety_poll_ms:
+            raise Wrong(f"{node.name} waits longer than from poll to poll")
         if machine.state is WorkerState.STOPPED and machine.running_jobs == 0:
             # A release may be under way, whose time was over.
             if machine.deadline() is not None:
@@ -325,7 +372,7 @@ class Fleet:
             held = set(node.machine.snapshot(self.now).jobs)
             for each in self.collection.documents:
                 forgotten = each.get("claimedBy") == node.name and each["_id"] not in held
-                since = self.now + node.skew - (from_date(each.get("lockedAt")) or 0)
+                since = self.now - self.claimed_at.get(each["_id"], self.now)
                 if forgotten and node.machine.state is WorkerState.RUNNING and since > 10_000:
                     raise Wrong(f"{node.name} has forgotten {each['_id']}")
         self.collection.documents = [
