@@ -27,7 +27,7 @@ from monque_protocol import commands, operations
 from monque_protocol.commands import Command, ListFilter, QueueStats, Selector, check_filter, check_selector
 from monque_protocol.cron import next_cron
 from monque_protocol.cursor import Sort, check_direction, check_sort
-from monque_protocol.document import Job, moment, payload_of
+from monque_protocol.document import Job, check_data_type, moment, payload_of
 from monque_protocol.errors import MonqueConnectionError, PayloadTooLargeError
 from monque_protocol.events import (
     JobCancelled,
@@ -218,7 +218,7 @@ class Monque:
             >>> monque.worker("mail", send, concurrency=10)
             >>> monque.worker("mail", send, replace=True)
         """
-        self._driver.register(name, handler, concurrency, replace=replace, data_type=data_type)
+        self._driver.register(name, handler, concurrency, replace=replace, data_type=check_data_type(data_type))
 
     def on(self, kind: type[Any], callback: Callable[[Any], Any]) -> None:
         """Call a function with each event of a kind.

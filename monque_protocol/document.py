@@ -205,6 +205,19 @@ def payload_of(data: Any) -> Any:
     return data
 
 
+def check_data_type(data_type: Any) -> Any:
+    """Return a type of payloads, or None, or raise `UsageError` for what msgspec cannot convert to."""
+    if data_type is not None:
+        try:
+            msgspec.convert(None, data_type)
+        except msgspec.ValidationError:
+            # A type of its own.
+            return data_type
+        except Exception as error:
+            raise UsageError("data_type", data_type, f"must be a type that msgspec can convert to: {error}") from None
+    return data_type
+
+
 def typed_job(job: Job[Any], data_type: type[T]) -> Job[T]:
     """Return the job with its payload as a value of this type.
 

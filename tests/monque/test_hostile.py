@@ -460,3 +460,37 @@ def test_where_no_thread_can_be_had_work_waits_for_one(mongodb: str, monkeypatch
             scheduler.start()
             assert over.wait(LIMIT_S) and refused == 5
         database[collection].drop()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_cancellation_from_outside_gives_jobs_back_at_once(mongodb: str, backend: str) -> None:
+    collection = f"jobs_{uuid4().hex}"
+    kind: Any = MongoClient
+
+    async def run(client: Any) -> tuple[bool, list[str]]:
+        options: dict[str, Any] = {"collection_name": collection, "change_streams": False}
+        entered = anyio.Event()
+        seen: list[str] = []
+
+        async def handle(job: Job[Any]) -> None:
+            entered.set()
+            await anyio.sleep_forever()
+
+        with anyio.CancelScope() as scope:
+            async with monque_anyio.Monque(client["monque_tests"], **options) as scheduler:
+                scheduler.on(events.JobReleased, lambda event: seen.append(event.reason))
+                scheduler.worker("mail", handle, concurrency=1)
+                await scheduler.enqueue("mail", None)
+                await scheduler.start()
+                with anyio.fail_after(LIMIT_S):
+                    await entered.wait()
+                scope.cancel()
+                await anyio.sleep_forever()
+        return scope.cancelled_caught, seen
+
+    with kind(mongodb) as client:
+        assert anyio.run(run, client, backend=backend) == (True, ["cancelled"])
+        stored = client["monque_tests"][collection]
+        (document,) = stored.find()
+        assert (document["status"], document["failCount"]) == ("pending", 0)
+        stored.drop()

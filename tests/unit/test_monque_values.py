@@ -21,6 +21,7 @@ from monque_protocol.document import (
     MOST_COUNT,
     Job,
     JobStatus,
+    check_data_type,
     from_date,
     moment,
     new_document,
@@ -432,3 +433,10 @@ def test_a_bad_expression_is_refused_in_monques_words() -> None:
     wrong: Any = 5
     with pytest.raises(UsageError, match=r"^cron: must be text"):
         next_cron(wrong, after=at, zone=UTC)
+
+
+def test_types_of_payloads_are_checked() -> None:
+    assert [check_data_type(each) for each in (None, int, dict[str, int], Any)] == [None, int, dict[str, int], Any]
+    for wrong in ("int", 5, lambda job: job, list[object | int | str | bytes | list[int] | list[str]]):
+        with pytest.raises(UsageError, match=r"^data_type: must be a type that msgspec can convert to"):
+            check_data_type(wrong)
