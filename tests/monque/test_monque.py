@@ -351,3 +351,20 @@ def test_databases_that_cannot_be_used_are_refused(mongodb: str) -> None:
             for wrong in (None, client, database):
                 with pytest.raises(UsageError, match=r"^db: "):
                     package.Monque(wrong)
+
+
+@pytest.mark.parametrize("why", ["another index", "two active jobs"])
+async def test_start_up_is_refused_where_the_unique_index_cannot_be_made(monque: Monques, why: str) -> None:
+    if why == "another index":
+        monque.stored.create_index([("name", 1), ("uniqueKey", 1)])
+    else:
+        active = {"name": "mail", "uniqueKey": "k", "status": "pending"}
+        monque.stored.insert_many([{**active, "n": number} for number in range(2)])
+    with pytest.raises(MonqueConnectionError, match=r"^Failed to initialize Monque: ") as raised:
+        await monque().initialize()
+    # Names and codes of MongoDB: options conflict, key specs conflict, duplicate key.
+    assert raised.value.number in (85, 86, 11000)
+    with pytest.raises(MonqueConnectionError, match=r"^Monque not initialized"):
+        await monque().enqueue("mail", 1)
+    async with monque(skip_index_creation=True) as scheduler:
+        assert (await scheduler.enqueue("mail", 1)).status == "pending"
