@@ -22,7 +22,7 @@ from bench.limit import Batch, Recorder
 from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SIDES
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import JobOptions, NewJob
-from bullmq_protocol.scripts.profile import DEFAULT
+from bullmq_protocol.scripts.profile import DEFAULT, STRICT
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
 from tests.support.programs import Program
@@ -64,6 +64,8 @@ def _plain(n: int) -> JobOptions:
 
 
 ALL = (*NODE, PORT, *OURS, LIMIT)
+BY_PROFILE = ("node-5", "asyncio-strict", "asyncio", "node-6", "asyncio-6.7")
+"""Each profile beside what it is like, and the default one beside both."""
 WITHOUT_PORT = ("node-5", "asyncio")
 SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     "add": (
@@ -120,12 +122,25 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
         )
     ),
 }
+SCENARIOS["profiles"] = (
+    Scenario("add 100 at once, by profile", "add", _add(100), sides=BY_PROFILE),
+    Scenario("bulk of 1,000, by profile", "bulk", {"size": BULK, "opts": {}}, sides=BY_PROFILE),
+    Scenario("process at 50, by profile", "process", _process(50), fill=_plain, sides=BY_PROFILE),
+    Scenario(
+        "process at 50, each job fails once, by profile",
+        "process",
+        _process(50, fails=1),
+        share=0.2,
+        fill=lambda n: JobOptions(attempts=2, backoff=1),
+        sides=BY_PROFILE,
+    ),
+)
 OTHERS = ("latency", "scripts", "memory")
 
 
 @dataclass(frozen=True)
 class Required:
-    """A ratio of issue 6: `side` against `other` in one scenario."""
+    """A ratio of issue 6, or of issue 13: `side` against `other` in one scenario."""
 
     scenario: str
     side: str
@@ -142,6 +157,7 @@ REQUIRED = (
     Required("process, concurrency 50", "trio", "asyncio", 0.85),
     Required("process, concurrency 16", "threads", "port", 5),
     Required("process, concurrency 200", "asyncio", LIMIT, 0.8),
+    *(Required(each.name, "asyncio", "asyncio-strict", 0.97) for each in SCENARIOS["profiles"]),
 )
 LATENCY_RATIO = 1.0
 MEMORY_MB = 20.0
@@ -261,7 +277,8 @@ class Bench:
 
     def scripts(self, side: str) -> dict[str, dict[str, float]]:
         """Server time of each script, from the slow log: p50 and p99 in microseconds, and calls per job."""
-        source = DEFAULT if side in OURS else bullmq_scripts(bullmq_folder())
+        profiles = {"asyncio": DEFAULT, "asyncio-strict": STRICT}
+        source = profiles.get(side) or bullmq_scripts(bullmq_folder())
         names = {script.sha1: name for name, script in source.scripts.items()}
         times: dict[str, list[int]] = defaultdict(list)
         parts = [each for group in ("add", "process", "retries", "delayed", "prioritized") for each in SCENARIOS[group]]
@@ -326,7 +343,7 @@ def run(bench: Bench, groups: Sequence[str], *, samples: int, soak: int) -> dict
             result["latency"] = {side: _medians(each) for side, each in found.items()}
             show("latency from add to start, idle worker", result["latency"])
         if group == "scripts":
-            for side in bench.taking_part(("node-5", "asyncio")):
+            for side in bench.taking_part(("node-5", "asyncio-strict", "asyncio")):
                 result["scripts"][side] = bench.scripts(side)
                 show(f"server time of scripts, {NAMES[side]}", result["scripts"][side], names={})
         if group == "memory":

@@ -1,4 +1,4 @@
-"""Our side of the bench, in the adapter that argv names: `python -m bench.client '{"adapter": ..., "url": ...}'`."""
+"""Our side of the bench: `python -m bench.client '{"adapter": "asyncio", "url": ..., "profile": "fleet"}'`."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -17,9 +18,10 @@ import trio
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, KeepJobs, NewJob
+from bullmq_protocol.scripts.profile import DEFAULT, Profile
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
-from tests.support.lines import say, serve, serve_blocking
+from tests.support.lines import profile_named, say, serve, serve_blocking
 
 Timed = dict[str, float]
 _MEMORY = WorkerOptions(concurrency=50, remove_on_complete=KeepJobs(count=0))
@@ -70,13 +72,18 @@ def _family(queue: str, n: int, children: int) -> FlowNode:
 class Anyio:
     """Queues and workers of `bullmq_anyio`."""
 
-    def __init__(self, url: str, at_once: Callable[[list[Awaitable[Any]]], Awaitable[Any]]) -> None:
+    def __init__(
+        self, url: str, at_once: Callable[[list[Awaitable[Any]]], Awaitable[Any]], scripts: Profile = DEFAULT
+    ) -> None:
         self._url = url
         self._at_once = at_once
+        self._scripts = scripts
+        self._queue = partial(bullmq_anyio.Queue[Any], scripts=scripts)
+        self._worker = partial(bullmq_anyio.Worker[Any], scripts=scripts)
 
     async def add(self, queue: str, count: int, at_once: int, bytes: int, opts: dict[str, Any]) -> Timed:
         options = JobOptions(**opts)
-        async with bullmq_anyio.Queue[Any](queue, self._url) as adding:
+        async with self._queue(queue, self._url) as adding:
             await adding.get_version()
             watch = _Stopwatch()
             if at_once == 1:
@@ -90,7 +97,7 @@ class Anyio:
 
     async def bulk(self, queue: str, count: int, size: int, opts: dict[str, Any]) -> Timed:
         options = JobOptions(**opts)
-        async with bullmq_anyio.Queue[Any](queue, self._url) as adding:
+        async with self._queue(queue, self._url) as adding:
             await adding.get_version()
             watch = _Stopwatch()
             for done in range(0, count, size):
@@ -98,7 +105,7 @@ class Anyio:
             return watch.read()
 
     async def flows(self, queue: str, count: int, children: int) -> Timed:
-        async with bullmq_anyio.FlowProducer(self._url) as producer:
+        async with bullmq_anyio.FlowProducer(self._url, scripts=self._scripts) as producer:
             watch = _Stopwatch()
             for n in range(count):
                 await producer.add(_family(queue, n, children))
@@ -109,7 +116,7 @@ class Anyio:
             _check(job, fails)
 
         finished = anyio.Event()
-        worker = bullmq_anyio.Worker(queue, work, self._url, options=WorkerOptions(concurrency=concurrency))
+        worker = self._worker(queue, work, self._url, options=WorkerOptions(concurrency=concurrency))
         worker.on(JobCompleted, _CountDown(count, finished.set))
         watch = _Stopwatch()
         async with worker:
@@ -125,7 +132,7 @@ class Anyio:
             hit.set()
 
         ms = []
-        async with bullmq_anyio.Queue[Any](queue, self._url) as adding, bullmq_anyio.Worker(queue, work, self._url):
+        async with self._queue(queue, self._url) as adding, self._worker(queue, work, self._url):
             await adding.get_version()
             for n in range(count):
                 await anyio.sleep(pause_ms / 1000)
@@ -141,10 +148,10 @@ class Anyio:
             pass
 
         early, reached = 0.0, anyio.Event()
-        worker = bullmq_anyio.Worker(queue, nothing, self._url, options=_MEMORY)
+        worker = self._worker(queue, nothing, self._url, options=_MEMORY)
         down = _CountDown(size, lambda: reached.set())
         worker.on(JobCompleted, lambda notice: down(notice))
-        async with bullmq_anyio.Queue[Any](queue, self._url) as adding, worker:
+        async with self._queue(queue, self._url) as adding, worker:
             for done in range(size, count + 1, size):
                 reached = anyio.Event()
                 down = _CountDown(size, reached.set)
@@ -252,9 +259,9 @@ async def _nursed(waiting: list[Awaitable[Any]]) -> None:
             nursery.start_soon(one, each)
 
 
-async def _main(adapter: str, url: str) -> None:
+async def _main(adapter: str, url: str, profile: str) -> None:
     say(event="ready")
-    await serve(calls(Anyio(url, _gathered if adapter == "asyncio" else _nursed)))
+    await serve(calls(Anyio(url, _gathered if adapter == "asyncio" else _nursed, profile_named(profile))))
 
 
 if __name__ == "__main__":
@@ -265,4 +272,4 @@ if __name__ == "__main__":
         say(event="ready")
         serve_blocking(calls(Threads(config["url"])))
     else:
-        anyio.run(_main, config["adapter"], config["url"], backend=config["adapter"])
+        anyio.run(_main, config["adapter"], config["url"], config["profile"], backend=config["adapter"])

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from bullmq_protocol.scripts.profile import DEFAULT
 from tests.support.node import bullmq_folder, installed
 from tests.support.port import VERSION, port_python
 from tests.support.programs import Program
@@ -13,7 +14,9 @@ NODE = ("node-5", "node-6")
 OURS = ("asyncio", "trio", "threads")
 PORT = "port"
 LIMIT = "limit"
-SIDES = (*NODE, PORT, *OURS, LIMIT)
+PROFILED = {"asyncio-strict": "strict", "asyncio-6.7": "6.7"}
+"""Ours in other profiles than the default one."""
+SIDES = (*NODE, PORT, *OURS, *PROFILED, LIMIT)
 NAMES = {
     "node-5": "BullMQ 5.62.0 on Node",
     "node-6": "BullMQ 6.7.0 on Node",
@@ -21,6 +24,8 @@ NAMES = {
     "asyncio": "ours, asyncio",
     "trio": "ours, trio",
     "threads": "ours, threads",
+    "asyncio-strict": "ours, asyncio, profile strict",
+    "asyncio-6.7": "ours, asyncio, profile 6.7",
     "limit": "the server's limit",
 }
 _HERE = Path(__file__).parent
@@ -38,6 +43,7 @@ def start(side: str, server: Server, port: int | None = None) -> Program:
     elif side == PORT:
         program = Program([str(port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
     else:
-        program = Program([sys.executable, "-m", "bench.client", json.dumps({"adapter": side, "url": url})])
+        chosen = {"adapter": side.partition("-")[0], "url": url, "profile": PROFILED.get(side, DEFAULT.label)}
+        program = Program([sys.executable, "-m", "bench.client", json.dumps(chosen)])
     program.wait(lambda events: events, f"{side} gets ready")
     return program

@@ -25,3 +25,13 @@ def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(measured is not None for measured in reported.values()) == 4
     printed = capsys.readouterr().out
     assert all(what in printed for what in reported)
+
+
+def test_profiles_are_measured_beside_what_they_are_like(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    bench.main(["--quick", "--only", "profiles", "--jobs", "100", "--json", str(file)])
+    found = json.loads(file.read_text())
+    assert found["rates"].keys() == {each.name for each in bench.SCENARIOS["profiles"]}
+    assert all(sides.keys() == set(bench.BY_PROFILE) for sides in found["rates"].values())
+    reported = [row for row in found["required"] if row["measured"] is not None]
+    assert [row["least"] for row in reported] == [0.97] * 4
