@@ -193,6 +193,11 @@ def traced(server: Server) -> Program:
     return _started("traced", "node", {}, server, modules=otel_folder())
 
 
+def relay(server: Server, namespace: str) -> Program:
+    """Start a node of the relay that BullMQ 6.7.0 has."""
+    return _started("relay", "node-6.7.0", {"namespace": namespace}, server)
+
+
 def until(look: Callable[[], Any], expected: Any) -> None:
     """Ask again until the answer is as expected, where nothing tells of the change."""
     limit = time.monotonic() + _PATIENCE_S
