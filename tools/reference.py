@@ -88,6 +88,15 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
     for row in table["commands"]:
         if row["kind"] == "ours":
             yield from _script(row, errors)
+    yield "## Commands of the relay"
+    yield ""
+    yield "BullMQ has them since 6.4.0, beside the queues ([relay.md](../relay.md))."
+    yield ""
+    yield "`<R>` is `<prefix>::relay:{<namespace>}:`."
+    yield ""
+    for row in table["commands"]:
+        if row["kind"] == "relay":
+            yield from _script(row, errors)
     yield "## Plain Redis commands"
     yield ""
     yield from _table(

@@ -2394,7 +2394,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
+      if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
         call('DEL', key)
         call('DEL', base .. 'dn:' .. dedup_id)
         claim(id)
@@ -2435,7 +2435,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
     if call('ZREM', delayed, owner) == 0 then
 --- when stale_key_repair
-      if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
+      if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
         call('DEL', key)
         call('DEL', base .. 'dn:' .. dedup_id)
         claim(id)
@@ -2477,7 +2477,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
       return nil
     end
 --- when stale_key_repair
-    if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
+    if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)
       call('DEL', base .. 'dn:' .. dedup_id)
       claim(id)
@@ -2485,11 +2485,11 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
 --- end
 --- when keep_last_if_active
-    if keeps and owner and load_keep_next()(dedup_id, id, owner, options) then
+    if keeps and load_keep_next()(dedup_id, id, owner, options) then
       report(owner, id)
 --- when reschedule
 --- unless flow_node
-      if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+      if rule.reschedule and call('ZSCORE', delayed, owner) then
         local delay = tonumber(options.delay) or 0
         call('HSET', base .. owner, 'delay', delay)
         load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)
@@ -2538,7 +2538,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     owner = call('GET', key)
 --- end
 --- when stale_key_repair
-    if owner and call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
+    if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)
       call('DEL', base .. 'dn:' .. dedup_id)
       claim(id)
@@ -2546,11 +2546,11 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     end
 --- end
 --- when keep_last_if_active
-    if keeps and owner and load_keep_next()(dedup_id, id, owner, options) then
+    if keeps and load_keep_next()(dedup_id, id, owner, options) then
       report(owner, id)
 --- when reschedule
 --- unless flow_node
-      if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+      if rule.reschedule and call('ZSCORE', delayed, owner) then
         local delay = tonumber(options.delay) or 0
         call('HSET', base .. owner, 'delay', delay)
         load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)
@@ -2564,7 +2564,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   report(owner, id)
 --- when reschedule
 --- unless flow_node
-  if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+  if rule.reschedule and call('ZSCORE', delayed, owner) then
     local delay = tonumber(options.delay) or 0
     call('HSET', base .. owner, 'delay', delay)
     load_place_delayed()(delayed, base .. 'marker', events, cap, owner, born_at, delay)

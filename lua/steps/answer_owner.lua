@@ -3,7 +3,7 @@
 -- specs/06-later-versions.md#sec-11-2, step 3, and what deduplicate gives for a job that is not added.
 --- when reschedule
 --- unless flow_node
-if rule.reschedule and owner and call('ZSCORE', delayed, owner) then
+if rule.reschedule and call('ZSCORE', delayed, owner) then
   --@rescheduled
   local delay = tonumber(options.delay) or 0
   call('HSET', base .. owner, 'delay', delay)

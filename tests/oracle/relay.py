@@ -1,7 +1,8 @@
 """The relay's scripts: BullMQ 6.7.0's on one database, ours on another, on a server whose clock stands still in MULTI.
 
 `python -m tests.oracle.relay` compares random sequences: `SEQUENCES` of them (1000), drawn by `SEED` (0). Nothing waits
-for a lease to end: what the server's clock would do is done to both databases instead.
+for a lease to end: what the server's clock would do is done to both databases instead. With `--record` it writes what
+BullMQ's scripts do in the cases to `specs/vectors/relay`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from lua import build
 from tests.oracle.harness import COVERAGE, Wire
 from tests.oracle.scripts import originals
-from tests.support import servers
+from tests.support import relay_vectors, servers
 
 VERSION = "6.7.0"
 KIND = "valkey-9"
@@ -23,6 +24,7 @@ KIND = "valkey-9"
 B = "bull::relay:{ns}"
 NODES_KEY = f"{B}:nodes"
 REGISTRY = "bull::relay:namespaces"
+_MOST_STEPS = 120
 FAR = 99_999_999_999_999
 """A moment that never comes."""
 
@@ -551,8 +553,44 @@ class _Sequence:
                 yield ("ZADD", f"{B}:retained", "XX", 1, topic)
 
 
+def outcomes(wire: Wire, scripts: Mapping[str, str]) -> list[relay_vectors.Outcome]:
+    """Return what these scripts reply and leave in the cases."""
+    texts = {**scripts, "": relay_vectors.DUMP}
+    replies = wire.run([("SCRIPT", "LOAD", text) for text in texts.values()])
+    known = {name: sha.decode() for name, sha in zip(texts, replies, strict=True)}
+    return [relay_vectors.run(wire, known, steps) for steps in asked().values()]
+
+
+def asked() -> dict[str, list[dict[str, Any]]]:
+    """Return the steps of the cases as the vectors have them, but for a case that would be as long as all others."""
+    return {name: [_step(step) for step in steps] for name, steps in CASES.items() if len(steps) <= _MOST_STEPS}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    name = step[0]
+    words = [str(each) for each in _call(step, {name: name})] if name.startswith("relay") else list(map(str, step))
+    return {"call": name, "keys": words[3:4], "args": words[4:]} if name.startswith("relay") else {"redis": words}
+
+
+def recorded() -> list[relay_vectors.Outcome]:
+    """Return what BullMQ's scripts do in the cases."""
+    theirs = {name: text for name, text in originals(VERSION).items() if name.startswith("relay")}
+    with servers.start(KIND) as server:
+        wire = Wire(server.host, server.port)
+        try:
+            return outcomes(wire, theirs)
+        finally:
+            wire.close()
+
+
 def main() -> int:
-    """Run and print; return the exit status."""
+    """Run and print, or record the vectors; return the exit status."""
+    if sys.argv[1:] == ["--record"]:
+        done = zip(asked().items(), recorded(), strict=True)
+        cases = [relay_vectors.case_of(title, steps, outcome) for (title, steps), outcome in done]
+        relay_vectors.PATH.parent.mkdir(exist_ok=True)
+        relay_vectors.PATH.write_text(relay_vectors.file_text(cases, VERSION), encoding="utf-8")
+        return 0
     count, seed = int(os.environ.get("SEQUENCES", "1000")), os.environ.get("SEED", "0")
     with servers.start(KIND) as server:
         bench = Bench(server.host, server.port, ours())

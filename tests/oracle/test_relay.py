@@ -1,12 +1,13 @@
 """Our scripts of the relay do what those of BullMQ 6.7.0 do."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lua import build
 from tests.oracle import relay
-from tests.support import servers
+from tests.support import relay_vectors, servers
 from tests.support.servers import Server
 
 
@@ -59,3 +60,15 @@ def test_a_fault_in_what_is_written_is_noticed(server: Server) -> None:
     found = bench.play("a heartbeat", relay.CASES["a heartbeat"])
     bench.close()
     assert found is not None and set(found.theirs) == {f"{relay.B}:n1:node".encode()}
+
+
+def test_the_vectors_are_what_the_scripts_do() -> None:
+    cases = relay_vectors.load()
+    steps = {case["title"]: [_asked(step) for step in case["steps"]] for case in cases}
+    assert steps == relay.asked()
+    done = relay.recorded()
+    assert [case["title"] for case, each in zip(cases, done, strict=True) if relay_vectors.differs(case, each)] == []
+
+
+def _asked(step: dict[str, Any]) -> dict[str, Any]:
+    return {name: step[name] for name in step if name not in ("reply", "changed")}

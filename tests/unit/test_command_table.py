@@ -17,8 +17,11 @@ from bullmq_protocol import commands
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.commands import queues
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.errors import SCRIPT_ERRORS, BullMQError, script_error
+from bullmq_protocol.errors import SCRIPT_ERRORS, BullMQError, RelayRefused, script_error
+from bullmq_protocol.relay import commands as relay_commands
+from bullmq_protocol.relay.names import RelayKeys
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
+from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
 from lua import build as lua_build
 from tests.support import vectors
 from tests.support.building import build
@@ -63,8 +66,28 @@ SAMPLES: Mapping[str, tuple[Any, ...] | dict[str, Any]] = {
 WITHOUT_KEYS = ("ping", "is in set", "is in list")
 
 
+RELAY_SAMPLES: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "register_node": (("n",), {}),
+    "renew_node": (("n",), {}),
+    "unregister_node": (("n",), {}),
+    "sweep_nodes": ((), {}),
+    "subscribe": (("n", "e", "a.*"), {}),
+    "remove_endpoint": (("n", "e"), {}),
+    "publish": (("a.b", "{}"), {"timestamp": 5}),
+    "read_inbox": (("n",), {}),
+    "acknowledge": (("n",), {"last": "1-0"}),
+    "trim_inbox": (("n",), {}),
+    "wait_for_messages": (("n",), {"after": "1-0", "block_ms": 5}),
+    "delete_retained": (("a",), {}),
+    "touch_namespace": ((), {"lifetime_ms": 5}),
+}
+"""What each builder of the relay is called with, beside the keys; with nothing, if it is not here."""
+
+
 def _function(path: str) -> Any:
     module, _, name = path.partition(".")
+    if module == "relay":
+        return getattr(relay_commands, name)
     return getattr(importlib.import_module(f"bullmq_protocol.commands.{module}"), name)
 
 
@@ -78,6 +101,10 @@ def _builders() -> Iterator[str]:
             own = function.__module__ == module.__name__ and not name.startswith("_")
             if own and (returned is Batch or (typing.get_origin(returned) or returned) is Command):
                 yield f"{info.name}.{name}"
+    for name, function in inspect.getmembers(relay_commands, inspect.isfunction):
+        returned = typing.get_type_hints(function).get("return")
+        if function.__module__ == relay_commands.__name__ and not name.startswith("_") and "Command" in str(returned):
+            yield f"relay.{name}"
 
 
 def _pattern(key: str) -> str:
@@ -113,6 +140,28 @@ def test_every_script_has_a_row_with_its_number_of_keys() -> None:
 def test_every_script_of_ours_has_a_row_with_its_number_of_keys() -> None:
     rows = {name: len(row["keys"]) for name, row in ROWS.items() if row["kind"] == "ours"}
     assert rows == {name: script.keys for name, script in OUR_SCRIPTS.items()}
+
+
+def test_every_script_of_the_relay_has_a_row_that_its_builders_fit() -> None:
+    rows = {name: row for name, row in ROWS.items() if row["kind"] == "relay" and "redis" not in row}
+    assert {name: len(row["keys"]) for name, row in rows.items()} == {
+        name: script.keys for name, script in RELAY_SCRIPTS.items()
+    }
+    keys = RelayKeys.of("ns")
+    for name, row in {**rows, "relay wait for messages": ROWS["relay wait for messages"]}.items():
+        for path in row["builders"]:
+            args, options = RELAY_SAMPLES.get(path.partition(".")[2], ((), {}))
+            command = _function(path)(keys, *args, **options)
+            assert command.script is RELAY_SCRIPTS.get(name)
+            (declared,) = row["keys"]
+            known = declared["key"].replace("<R>", f"{keys.base}:").replace("<prefix>", "bull").replace("<node>", "n")
+            assert command.keys == (known,), path
+            assert len(command.args) == len(row["arguments"]), path
+            assert command.repeat is Repeat(row["repeat"])
+            assert (command.block_ms is not None) is bool(row.get("blocking"))
+            for error in row["errors"]:
+                with pytest.raises(RelayRefused):
+                    command.decode(error["code"])
 
 
 def test_the_rows_have_the_form_of_their_schema() -> None:
