@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from bullmq_cli.text import visible
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -34,13 +36,22 @@ class JsonFormatter(logging.Formatter):
         fields.update((name, value) for name, value in vars(record).items() if name not in _USUAL and name[0] != "_")
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        # In ASCII letters: what standard error cannot write would make it no JSON.
+        return json.dumps(fields, default=str).replace("\x7f", "\\u007f")
+
+
+class TextFormatter(logging.Formatter):
+    """A record as text, in which nothing that comes out of a job steers a terminal. Tracebacks keep their lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines."""
+        return visible(super().format(record), lines=True)
 
 
 def set_up(level: str, form: str) -> None:
     """Send records of this level and above to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

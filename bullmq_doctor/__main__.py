@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bullmq_cli.text import json_line, visible
 from bullmq_doctor.examine import Finding, Severity, examine
 from bullmq_doctor.facts import Facts, Unreachable, look
-from bullmq_doctor.text import json_line, visible
 from bullmq_protocol.common.keys import DEFAULT_PREFIX
 from bullmq_protocol.errors import UsageError
 

@@ -20,7 +20,7 @@ from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, REFUSED, SPAN, USAGE, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import Session
 from bullmq_cli.ctl.show import age, console, flush, job_fields, print_json, put, say, table, write
-from bullmq_doctor.text import json_line, visible
+from bullmq_cli.text import json_line, visible
 from bullmq_protocol import FlowJob
 from bullmq_protocol.commands.queues import DEFAULT_STATES
 from bullmq_protocol.common.codec import parse_json

@@ -12,10 +12,10 @@ from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, SPAN, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import NotThere, Session
 from bullmq_cli.ctl.show import age, print_json, put, say, sparkline, table
+from bullmq_cli.text import visible
 from bullmq_doctor.__main__ import report
 from bullmq_doctor.facts import Unreachable, look_at
 from bullmq_doctor.server import client_names, connected, count_workers, find_queues
-from bullmq_doctor.text import visible
 from bullmq_protocol.commands.queues import count_until, get_job_counts, is_paused
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.operations.paging import Page

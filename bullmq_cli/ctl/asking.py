@@ -11,7 +11,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from bullmq_cli.ctl.show import console
-from bullmq_doctor.text import visible
+from bullmq_cli.text import visible
 
 
 class Declined(Exception):

@@ -17,7 +17,7 @@ from bullmq_cli.ctl.program import DONE, REFUSED, ctl, fail, shared
 from bullmq_cli.ctl.session import Session
 from bullmq_cli.ctl.show import console, flush, print_json, say, write
 from bullmq_cli.ctl.top import Watch
-from bullmq_doctor.text import visible
+from bullmq_cli.text import visible
 from bullmq_protocol.errors import BullMQError
 
 

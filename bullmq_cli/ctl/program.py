@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from bullmq_cli.ctl.asking import Declined
 from bullmq_cli.ctl.session import PROFILES, NotThere, Session
 from bullmq_cli.ctl.show import flush
-from bullmq_doctor.text import visible
+from bullmq_cli.text import visible
 from bullmq_protocol import VERSION
 from bullmq_protocol.errors import (
     AuthenticationFailed,

@@ -13,7 +13,7 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bullmq_doctor.text import json_line, visible, written_out
+from bullmq_cli.text import json_line, visible, written_out
 from bullmq_protocol.common.codec import parse_json
 from bullmq_sync import Job
 

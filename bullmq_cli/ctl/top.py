@@ -20,8 +20,8 @@ from bullmq_cli.ctl.frame import RATED, Look, look
 from bullmq_cli.ctl.program import DONE, ctl, shared
 from bullmq_cli.ctl.session import NotThere, Session
 from bullmq_cli.ctl.show import age, console, flush, put, write
+from bullmq_cli.text import json_line, visible
 from bullmq_doctor.server import client_names, connected, count_workers, find_queues
-from bullmq_doctor.text import json_line, visible
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import AuthenticationFailed, TransportError
 

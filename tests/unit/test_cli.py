@@ -18,7 +18,7 @@ import bullmq_sync
 from bullmq_cli import entry, probes
 from bullmq_cli.command import main
 from bullmq_cli.load import TargetError, load
-from bullmq_cli.logs import JsonFormatter, LogConfigError, set_up_by_file
+from bullmq_cli.logs import JsonFormatter, LogConfigError, TextFormatter, set_up_by_file
 from bullmq_cli.processes import FIRST_DELAY_S, LONGEST_DELAY_S, Child
 from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.worker.health import Health
@@ -170,6 +170,19 @@ def test_json_lines_have_the_fields_of_the_record() -> None:
         "queue": "mail",
         "odd": "<class 'set'>",
     }
+
+
+def test_what_comes_out_of_a_job_steers_no_terminal() -> None:
+    record = logging.makeLogRecord({"levelname": "ERROR", "msg": "job %s failed", "args": ("\x1b[31m\u202e1\x9b",)})
+    try:
+        raise ValueError("grün\x1b]0;me\x07")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    shown = TextFormatter("%(levelname)s %(message)s").format(record)
+    assert shown.startswith("ERROR job \\x1b[31m\\u202e1\\x9b failed\nTraceback (most recent call last):\n")
+    assert shown.endswith("ValueError: grün\\x1b]0;me\\x07")
+    line = JsonFormatter().format(record)
+    assert line.isascii() and json.loads(line)["message"] == "job \x1b[31m\u202e1\x9b failed"
 
 
 _LOGGERS = {"version": 1, "disable_existing_loggers": False, "loggers": {"cli.test": {"level": "ERROR"}}}

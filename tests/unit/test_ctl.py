@@ -19,7 +19,7 @@ from bullmq_cli.ctl.frame import COUNTED, RATED, Look, rates
 from bullmq_cli.ctl.program import SPAN, ctl
 from bullmq_cli.ctl.show import age, sparkline, table
 from bullmq_cli.ctl.top import columns
-from bullmq_doctor.text import json_line, visible
+from bullmq_cli.text import json_line, visible
 from bullmq_protocol import JobOptions
 from bullmq_protocol.events.stream import RawEntry
 from bullmq_protocol.model.backoff import Backoff

@@ -113,7 +113,7 @@ _OF_OTHERS = MappingProxyType(
             *("asgiref", "django", "django_tasks"),
         ),
         "bullmq_cli.ctl": ("bullmq_sync", "bullmq_doctor", "click", "rich", "redis"),
-        "bullmq_doctor": ("redis", "click", "rich"),
+        "bullmq_doctor": ("bullmq_cli.text", "redis", "click", "rich"),
         "bullmq_otel": ("opentelemetry",),
         "bullmq_prometheus": ("prometheus_client",),
         "monque_anyio": (_MONQUE, "anyio", "pymongo", "bson"),
