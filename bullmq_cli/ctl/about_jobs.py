@@ -73,7 +73,10 @@ def job(session: Session, /, queue: str, job_id: str) -> int:
     shown = console()
     for name, value in fields.items():
         if value not in (None, [], {}) or name == "data":
-            shown.print(Text(f"{name:<18}", style="bold"), _shown_field(name, value, now), sep="", soft_wrap=True)
+            about = _shown_field(name, value, now)
+            # What has lines of its own begins in the next one.
+            label = name if about.plain.startswith("\n") else f"{name:<18}"
+            shown.print(Text(label, style="bold"), about, sep="", soft_wrap=True)
     return DONE
 
 

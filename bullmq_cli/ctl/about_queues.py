@@ -11,7 +11,7 @@ from rich.text import Text
 from bullmq_cli.ctl.asking import ask, progress
 from bullmq_cli.ctl.program import DONE, INTERRUPTED, NOT_THERE, SPAN, ctl, destroys, fail, shared
 from bullmq_cli.ctl.session import NotThere, Session
-from bullmq_cli.ctl.show import age, print_json, put, say, sparkline, table
+from bullmq_cli.ctl.show import age, console, print_json, put, say, sparkline, table
 from bullmq_cli.text import visible
 from bullmq_doctor.__main__ import report
 from bullmq_doctor.facts import Unreachable, look_at
@@ -22,6 +22,10 @@ from bullmq_protocol.operations.paging import Page
 from bullmq_sync import Pages, Queue, clock
 
 COUNTED: Final = ("waiting", "paused", "active", "delayed", "prioritized", "waiting-children", "completed", "failed")
+_HEADINGS: Final = ("queue", "waiting", "active", "delayed", "prio", "children", "completed", "failed", "workers")
+_GIVE_WAY: Final = ("children", "completed", "prio", "delayed")
+"""Columns that are left out where the terminal is narrow, the first of them first."""
+_LEAST_NAME: Final = 8
 _BY_SCORE: Final = ("completed", "failed", "waiting-children")
 _CLEANABLE: Final = ("completed", "failed", "waiting", "paused", "active", "delayed", "prioritized", "waiting-children")
 _UNREACHABLE_DOCTOR: Final = 4
@@ -61,10 +65,20 @@ def queues(session: Session, /, names: tuple[str, ...]) -> int:
     if not rows:
         say(f"no queues of the prefix {session.prefix} at {session.address.address}")
         return DONE
-    headings = ("queue", "", *COUNTED[:1], *COUNTED[2:], "workers")
-    shown = table(headings, (_row(row) for row in rows), headings[2:])
-    put(shown)
+    shown = fitting(console().width)
+    put(
+        table([_HEADINGS[each] for each in shown], ([_row(row)[each] for each in shown] for row in rows), _HEADINGS[1:])
+    )
     return DONE
+
+
+def fitting(width: int) -> list[int]:
+    """Return the columns that have room."""
+    shown = list(range(len(_HEADINGS)))
+    for heading in _GIVE_WAY:
+        if _LEAST_NAME + sum(2 + len(_HEADINGS[each]) for each in shown[1:]) > width:
+            shown.remove(_HEADINGS.index(heading))
+    return shown
 
 
 def overview(session: Session, names: Sequence[str], connections: list[str] | None) -> list[dict[str, Any]]:
@@ -90,12 +104,14 @@ def overview(session: Session, names: Sequence[str], connections: list[str] | No
 
 
 def _row(row: dict[str, Any]) -> list[object]:
+    name = Text(visible(row["queue"]))
+    if row["is_paused"]:
+        name.append(" paused", style="yellow")
     workers = "?" if row["workers"] is None else row["workers"]
     waiting = row["waiting"] + row["paused"]
     failed = Text(f"{row['failed']:,}", style="red" if row["failed"] else "")
     return [
-        visible(row["queue"]),
-        Text("paused", style="yellow") if row["is_paused"] else "",
+        name,
         f"{waiting:,}",
         *(f"{row[state]:,}" for state in COUNTED[2:-1]),
         failed,

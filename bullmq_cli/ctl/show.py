@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
-from rich.console import Console, JustifyMethod, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -93,8 +93,11 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequ
     """Return a table of texts. `right`: the headings of columns of numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        justify: JustifyMethod = "right" if heading in right else "left"
-        made.add_column(heading, justify=justify, overflow="fold" if justify == "left" else "ellipsis")
+        # Where it is narrow, texts go on in the next line, not numbers.
+        if heading in right:
+            made.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
+        else:
+            made.add_column(heading, overflow="fold", min_width=min(8, max(4, len(heading))))
     for row in rows:
         made.add_row(*(each if isinstance(each, Text) else as_text(each) for each in row))
     return made

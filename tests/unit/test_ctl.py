@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from bullmq_cli.ctl import asking, program, show
 from bullmq_cli.ctl.about_jobs import options_of
+from bullmq_cli.ctl.about_queues import fitting
 from bullmq_cli.ctl.entry import COMMANDS
 from bullmq_cli.ctl.frame import COUNTED, RATED, Look, rates
 from bullmq_cli.ctl.program import SPAN, ctl
@@ -157,6 +158,12 @@ def test_columns_give_way_where_it_is_narrow(width: int, last: int) -> None:
     chosen = [heading for heading, _, _ in columns([_look("mail"), _look("x" * 300)], width)]
     assert (len(chosen), chosen[:3]) == (last, ["queue", "waiting", "active"])
     assert _look("mail").ready == 3
+
+
+@pytest.mark.parametrize(("width", "count"), [(2000, 9), (80, 9), (70, 8), (60, 7), (50, 5), (10, 5)])
+def test_columns_of_queues_give_way(width: int, count: int) -> None:
+    shown = fitting(width)
+    assert (len(shown), shown[:3], shown[-1]) == (count, [0, 1, 2], 8)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
