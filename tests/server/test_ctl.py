@@ -25,7 +25,7 @@ from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, Unrecov
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_int, as_text
 from bullmq_sync import FlowProducer, Queue, QueueEvents, Worker
-from tests.support import topology
+from tests.support import servers, topology
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.any_python]
@@ -532,3 +532,21 @@ def test_a_cluster(cluster: topology.ClusterSet, name: str) -> None:
 
 def test_sentinels(sentinels: topology.SentinelSet, name: str) -> None:
     _goes_through(f"redis+sentinel://{sentinels.hosts}/{topology.SERVICE}", "bull", name)
+
+
+@pytest.mark.any_server
+def test_tls_and_a_password(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with servers.start(tls=True, config=("--requirepass", "hunter2")) as secured:
+        url = f"rediss://:hunter2@{secured.host}:{secured.port}"
+        untrusted = CliRunner().invoke(ctl, ["--url", url, "add", name, "a"])
+        assert (untrusted.exit_code, "hunter2" in untrusted.output) == (3, False)
+        monkeypatch.setenv("SSL_CERT_FILE", str(secured.ca_file))
+        _goes_through(url, "bull", name)
+        refused = CliRunner().invoke(ctl, ["--url", url.replace("hunter2", "hunter3"), "pause", name])
+        assert (refused.exit_code, "hunter" in refused.output) == (3, False)
+
+
+@pytest.mark.any_server
+def test_a_unix_socket(name: str) -> None:
+    with servers.start() as server:
+        _goes_through(f"unix://{server.socket_path}", "bull", name)
