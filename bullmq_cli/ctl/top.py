@@ -130,7 +130,7 @@ def top(session: Session, /, names: tuple[str, ...], interval: float, count: int
                 if number:
                     time.sleep(interval)
                     watch.look()
-                _put(watch, shown, live, as_json=session.as_json)
+                put_look(watch, shown, live, as_json=session.as_json)
             return DONE
     # Ctrl-C is how it ends.
     if live is not None:
@@ -138,8 +138,11 @@ def top(session: Session, /, names: tuple[str, ...], interval: float, count: int
     return DONE
 
 
-def _put(watch: Watch, shown: Console, live: Live | None, *, as_json: bool) -> None:
-    if as_json:
+def put_look(watch: Watch, shown: Console, live: Live | None, *, as_json: bool) -> None:
+    """Show what was seen last. A program gets nothing while the server does not answer."""
+    if as_json and watch.trouble:
+        click.echo(f"bullmq-ctl: no answer: {visible(watch.trouble)}", err=True)
+    elif as_json:
         write(json_line([each.fields() for each in watch.looks]))
     elif live is not None:
         live.update(watch.drawn(shown, shown.height), refresh=True)
