@@ -6,11 +6,15 @@ Source: specs/monque.md#sec-7
 from __future__ import annotations
 
 from datetime import tzinfo
+from typing import Final
 
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.cron import CronError, NoNextRun, next_run, parse_cron
 from monque_protocol.errors import InvalidCronError
+
+MOST_CRON: Final = 4_096
+"""How many characters an expression may have: one of megabytes, in a document of others, would take seconds to read."""
 
 
 def next_cron(expression: str, *, after: Millis, zone: tzinfo) -> Millis:
@@ -22,6 +26,10 @@ def next_cron(expression: str, *, after: Millis, zone: tzinfo) -> Millis:
     """
     if not isinstance(expression, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("cron", expression, "must be text")
+    if len(expression) > MOST_CRON:
+        raise InvalidCronError(
+            f"{expression[:50]}...", f"{len(expression)} characters are too many, {MOST_CRON} at most"
+        )
     try:
         return next_run(parse_cron(expression, dialect="5.5"), after, zone)
     except CronError as error:

@@ -440,3 +440,13 @@ def test_types_of_payloads_are_checked() -> None:
     for wrong in ("int", 5, lambda job: job, list[object | int | str | bytes | list[int] | list[str]]):
         with pytest.raises(UsageError, match=r"^data_type: must be a type that msgspec can convert to"):
             check_data_type(wrong)
+
+
+def test_an_expression_of_megabytes_is_refused_at_once() -> None:
+    longest = "5," * 2043 + "6 * * * *"
+    with pytest.raises(errors.InvalidCronError, match="duplicate values found: 5"):
+        next_cron(longest, after=NOW, zone=UTC)
+    for wrong in ("* " * 3_000_000, "1," * 2_000_000 + "2 * * * *"):
+        with pytest.raises(errors.InvalidCronError, match="characters are too many, 4096 at most") as raised:
+            next_cron(wrong, after=NOW, zone=UTC)
+        assert len(str(raised.value)) < 500
