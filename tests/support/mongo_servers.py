@@ -32,7 +32,6 @@ DOCUMENTDB = Path(os.environ.get("MONQUE_DOCUMENTDB_ROOT") or ROOT / ".cache" / 
 MONGOECO = ROOT / ".venv-mongoeco" / "bin" / "python"
 _MONGOECO_PINS = ("mongoeco==4.11.0", "pymongo==4.20.1")
 IMAGE = "mongo:7"
-KINDS = ("external", "docker", "mongod", "documentdb", "mongoeco")
 _START_S = 60.0
 
 _MONGOECO = """
