@@ -14,7 +14,7 @@ import anyio
 import pytest
 from bson import Code, DatetimeMS, Decimal128, Int64, ObjectId, Regex
 from pymongo import MongoClient
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import OperationFailure
 
 import monque_anyio
 import monque_sync
@@ -23,6 +23,7 @@ from monque_protocol import events
 from monque_protocol.document import Job
 from monque_protocol.errors import MonqueConnectionError
 from tests.monque.conftest import Monques
+from tests.support import mongo_servers
 from tests.support.seen import LIMIT_S, Seen
 
 pytestmark = pytest.mark.anyio
@@ -321,13 +322,17 @@ async def test_documents_with_anything_in_any_field_harm_no_other_job(monque: Mo
     sound = {"name": "mail", "status": "pending", "nextRunAt": now, "failCount": 0, "createdAt": now, "updatedAt": now}
     odd = [{**sound, field: value, "odd": True} for field in FIELDS for value in ODD_VALUES]
     odd += [{**{key: each for key, each in sound.items() if key != field}, "odd": True} for field in FIELDS]
+    if mongo_servers.kind() == "mongoeco":
+        # It takes a fifth of a second for each.
+        odd = odd[::7]
     async with monque() as scheduler:
         for each in odd:
             # The unique index counts some of them as equal.
             each["uniqueKey"] = each.get("uniqueKey", str(ObjectId()))
         stored = 0
         for each in odd:
-            with suppress(DuplicateKeyError):
+            # What is a key twice, or what this server cannot store.
+            with suppress(OperationFailure):
                 await anyio.to_thread.run_sync(monque.stored.insert_one, each)
                 stored += 1
         seen = Seen(scheduler, events.JobCompleted, events.JobErrored)
@@ -345,7 +350,7 @@ async def test_documents_with_anything_in_any_field_harm_no_other_job(monque: Mo
         await seen.until(
             lambda: {f"sound {number}" for number in range(10)} <= {each for each in ran if type(each) is str}
         )
-        assert scheduler.is_healthy and stored > 200
+        assert scheduler.is_healthy and stored > len(odd) // 2
         names = [view.name for view in await _or_refused(scheduler.get_queue_view_summaries) or []]
         assert names in ([], ["mail"]) or "mail" in names
         listed = await scheduler.get_jobs(limit=0)
