@@ -8,15 +8,15 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args, overload
 
 from bullmq_anyio.callbacks import Caller
 from bullmq_anyio.drive import Connection, check_server, run, transport_of
 from bullmq_anyio.guard import say
 from bullmq_anyio.primitives import SHORTAGE, Background, Event, Lock, in_each_process, shielded, time_limit
 from bullmq_anyio.subscribers import Subscribers
-from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.payloads import DataType, payload_type
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost, UsageError, WaitTimeout
 from bullmq_protocol.events.stream import EventsMissed, ReadEvent
@@ -27,6 +27,7 @@ from bullmq_protocol.operations.read_events import MAX_DELAY_MS, EventReader
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
 
 E = TypeVar("E")
+R = TypeVar("R")
 
 _RECHECK_S = RECHECK_MS / 1000
 _FIRST_ASK_S = 0.1
@@ -313,12 +314,20 @@ class QueueEvents:
     def __aiter__(self) -> EventStream:
         return self.stream()
 
+    @overload
+    async def wait_until_finished(
+        self, job_id: str, timeout: Duration | None = None, *, result_type: None = None, may_not_exist: bool = False
+    ) -> Any: ...
+    @overload
+    async def wait_until_finished(
+        self, job_id: str, timeout: Duration | None = None, *, result_type: DataType[R], may_not_exist: bool = False
+    ) -> R: ...
     async def wait_until_finished(
         self,
         job_id: str,
         timeout: Duration | None = None,
         *,
-        result_type: Any = Any,
+        result_type: Any = None,
         may_not_exist: bool = False,
     ) -> Any:
         """Wait until a job is finished and return its result.
@@ -333,7 +342,8 @@ class QueueEvents:
         Args:
             job_id: The id of the job.
             timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
-            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+            result_type: The type to read the result into, of any kind that a queue's `data_type` may be. None, the
+                default: JSON values.
             may_not_exist: True also waits for a job that is still to be added. Its id should be one that no job had
                 before, because an end that the stream still has counts. False by default.
 
@@ -353,7 +363,7 @@ class QueueEvents:
             sent to ada
         """
         job_id = check_name("job_id", job_id, max_length=None)
-        check_type("result_type", result_type)
+        kind = payload_type("result_type", result_type)
         check_flag("may_not_exist", may_not_exist)
         timeout_ms = None if timeout is None else check_whole("timeout", to_ms("timeout", timeout), least=1)
         if self._closed:
@@ -391,7 +401,7 @@ class QueueEvents:
                     await self._ask_for(waiter, waiters, None if end is None else max(0, end - time.monotonic()))
                 else:
                     await woken.wait(left)
-            return result_of(waiter.finished, job_id, result_type)
+            return result_of(waiter.finished, job_id, kind)
         finally:
             with lock:
                 waiters.discard(waiter)

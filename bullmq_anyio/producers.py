@@ -189,7 +189,7 @@ class FlowProducer:
     def _operation(self, prepared: PreparedFlow) -> Operation[list[FlowJob[Job[Any]]]]:
         found = yield from add_flow(prepared)
         jobs = [
-            (node.parent, self._job(node.keys, added_record(node.job, each.job_id, each.added)))
+            (node.parent, self._job(node.keys, added_record(node.job, each.job_id, each.added), node.data_type))
             for node, each in zip(prepared.nodes, found, strict=True)
         ]
         return tree(jobs)
@@ -244,8 +244,8 @@ class FlowProducer:
     ) -> None:
         await self.aclose()
 
-    def _job(self, keys: QueueKeys, record: JobRecord) -> Job[Any]:
-        return Job(record, keys=keys, transport=self._transport, limits=self._limits)
+    def _job(self, keys: QueueKeys, record: JobRecord, data_type: Any = None) -> Job[Any]:
+        return Job(record, keys, self._transport, data_type, limits=self._limits)
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
         nodes = None if self._telemetry is None else FlowTracing(self._telemetry)

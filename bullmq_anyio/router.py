@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import UnionType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
-from bullmq_anyio.base import JobBase, payload_type, retype
+from bullmq_anyio.base import JobBase, expect_result, payload_type, retype
 from bullmq_anyio.job import Job
 from bullmq_anyio.time_limit import within
+from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
@@ -57,11 +57,11 @@ class Router:
     ) -> Callable[[Handler[P, R]], Handler[P, R]]: ...
     @overload
     def __call__(
-        self, kind: str, /, *, data_type: type[P], timeout: Duration | None = None
+        self, kind: str, /, *, data_type: DataType[P], timeout: Duration | None = None
     ) -> Callable[[Handler[P, Any]], Handler[P, Any]]: ...
     @overload
     def __call__(
-        self, kind: str, /, *, data_type: UnionType | None = None, timeout: Duration | None = None
+        self, kind: str, /, *, data_type: None = None, timeout: Duration | None = None
     ) -> Callable[[Handler[Any, Any]], Handler[Any, Any]]: ...
     @overload
     def __call__(self, kind: Job[Any, Any, Any], /) -> Awaitable[Any]: ...
@@ -71,8 +71,8 @@ class Router:
 
         Args:
             kind: A `JobType`, or the name of the jobs. Or a job.
-            data_type: What the payload is read into, where a name is given: anything that msgspec can decode. None, the
-                default: the worker's type.
+            data_type: What the payload is read into, where a name is given: of any kind that a worker's `data_type`
+                may be. None, the default: the worker's type.
             timeout: As in `add`; None by default.
 
         Returns:
@@ -100,7 +100,7 @@ class Router:
     def add(self, kind: JobType[P, R], handler: Handler[P, R], *, timeout: Duration | None = None) -> None: ...
     @overload
     def add(
-        self, kind: str, handler: Handler[P, Any], *, data_type: type[P], timeout: Duration | None = None
+        self, kind: str, handler: Handler[P, Any], *, data_type: DataType[P], timeout: Duration | None = None
     ) -> None: ...
     @overload
     def add(
@@ -108,7 +108,7 @@ class Router:
         kind: str,
         handler: Handler[Any, Any],
         *,
-        data_type: UnionType | None = None,
+        data_type: None = None,
         timeout: Duration | None = None,
     ) -> None: ...
 
@@ -120,8 +120,8 @@ class Router:
         Args:
             kind: A `JobType`, or the name of the jobs, which has no function yet.
             handler: An async function of the `Job`, as a worker's processor.
-            data_type: What the payload is read into, where a name is given: anything that msgspec can decode. None, the
-                default: the worker's type.
+            data_type: What the payload is read into, where a name is given: of any kind that a worker's `data_type`
+                may be. None, the default: the worker's type.
             timeout: How long a job may take, in milliseconds or as a `timedelta`, above 0. None, the default: any time.
                 The function is then cancelled, as by a cancel scope around it, and the attempt fails with a
                 `TimeoutError`.
@@ -155,7 +155,8 @@ class Router:
 def route_of(routes: Routes, job: Job[Any, Any, Any]) -> Route:
     """Find the function for a job, and check its payload. Raises `UnrecoverableError`."""
     route = routes.find(job.name)
-    if route.data_type is not Any and payload_type(job) is not route.data_type:
+    expect_result(job, route.result_type)
+    if route.data_type is not None and payload_type(job) is not route.data_type:
         retype(job, route.data_type)
         check_payload(job)
     return route

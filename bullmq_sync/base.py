@@ -280,6 +280,7 @@ class JobBase(Cancellable, Defaulted):
     _discarded = False
     _payload: Any = UNSET
     _state: Any = UNSET
+    _result_type: Any = None
     _limits = DEFAULT_LIMITS
 
     def __init__(
@@ -319,6 +320,16 @@ def retype(job: JobBase, data_type: Any) -> None:
     """Let a job's payload be read into another type."""
     job._data_type = data_type  # pyright: ignore[reportPrivateUsage]
     job._payload = UNSET  # pyright: ignore[reportPrivateUsage]
+
+
+def expected_result(job: JobBase) -> Any:
+    """Return the type that `expect_result` has set; None without one."""
+    return job._result_type  # pyright: ignore[reportPrivateUsage]
+
+
+def expect_result(job: JobBase, result_type: Any) -> None:
+    """Let a job's result be read into a type."""
+    job._result_type = result_type  # pyright: ignore[reportPrivateUsage]
 
 
 def lend_state(job: JobBase, state: object) -> None:

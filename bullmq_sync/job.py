@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, NoReturn, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 from msgspec import UNSET
 
@@ -34,6 +34,7 @@ from bullmq_protocol.commands.moving import (
 )
 from bullmq_protocol.common.codec import json_text, plain_text
 from bullmq_protocol.common.keys import check_name
+from bullmq_protocol.common.payloads import DataType, payload_type
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import JobNotFound, ParentNotFound, RetriedInPart, ServerError, UsageError, shown
 from bullmq_protocol.events.waiters import check_reader
@@ -55,6 +56,7 @@ from bullmq_sync.events import QueueEvents
 from bullmq_sync.generics import R, S
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 NO_TOKEN = "0"
 """Makes the scripts check no lock."""
@@ -255,7 +257,8 @@ class Job(JobBase, Generic[T, R, S]):
         """Replace the job's payload.
 
         Args:
-            data: The new payload: any value with a JSON form, up to `Limits.max_payload_bytes`.
+            data: The new payload: any value with a JSON form, up to `Limits.max_payload_bytes`, of the `data_type` that
+                the queue or worker was given.
 
         Raises:
             JobNotFound: The job does not exist any more.
@@ -267,7 +270,8 @@ class Job(JobBase, Generic[T, R, S]):
             >>> job.data
             {'to': 'grace'}
         """
-        text = within_size("data", json_text(data), self._limits)
+        payload = payload_type("data_type", self._data_type)
+        text = within_size("data", json_text(data) if payload is None else payload.checked("data", data), self._limits)
         self._perform(commands.update_data(self._keys, self.id, text))
         self._note(data=text)
 
@@ -452,15 +456,24 @@ class Job(JobBase, Generic[T, R, S]):
         waiting = self._perform(is_in_list(self._keys.wait, self.id))
         return waiting or self._perform(is_in_list(self._keys.paused, self.id))
 
+    @overload
     def wait_until_finished(
-        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = Any
+        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: None = None
+    ) -> R: ...
+    @overload
+    def wait_until_finished(
+        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: DataType[V]
+    ) -> V: ...
+    def wait_until_finished(
+        self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = None
     ) -> Any:
         """Wait until the job is finished and return its result.
 
         Args:
             queue_events: A `QueueEvents` of the job's queue that is reading; one serves any number of callers.
             timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
-            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+            result_type: The type to read the result into, of any kind that a queue's `data_type` may be. None, the
+                default: that of the `JobType` it was added with, else JSON values.
 
         Raises:
             JobFailedError: The job failed for good.
@@ -477,7 +490,8 @@ class Job(JobBase, Generic[T, R, S]):
             sent to ada
         """
         check_reader(queue_events, QueueEvents, self._keys)
-        return queue_events.wait_until_finished(self.id, timeout, result_type=result_type)
+        kind = self._result_type if result_type is None else result_type
+        return queue_events.wait_until_finished(self.id, timeout, result_type=kind)
 
     # --- moves --------------------------------------------------------------------------------------------------------
 

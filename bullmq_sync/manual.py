@@ -75,7 +75,7 @@ class Manual(Generic[T]):
         driver = self._driver
         driver.check_use()
         token = _token_of(job)
-        text = result_text(value, self._setup.limits)
+        text = result_text(value, self._setup.limits, self._setup.result_type)
         check_flag("fetch_next", fetch_next)
         operation = self._work.complete(job.record, token, text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():

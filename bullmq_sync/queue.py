@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import time_ns
-from types import UnionType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands import cleaning, getters, queues, schedulers, settings
@@ -19,8 +18,9 @@ from bullmq_protocol.commands.fetching import Limiter, rate_limit
 from bullmq_protocol.commands.getters import JobLogs, Metrics
 from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
-from bullmq_protocol.common.codec import check_choice, check_type, json_text, listed, plain, plain_text
+from bullmq_protocol.common.codec import check_choice, json_text, listed, plain, plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.payloads import DataType, payload_type
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BulkAddError, BullMQError, UsageError, without_login
 from bullmq_protocol.events.waiters import check_reader
@@ -44,16 +44,16 @@ from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
-from bullmq_sync.base import Items, Pages, QueueBase, check_callback, finish
+from bullmq_sync.base import Items, Pages, QueueBase, check_callback, expect_result, finish
 from bullmq_sync.drive import Connection, check_parents, clock, is_cluster, run, unscripted
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
 from bullmq_sync.zones import find_zone
 
-T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _log = logging.getLogger("bullmq_sync")
 
@@ -87,8 +87,9 @@ class Queue(QueueBase, Generic[T]):
             by asking every 15 s, or never if it is removed at its end.
         skip_meta_update: True leaves the queue's meta hash alone, which otherwise gets `max_len_events` and this
             library's version at the first call. False by default.
-        data_type: What payloads are checked against and read into: anything that msgspec can decode. None, the default:
-            JSON values. Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
+        data_type: What payloads are checked against and read into: any type that msgspec decodes, a pydantic model, a
+            `TypeAdapter`, or an object with `dumps` and `loads` (docs/payloads.md). None, the default: JSON values.
+            Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
         scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
@@ -101,6 +102,38 @@ class Queue(QueueBase, Generic[T]):
         >>> mail.close()
     """
 
+    @overload
+    def __init__(
+        self: Queue[Any],
+        name: str,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        default_job_options: JobOptions = ...,
+        limits: Limits = DEFAULT_LIMITS,
+        max_len_events: int = 10_000,
+        skip_meta_update: bool = False,
+        data_type: None = None,
+        scripts: Profile = DEFAULT,
+        telemetry: TelemetryProvider | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        default_job_options: JobOptions = ...,
+        limits: Limits = DEFAULT_LIMITS,
+        max_len_events: int = 10_000,
+        skip_meta_update: bool = False,
+        data_type: DataType[T],
+        scripts: Profile = DEFAULT,
+        telemetry: TelemetryProvider | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -112,11 +145,11 @@ class Queue(QueueBase, Generic[T]):
         limits: Limits = DEFAULT_LIMITS,
         max_len_events: int = 10_000,
         skip_meta_update: bool = False,
-        data_type: type[T] | UnionType | None = None,
+        data_type: DataType[T] | None = None,
         scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
     ) -> None:
-        check_type("data_type", data_type)
+        self._data_type = payload_type("data_type", data_type)
         telemetry = guarded(telemetry, provider_raised)
         super().__init__(
             QueueKeys.of(name, prefix=prefix, layout=layout, switches=check_profile(scripts).switches),
@@ -135,7 +168,6 @@ class Queue(QueueBase, Generic[T]):
         self._add_all = add_many if scripts.batches else add_each
         self._defaults = default_job_options
         self._limits = limits
-        self._data_type: Any = Any if data_type is None else data_type
         self._templates: dict[tuple[str | int, int] | None, tuple[JobTemplate, JobOptions, Kind]] = {}
 
     # --- adding -------------------------------------------------------------------------------------------------------
@@ -143,7 +175,7 @@ class Queue(QueueBase, Generic[T]):
     @overload
     def add(self, name: JobType[P, R], data: P, options: JobOptions | None = None) -> Job[P, R]: ...
     @overload
-    def add(self, name: str, data: Any = UNSET, options: JobOptions | None = None) -> Job[T]: ...
+    def add(self, name: str, data: T | UnsetType = UNSET, options: JobOptions | None = None) -> Job[T]: ...
 
     def add(self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None) -> Job[Any]:
         """Add one job and return it.
@@ -627,13 +659,33 @@ class Queue(QueueBase, Generic[T]):
         with self._span("updateJobProgress", attributes={"bullmq.job.id": checked, "bullmq.job.progress": text}):
             self.call(job_commands.update_progress(self._keys, checked, text))
 
+    @overload
     def wait_until_finished(
         self,
         job_id: str,
         queue_events: QueueEvents,
         timeout: Duration | None = None,
         *,
-        result_type: Any = Any,
+        result_type: None = None,
+        may_not_exist: bool = False,
+    ) -> Any: ...
+    @overload
+    def wait_until_finished(
+        self,
+        job_id: str,
+        queue_events: QueueEvents,
+        timeout: Duration | None = None,
+        *,
+        result_type: DataType[R],
+        may_not_exist: bool = False,
+    ) -> R: ...
+    def wait_until_finished(
+        self,
+        job_id: str,
+        queue_events: QueueEvents,
+        timeout: Duration | None = None,
+        *,
+        result_type: Any = None,
         may_not_exist: bool = False,
     ) -> Any:
         """Wait until a job is finished and return its result.
@@ -642,7 +694,8 @@ class Queue(QueueBase, Generic[T]):
             job_id: The id of the job.
             queue_events: A `QueueEvents` of this queue that is reading; one serves any number of callers.
             timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
-            result_type: The type to read the result into: anything msgspec can decode. `Any` by default: JSON values.
+            result_type: The type to read the result into, of any kind that `data_type` may be. None, the default: JSON
+                values.
             may_not_exist: True also waits for a job that is still to be added. False by default.
 
         Raises:
@@ -1806,8 +1859,11 @@ class Queue(QueueBase, Generic[T]):
         return template_of(self._keys, name, checked, limits=self._limits, data_type=data_type)
 
     def _job(self, record: JobRecord, kind: Kind = None) -> Job[Any]:
-        data_type = self._data_type if kind is None else kind.data_type
-        return Job(record, self._keys, self._transport, data_type, limits=self._limits)
+        if kind is None:
+            return Job(record, self._keys, self._transport, self._data_type, limits=self._limits)
+        job: Job[Any] = Job(record, self._keys, self._transport, kind.data_type, limits=self._limits)
+        expect_result(job, kind.result_type)
+        return job
 
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from types import TracebackType, UnionType
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
@@ -30,7 +31,9 @@ from bullmq_sync.notices import Notices
 from bullmq_sync.worker_ids import made_worker_id
 from bullmq_sync.zones import find_zone
 
+R = TypeVar("R")
 T = TypeVar("T")
+Y = TypeVar("Y")
 N = TypeVar("N", bound=Notice)
 
 Middleware: TypeAlias = Callable[[Job[Any, Any, Any], Callable[[Job[Any, Any, Any]], Any]], Any]
@@ -52,8 +55,11 @@ class Worker(Defaulted, Generic[T, S]):
         prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
         layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
         options: Concurrency, locks, retries and limits; see `WorkerOptions` for the defaults.
-        data_type: What payloads are read into: anything that msgspec can decode. One that does not fit fails its job
-            for good. None, the default: JSON values.
+        data_type: What payloads are read into: any type that msgspec decodes, a pydantic model, a `TypeAdapter`, or an
+            object with `dumps` and `loads` (docs/payloads.md). One that does not fit fails its job for good. None, the
+            default: JSON values.
+        result_type: The same for what the processor returns, and `complete` is given. None, the default: any JSON
+            value.
         worker_id: The worker's name in logs and metrics. None, the default: made of host, process id and six hex
             digits.
         backoff_strategy: A function of attempt number, backoff type, error and job, for backoff types
@@ -80,16 +86,40 @@ class Worker(Defaulted, Generic[T, S]):
         >>> worker.close()
     """
 
+    # A processor of jobs of a type needs a worker that reads this type.
+    @overload
     def __init__(
-        self,
+        self: Worker[Any, Any],
         name: str,
-        processor: Callable[[Job[T, Any, S]], Any] | None = None,
+        processor: Callable[[Job[object, Any, Y]], R] | None = None,
         connection: Connection = None,
         *,
         prefix: str = DEFAULT_PREFIX,
         layout: KeyLayout = KeyLayout.PLAIN,
-        options: WorkerOptions = WorkerOptions(),  # noqa: B008
-        data_type: type[T] | UnionType | None = None,
+        options: WorkerOptions = ...,
+        data_type: None = None,
+        result_type: DataType[R] | None = None,
+        worker_id: str | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+        scripts: Profile = DEFAULT,
+        metrics_collector: MetricsCollector = NO_METRICS,
+        telemetry: TelemetryProvider | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        middleware: Sequence[Middleware] = (),
+        lifespan: Callable[[Any], AbstractContextManager[Y]] | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        processor: Callable[[Job[T, Any, S]], R] | None = None,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        options: WorkerOptions = ...,
+        data_type: DataType[T],
+        result_type: DataType[R] | None = None,
         worker_id: str | None = None,
         backoff_strategy: BackoffStrategy | None = None,
         scripts: Profile = DEFAULT,
@@ -98,6 +128,26 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractContextManager[S]] | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        name: str,
+        processor: Callable[[Job[Any, Any, Any]], Any] | None = None,
+        connection: Connection = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        layout: KeyLayout = KeyLayout.PLAIN,
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008
+        data_type: DataType[T] | None = None,
+        result_type: DataType[Any] | None = None,
+        worker_id: str | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+        scripts: Profile = DEFAULT,
+        metrics_collector: MetricsCollector = NO_METRICS,
+        telemetry: TelemetryProvider | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        middleware: Sequence[Middleware] = (),
+        lifespan: Callable[[Any], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self._setup = setup = WorkerSetup(
             name,
@@ -109,6 +159,7 @@ class Worker(Defaulted, Generic[T, S]):
             options=options,
             zones=find_zone,
             data_type=data_type,
+            result_type=result_type,
             worker_id=worker_id,
             made_id=made_worker_id(),
             backoff_strategy=backoff_strategy,

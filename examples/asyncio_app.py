@@ -17,10 +17,10 @@ async def send(job: Job[dict[str, str]]) -> dict[str, str]:
 
 
 async def main(url: str) -> None:
-    async with Queue[dict[str, str]]("mail-asyncio", url, default_job_options=RETRY_3_EXPONENTIAL) as queue:
+    async with Queue("mail-asyncio", url, data_type=dict[str, str], default_job_options=RETRY_3_EXPONENTIAL) as queue:
         jobs = await queue.add_bulk([NewJob("welcome", {"to": address}) for address in PEOPLE])
         done = asyncio.Semaphore(0)
-        worker = Worker("mail-asyncio", send, url, options=WorkerOptions(concurrency=50))
+        worker = Worker("mail-asyncio", send, url, data_type=dict[str, str], options=WorkerOptions(concurrency=50))
         worker.on(JobCompleted, lambda notice: done.release())
         worker.on(JobFailed, lambda notice: done.release() if notice.retry_delay_ms is None else None)
         # A program that only works would call `await worker.run()`.

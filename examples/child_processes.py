@@ -22,7 +22,7 @@ def process(job: Job[int]) -> int:
 
 
 def child(url: str) -> None:
-    run_workers(Worker("squares", process, url))
+    run_workers(Worker("squares", process, url, data_type=int))
 
 
 def main(url: str) -> None:
@@ -32,7 +32,7 @@ def main(url: str) -> None:
     for each in children:
         each.start()
     try:
-        with Queue[int]("squares", url) as queue, QueueEvents("squares", url) as events:
+        with Queue("squares", url, data_type=int) as queue, QueueEvents("squares", url) as events:
             while queue.get_workers_count() < CHILDREN:
                 if any(each.exitcode is not None for each in children):
                     raise SystemExit("a child ended before it began to work; it said why")

@@ -321,9 +321,9 @@ async def main(url: str) -> None:
     async with anyio.create_task_group() as tasks:
         transport = CoredisTransport(url, tasks)
         done = anyio.Semaphore(0)
-        async with Queue[str]("greetings", transport) as queue:
+        async with Queue("greetings", transport, data_type=str) as queue:
             jobs = await queue.add_bulk([NewJob("greet", name) for name in ("ada", "grace")])
-            worker = Worker[str]("greetings", greet, transport)
+            worker = Worker("greetings", greet, transport, data_type=str)
             worker.on(JobCompleted, lambda notice: done.release())
             worker.on(JobFailed, lambda notice: done.release() if notice.retry_delay_ms is None else None)
             async with worker:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
@@ -62,7 +61,7 @@ def job_of(n: int) -> NewJob:
 
 
 async def demo(url: str) -> None:
-    async with Queue[dict[str, int]]("demo", url) as queue:
+    async with Queue("demo", url, data_type=dict[str, int]) as queue:
         bar = Progress("adding", JOBS)
         added = 0
         for first in range(0, JOBS, CHUNK):
@@ -84,7 +83,7 @@ async def demo(url: str) -> None:
             nonlocal retries
             retries += 1
 
-        worker = Worker[Any]("demo", process, url, options=WorkerOptions(concurrency=50))
+        worker = Worker("demo", process, url, data_type=dict[str, int], options=WorkerOptions(concurrency=50))
         worker.on(JobCompleted, on_completed)
         worker.on(JobFailed, on_failed)
         start = time.perf_counter()

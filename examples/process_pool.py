@@ -36,8 +36,8 @@ async def main(url: str) -> None:
         if len(done) == 4:
             over.set()
 
-    async with Queue[int]("primes", url) as queue:
-        worker = Worker[int]("primes", count, url, options=WorkerOptions(concurrency=PROCESSES))
+    async with Queue("primes", url, data_type=int) as queue:
+        worker = Worker("primes", count, url, data_type=int, options=WorkerOptions(concurrency=PROCESSES))
         worker.on(JobCompleted, note)
         worker.on(JobFailed, note)
         async with worker:

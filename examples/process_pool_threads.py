@@ -56,8 +56,8 @@ def main(url: str) -> None:
             over.set()
 
     try:
-        with Queue[int]("primes", url) as queue:
-            worker = Worker[int]("primes", pool.count, url, options=WorkerOptions(concurrency=PROCESSES))
+        with Queue("primes", url, data_type=int) as queue:
+            worker = Worker("primes", pool.count, url, data_type=int, options=WorkerOptions(concurrency=PROCESSES))
             worker.on(JobCompleted, note)
             worker.on(JobFailed, note)
             with worker:

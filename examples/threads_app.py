@@ -18,11 +18,11 @@ def resize(job: Job[dict[str, int]]) -> str:
 
 
 def main(url: str) -> None:
-    with Queue[dict[str, int]]("images-threads", url) as queue:
+    with Queue("images-threads", url, data_type=dict[str, int]) as queue:
         options = JobOptions(attempts=3, backoff=Backoff("fixed", 50))
         jobs = [queue.add("resize", {"width": width}, options) for width in (640, 1280, 0)]
         finished = threading.Semaphore(0)
-        worker = Worker("images-threads", resize, url, options=WorkerOptions(concurrency=16))
+        worker = Worker("images-threads", resize, url, data_type=dict[str, int], options=WorkerOptions(concurrency=16))
         worker.on(JobCompleted, lambda notice: finished.release())
         worker.on(JobFailed, lambda notice: finished.release() if notice.retry_delay_ms is None else None)
         # A program that only works would call `worker.run()`.

@@ -38,6 +38,7 @@ TIERS = MappingProxyType(
             "bullmq_protocol.command",
             "bullmq_protocol.commands.*",
             "bullmq_protocol.common.codec",
+            "bullmq_protocol.common.payloads",
             "bullmq_protocol.events.stream",
             "bullmq_protocol.model.failure",
             "bullmq_protocol.net.address",

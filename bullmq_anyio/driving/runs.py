@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from msgspec import UNSET
 
-from bullmq_anyio.base import lend_state
+from bullmq_anyio.base import expected_result, lend_state
 from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
@@ -24,12 +24,12 @@ from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
 from bullmq_anyio.router import route_of
 from bullmq_anyio.tasks import Errand, Handling
+from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, repr_of
 from bullmq_protocol.model.failure import Failure, FailureKind
-from bullmq_protocol.model.options import result_text
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
@@ -76,7 +76,6 @@ class Runs(Generic[T]):
         )
         self._strategy = strategy
         self._queue = shared.setup.keys.name
-        self._limits = shared.setup.limits
         self._failures = shared.failures
         self._dispatch = shared.dispatch
         self._machine = shared.machine
@@ -112,7 +111,7 @@ class Runs(Generic[T]):
                 event = JobReturned(number, await self._traced(self._tracing, job))
             else:
                 value = await self._process(job)
-                event = JobReturned(number, result_text(value, self._limits))
+                event = JobReturned(number, self._failures.result_text(value, self._result_type(job)))
         except BaseException as error:
             failed = error
         try:
@@ -219,7 +218,7 @@ class Runs(Generic[T]):
 
     async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
-            value = result_text(await self._process(job), self._limits)
+            value = self._failures.result_text(await self._process(job), self._result_type(job))
         tracing.returned(job.record)
         return value
 
@@ -236,6 +235,10 @@ class Runs(Generic[T]):
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
             raise _NotAsync(*self._outermost)
         return awaitable
+
+    def _result_type(self, job: Job[T]) -> PayloadType | None:
+        """Return the type of the job's result, where that is its route's."""
+        return None if self._routes is None else expected_result(job)
 
     def _prepare(self, job: Job[T]) -> None:
         """Make sure that there is a handler for the job's payload, before anything around it is called."""

@@ -31,6 +31,7 @@ _RULE_KEY: Final = "keys of objects must be strings"
 _RULE_DEPTH: Final = "must not be cyclic or nested too deeply"
 _RULE_UTF8: Final = "must be text that UTF-8 can hold (no lone surrogates)"
 
+_MODEL_METHODS: Final = ("model_validate_json", "model_dump")
 _EASY: Final = frozenset((str, bool, type(None)))
 _INDEX_KEY: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _MAX_INDEX: Final = 2**32 - 2
@@ -177,13 +178,15 @@ def _float_text(value: float) -> str:
 # --- JSON, writing --------------------------------------------------------------------------------------------------
 
 
-def json_text(value: object, *, field: str = "data") -> str:
+def json_text(value: object, *, field: str = "data", typed: bool = False) -> str:
     """Return what JavaScript's `JSON.stringify` writes for this value.
 
     Beside JSON values it takes tuples (arrays), datetimes with a time zone (ISO 8601 in UTC, milliseconds; microseconds
     only where the value has them), and what msgspec turns into builtins: structs, dataclasses, attrs classes, enums,
-    UUIDs, dates, decimals. `msgspec.UNSET` is JavaScript's undefined: left out of objects, `null` in arrays. Inside
-    structs and dataclasses msgspec's own rules hold (bytes become base64 text, sets become arrays).
+    UUIDs, dates, decimals; and pydantic's models, which write themselves, by their aliases. `msgspec.UNSET` is
+    JavaScript's undefined: left out of objects, `null` in arrays. Inside structs and dataclasses msgspec's own rules
+    hold (bytes become base64 text, sets become arrays), and everywhere if the value is `typed`: one whose type says
+    what they are when it is read again.
 
     Raises `UsageError` (with `field`) for NaN and infinities, integers beyond +-(2**53 - 1), keys that are not strings,
     naive datetimes, bytes, sets, cyclic values, and anything else.
@@ -197,7 +200,7 @@ def json_text(value: object, *, field: str = "data") -> str:
         pass  # a lone surrogate is written as an escape below; a cycle is refused there
     parts: list[str] = []
     try:
-        _write(field, value, parts)
+        _write(field, value, parts, typed)
     except RecursionError:
         raise UsageError(field, type(value).__name__, _RULE_DEPTH) from None
     return "".join(parts)
@@ -230,7 +233,7 @@ def _is_plain(value: object) -> bool:
     return kind in _EASY
 
 
-def _write(field: str, value: object, parts: list[str]) -> None:
+def _write(field: str, value: object, parts: list[str], typed: bool) -> None:
     if value is None or value is UNSET:
         parts.append("null")
     elif value is True:
@@ -248,26 +251,26 @@ def _write(field: str, value: object, parts: list[str]) -> None:
             raise UsageError(field, value, f"{_RULE_NUMBER} (JSON has no NaN and no infinities)")
         parts.append(_float_text(value))
     elif isinstance(value, dict):
-        _write_object(field, cast("dict[object, object]", value), parts)
+        _write_object(field, cast("dict[object, object]", value), parts, typed)
     elif isinstance(value, (list, tuple)):
         separator = "["
         for item in cast("list[object]", value):
             parts.append(separator)
-            _write(field, item, parts)
+            _write(field, item, parts, typed)
             separator = ","
         parts.append("[]" if separator == "[" else "]")
     elif isinstance(value, datetime):
         parts.append(f'"{_datetime_text(field, value)}"')
     else:
-        _write(field, _to_builtins(field, value), parts)
+        _write(field, _to_builtins(field, value, typed), parts, typed)
 
 
-def _write_object(field: str, value: dict[object, object], parts: list[str]) -> None:
+def _write_object(field: str, value: dict[object, object], parts: list[str], typed: bool) -> None:
     first: list[tuple[int, str, object]] = []
     rest: list[tuple[str, object]] = []
     for key, item in value.items():
         if not isinstance(key, str):
-            raise UsageError(field, key, _RULE_KEY)
+            key = _key_text(field, key, typed)
         if item is UNSET:
             continue
         if _INDEX_KEY.fullmatch(key) and int(key) <= _MAX_INDEX:
@@ -278,9 +281,20 @@ def _write_object(field: str, value: dict[object, object], parts: list[str]) -> 
     separator = "{"
     for name, item in [*((name, item) for _, name, item in first), *rest]:
         parts.append(f"{separator}{_string_text(name)}:")
-        _write(field, item, parts)
+        _write(field, item, parts, typed)
         separator = ","
     parts.append("{}" if separator == "{" else "}")
+
+
+def _key_text(field: str, key: object, typed: bool) -> str:
+    """Return the text of a key that msgspec makes one of: a number, a UUID and so on."""
+    try:
+        if typed:
+            (text,) = msgspec.to_builtins({key: None}, str_keys=True)
+            return str(text)
+    except TypeError:
+        pass
+    raise UsageError(field, key, _RULE_KEY)
 
 
 def _string_text(value: str) -> str:
@@ -302,8 +316,8 @@ def _datetime_text(field: str, value: datetime) -> str:
     return utc.isoformat(timespec="microseconds" if utc.microsecond % 1000 else "milliseconds") + "Z"
 
 
-def _to_builtins(field: str, value: object) -> object:
-    if isinstance(value, (bytes, bytearray, memoryview, set, frozenset)):
+def _to_builtins(field: str, value: object, typed: bool) -> object:
+    if not typed and isinstance(value, (bytes, bytearray, memoryview, set, frozenset)):
         kind = type(cast("object", value)).__name__
         raise UsageError(field, cast("object", value), f"JSON has no {kind}; send text or a list")
     if isinstance(value, str):
@@ -313,12 +327,27 @@ def _to_builtins(field: str, value: object) -> object:
     if isinstance(value, float):
         return float(value)
     try:
-        plain: object = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True)
+        plain: object = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True, enc_hook=_of_model)
     except RecursionError:
         raise
     except Exception as error:
         raise UsageError(field, value, f"has no JSON form: {error}") from error
     return plain
+
+
+def is_model(kind: Any) -> bool:
+    """Tell whether this is a model class of pydantic 2, by its methods."""
+    try:
+        return isinstance(kind, type) and all(callable(getattr(kind, name, None)) for name in _MODEL_METHODS)
+    except Exception:
+        return False
+
+
+def _of_model(value: Any) -> object:
+    """Return what a value that msgspec does not know writes of itself."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True, warnings=False)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 # --- JSON, reading --------------------------------------------------------------------------------------------------
@@ -375,11 +404,8 @@ def check_type(field: str, kind: Any) -> None:
     unsupported = _unsupported_class(found)
     if unsupported is not None:
         name = getattr(unsupported, "__qualname__", unsupported)
-        raise UsageError(
-            field,
-            kind,
-            f"must be a type that msgspec can decode, which {name} is not: take a struct, a dataclass or a TypedDict",
-        )
+        instead = "pydantic's TypeAdapter" if is_model(unsupported) else "a struct, a dataclass or a TypedDict"
+        raise UsageError(field, kind, f"must be a type that msgspec can decode, which {name} is not: take {instead}")
 
 
 def _unsupported_class(found: msgspec.inspect.Type) -> object | None:

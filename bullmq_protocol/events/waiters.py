@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-from bullmq_protocol.common.codec import parse_json
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.common.payloads import read_as
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import JobFailedError, JobNotFound, UsageError
 from bullmq_protocol.events.stream import (
@@ -204,7 +204,7 @@ def result_of(finished: Finished, job_id: str, type: type[T]) -> T: ...
 @overload
 def result_of(finished: Finished, job_id: str, type: Any) -> Any: ...
 def result_of(finished: Finished, job_id: str, type: Any) -> Any:
-    """Return a job's return value as this type; None if it is not JSON.
+    """Return a job's return value as this type, whatever `payload_type` takes; None if it is not JSON.
 
     Raises `JobFailedError`, `JobNotFound`, and `msgspec.ValidationError` if the value does not fit.
     """
@@ -215,7 +215,7 @@ def result_of(finished: Finished, job_id: str, type: Any) -> Any:
     if finished.value is None:
         return None
     try:
-        return parse_json(finished.value, type)
+        return read_as(finished.value, type)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:

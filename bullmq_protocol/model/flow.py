@@ -38,6 +38,8 @@ class FlowNode(Struct, frozen=True):
         options: The job's options; none by default. `repeat` is not allowed, nor `parent` below the root.
         prefix: The prefix of its queue. None, the default: the producer's.
         children: The nodes that this one waits for; none by default.
+        data_type: What the payload is checked against, and the added job's `data` read into, as with a queue. None, the
+            default: JSON values.
 
     Source: specs/04-schedulers-flows-events.md#sec-7-2
 
@@ -52,6 +54,7 @@ class FlowNode(Struct, frozen=True):
     options: JobOptions = JobOptions()
     prefix: str | None = None
     children: Sequence[FlowNode] = ()
+    data_type: Any = None
 
     def __repr__(self) -> str:
         # A flow may be deeper than the stack.
@@ -80,12 +83,13 @@ class FlowJob(Struct, Generic[J], frozen=True, gc=False):
 
 class PreparedNode(Struct, frozen=True, gc=False):
     """A node of a flow, checked and serialised. `parent` is the index of its parent among the nodes, -1 for a root;
-    `place` its index among its siblings."""
+    `place` its index among its siblings, `data_type` that of the node."""
 
     keys: QueueKeys
     job: PreparedJob
     parent: int
     place: int
+    data_type: Any = None
 
 
 class PreparedFlow(Struct, frozen=True):
@@ -180,13 +184,14 @@ def prepare_flow(
                     limits=limits,
                     now_ms=now_ms,
                     generated_id=new_id(),
+                    data_type=node.data_type,
                     has_children=len(node.children) > 0,
                     deferring=switches.deferred_parent_release,
                 )
             except UsageError as error:
                 raise UsageError(f"{_label(nodes, above, place)}: {error.field}", error.value, error.rule) from None
             below += [(child, len(nodes), index) for index, child in enumerate(node.children)]
-            nodes.append(PreparedNode(keys, job, above, place))
+            nodes.append(PreparedNode(keys, job, above, place, node.data_type))
         level = below
     return PreparedFlow(tuple(nodes), now_ms)
 

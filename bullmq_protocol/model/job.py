@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 
 from bullmq_protocol.common.codec import json_text, pack, parse_json
 from bullmq_protocol.common.keys import QueueKeys, check_name
+from bullmq_protocol.common.payloads import PayloadType, payload_type, read_as
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
@@ -138,8 +139,9 @@ class JobRecord(Struct, frozen=True, dict=True, omit_defaults=True):
     @overload
     def data_as(self, type: Any) -> Any: ...
     def data_as(self, type: Any) -> Any:
-        """Return the data decoded into a type. Raises `msgspec.ValidationError` if it does not fit."""
-        return parse_json(self.fields.get("data") or b"{}", type)
+        """Return the data read into a type: whatever a `data_type` may be. Raises `msgspec.ValidationError` if it does
+        not fit."""
+        return read_as(self.fields.get("data") or b"{}", type)
 
     @cached_property
     def opts(self) -> JobOptions:
@@ -210,7 +212,8 @@ class JobRecord(Struct, frozen=True, dict=True, omit_defaults=True):
     @overload
     def returnvalue_as(self, type: Any) -> Any: ...
     def returnvalue_as(self, type: Any) -> Any:
-        """Return the return value decoded into a type; None if there is none, or if it is not JSON.
+        """Return the return value read into a type (whatever a `result_type` may be); None if there is none, or if it
+        is not JSON.
 
         Raises `msgspec.ValidationError` if it does not fit.
         """
@@ -218,7 +221,7 @@ class JobRecord(Struct, frozen=True, dict=True, omit_defaults=True):
         if not raw:
             return None
         try:
-            return parse_json(raw, type)
+            return read_as(raw, type)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
@@ -408,9 +411,9 @@ def prepare(
 ) -> PreparedJob:
     """Merge, check and serialise a job to be added, and choose its command.
 
-    `data_type`, when given, must be able to decode the data's JSON again. `generated_id` is an id of the caller's
-    making that is not stored in the options (flows); `parent` goes after all other options, as in flows; `has_children`
-    makes it a parent that waits for them.
+    `data_type`, whatever `payload_type` takes, must be able to read the data's JSON again. `generated_id` is an id of
+    the caller's making that is not stored in the options (flows); `parent` goes after all other options, as in flows;
+    `has_children` makes it a parent that waits for them.
 
     Raises `UsageError`, naming field, value and rule.
 
@@ -487,7 +490,8 @@ class JobTemplate(Struct, frozen=True, gc=False):
     size_limit: float | None
     most_bytes: float
     """The most bytes of data, by the queue's limits and by the options."""
-    data_type: Any
+    payload: PayloadType | None
+    """How data are written and checked; None: as any JSON value."""
     lasting: bool
     """Whether it holds for later jobs too: the options hold nothing that can be changed."""
 
@@ -495,9 +499,12 @@ class JobTemplate(Struct, frozen=True, gc=False):
         """Do the rest of `prepare`. Raises `UsageError`."""
         if isinstance(data, JobOptions):
             raise UsageError("data", data, "is a JobOptions: options come after the data")
-        data_text = "{}" if data is UNSET else json_text(data)
-        if self.data_type is not Any:
-            _check_data_type(data, data_text, self.data_type)
+        if self.payload is None:
+            data_text = "{}" if data is UNSET else json_text(data)
+        elif data is UNSET:
+            data_text = self.payload.check_text("data", data, "{}")
+        else:
+            data_text = self.payload.checked("data", data)
         size = len(data_text) if data_text.isascii() else len(data_text.encode())
         if size > self.most_bytes:
             self._refuse(size)
@@ -568,7 +575,7 @@ def template_of(
         found.get("timestamp"),
         size_limit,
         most if size_limit is None else min(most, size_limit),
-        data_type,
+        payload_type("data_type", data_type),
         not found or all(map(_is_fixed, found.values())),
     )
 
@@ -627,10 +634,3 @@ def _choose(found: Mapping[str, Any], has_children: bool) -> AddCommand:
     if found.get("priority"):
         return "addPrioritizedJob"
     return "addStandardJob"
-
-
-def _check_data_type(data: object, data_text: str, data_type: Any) -> None:
-    try:
-        parse_json(data_text, data_type)
-    except msgspec.ValidationError as error:
-        raise UsageError("data", data, f"does not fit the queue's data type: {error}") from None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import UnionType
 from typing import Any, Generic, TypeVar, overload
 
-from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import check_name
+from bullmq_protocol.common.payloads import DataType, payload_type
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.options import JobOptions, merged
 
@@ -57,28 +56,28 @@ class JobType(Generic[P, R]):
         name: str,
         data_type: None = None,
         *,
-        result: type[B] | UnionType,
+        result: DataType[B],
         options: JobOptions = ...,
     ) -> None: ...
     @overload
     def __init__(
         self: JobType[A, Any],
         name: str,
-        data_type: type[A] | UnionType,
+        data_type: DataType[A],
         *,
         result: None = None,
         options: JobOptions = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self, name: str, data_type: type[P] | UnionType, *, result: type[R] | UnionType, options: JobOptions = ...
+        self, name: str, data_type: DataType[P], *, result: DataType[R], options: JobOptions = ...
     ) -> None: ...
 
     def __init__(
         self, name: str, data_type: Any = None, *, result: Any = None, options: JobOptions = _NO_OPTIONS
     ) -> None:
-        check_type("data_type", data_type)
-        check_type("result", result)
+        payload_type("data_type", data_type)
+        payload_type("result", result)
         if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("options", options, "must be a JobOptions, such as JobOptions(attempts=3)")
         fields = {

@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, check_text, double, json_text, number_text, plain
 from bullmq_protocol.common.keys import MAX_NAME_LENGTH, refuse_login
 from bullmq_protocol.common.later import require_later
+from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
 from bullmq_protocol.errors import UsageError
@@ -57,13 +58,21 @@ def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     return _within(field, text, limits.max_payload_bytes)
 
 
-def result_text(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
+def result_text(value: object, limits: Limits = DEFAULT_LIMITS, result_type: PayloadType | None = None) -> str:
+    """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes, or not of
+    its type."""
+    if result_type is not None:
+        text = result_type.checked("returnvalue", value)
+    elif value is None:
+        return "null"
+    else:
+        text = json_text(value, field="returnvalue")
+    return within_result(text, limits)
+
+
+def within_result(text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes."""
-    return (
-        "null"
-        if value is None
-        else _within("returnvalue", json_text(value, field="returnvalue"), limits.max_result_bytes)
-    )
+    return _within("returnvalue", text, limits.max_result_bytes)
 
 
 def _within(field: str, text: str, most: int | None) -> str:

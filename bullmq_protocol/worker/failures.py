@@ -9,9 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.errors import UnrecoverableError
+from bullmq_protocol.errors import UnrecoverableError, UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
+from bullmq_protocol.model.options import result_text, within_result
 from bullmq_protocol.observability.stack import StackTexts
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.outcome import Handled, strategy_type
@@ -40,15 +42,30 @@ class Failures:
     """Judges the exceptions of one worker's handlers, for any number of threads."""
 
     def __init__(self, setup: WorkerSetup, tracing: WorkerTracing | None) -> None:
-        self._data_type = setup.data_type
+        self._checks_data = setup.data_type is not None
+        self._result_type = setup.result_type
+        self._limits = setup.limits
         self._tracing = tracing
         self._asks_strategy = setup.asks_strategy
         self._stacks = StackTexts()
 
     def check_data(self, job: WithData) -> None:
         """Decode the data of a job that is to run. Raises `UnrecoverableError`, as if the handler did."""
-        if self._data_type is not Any:
+        if self._checks_data:
             check_payload(job)
+
+    def result_text(self, value: object, result_type: PayloadType | None = None) -> str:
+        """Return the JSON of what a handler returned. Raises `UnrecoverableError` where it is not of the job's
+        `result_type`, or the worker's, as another attempt would be in vain, and `UsageError` as the core's
+        `result_text` does."""
+        expected = result_type or self._result_type
+        if expected is None:
+            return result_text(value, self._limits)
+        try:
+            text = expected.checked("returnvalue", value)
+        except UsageError as error:
+            raise UnrecoverableError(f"the result of the job {error.rule}") from error
+        return within_result(text, self._limits)
 
     def failure(self, error: BaseException, now_ms: Millis) -> Failure:
         """Reduce an exception to what is stored and logged of it. Never raises."""

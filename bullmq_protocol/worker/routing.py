@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import check_name
+from bullmq_protocol.common.payloads import PayloadType, payload_type
 from bullmq_protocol.common.units import Duration, Millis, to_ms
 from bullmq_protocol.errors import UnrecoverableError, UsageError, shown
 from bullmq_protocol.model.job_type import JobType
@@ -25,10 +25,12 @@ _MOST_NAMES: Final = 20
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What jobs of one name are: their handler, the type of their payload (`Any`: the worker's), their time limit."""
+    """What jobs of one name are: their handler, the types of their payload and result (None: the worker's), their time
+    limit."""
 
     handler: Callable[..., Any]
-    data_type: Any
+    data_type: PayloadType | None
+    result_type: PayloadType | None
     timeout_ms: Millis | None
 
 
@@ -49,13 +51,15 @@ class Routes:
         if isinstance(kind, JobType):
             if data_type is not None:
                 raise UsageError("data_type", data_type, "is that of the JobType: give it no other")
-            name, data_type = kind.name, kind.data_type
+            name, data_type, result_type = kind.name, kind.data_type, kind.result_type
         else:
-            name = check_name("name", kind, max_length=None)
-            check_type("data_type", data_type)
+            name, result_type = check_name("name", kind, max_length=None), None
         check_handler("handler", handler, is_async=self.is_async)
         route = Route(
-            cast("Callable[..., Any]", handler), Any if data_type is None else data_type, _timeout_ms(timeout)
+            cast("Callable[..., Any]", handler),
+            payload_type("data_type", data_type),
+            payload_type("result_type", result_type),
+            _timeout_ms(timeout),
         )
         self._put({name: route})
 

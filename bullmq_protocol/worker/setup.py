@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bullmq_protocol.common.codec import check_type
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys, check_label
+from bullmq_protocol.common.payloads import payload_type
 from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UsageError
@@ -39,6 +39,7 @@ class WorkerSetup:
         options: WorkerOptions,
         zones: Zones,
         data_type: Any,
+        result_type: Any,
         worker_id: str | None,
         made_id: str,
         backoff_strategy: object,
@@ -59,7 +60,8 @@ class WorkerSetup:
             raise UsageError("options", options, "must be a WorkerOptions")
         self._processes = processor is not None
         self.asks_strategy = backoff_strategy is not None
-        check_type("data_type", data_type)
+        self.data_type = payload_type("data_type", data_type)
+        self.result_type = payload_type("result_type", result_type)
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
@@ -70,7 +72,6 @@ class WorkerSetup:
         self.extra: dict[str, Any] = {"worker_id": self.id, "queue": self.keys.name}
         """The fields of its log lines."""
         self.limits = limits
-        self.data_type: Any = Any if data_type is None else data_type
         self.telemetry = telemetry
         self.meter = None if metrics_collector is NO_METRICS else Meter(metrics_collector, self.keys.name, self.id)
 

@@ -14,13 +14,12 @@ from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, name_of
 from bullmq_protocol.model.failure import Failure, FailureKind
-from bullmq_protocol.model.options import result_text
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
 from bullmq_protocol.worker.routing import chained, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
-from bullmq_sync.base import lend_state
+from bullmq_sync.base import expected_result, lend_state
 from bullmq_sync.drive import clock
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
@@ -54,7 +53,6 @@ class Runs(Generic[T]):
         if self._routes is not None or shared.setup.middleware:
             self._chain = chained(shared.setup.middleware, self._called)
         self._strategy = strategy
-        self._limits = shared.setup.limits
         self._failures = shared.failures
         self._tracing = shared.tracing
         self._lending = lending
@@ -94,7 +92,7 @@ class Runs(Generic[T]):
             value = cast("Callable[[Job[T]], Any]", self.processor)(job)
         finally:
             handling(False)
-        return result_text(value, self._limits)
+        return self._failures.result_text(value)
 
     def _called(self, job: Job[T]) -> Any:
         return cast("Callable[[Job[T]], Any]", self.processor)(job)
@@ -111,7 +109,7 @@ class Runs(Generic[T]):
             value = chain(job)
         finally:
             handling(False)
-        return result_text(value, self._limits)
+        return self._failures.result_text(value, expected_result(job))
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         try:

@@ -188,6 +188,11 @@ def recorder(server: Server, queue: str) -> Program:
     return _started("events", "node", {"queue": queue}, server)
 
 
+def payloads(server: Server, queue: str) -> Program:
+    """Start Node's worker that says what it makes of payloads."""
+    return _started("payloads", "node", {"queue": queue}, server)
+
+
 def traced(server: Server) -> Program:
     """Start Node's program with OpenTelemetry."""
     return _started("traced", "node", {}, server, modules=otel_folder())

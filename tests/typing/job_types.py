@@ -24,12 +24,15 @@ assert_type(JobType("the other", result=int), JobType[Any, int])
 async def asynchronous(queue: bullmq_anyio.Queue[Any]) -> None:
     assert_type(await queue.add(WELCOME, Welcome("me")), bullmq_anyio.Job[Welcome, int])
     assert_type((await queue.add(WELCOME, Welcome("me"))).data, Welcome)
-    await queue.add(WELCOME, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    events = bullmq_anyio.QueueEvents("q")
+    assert_type(await (await queue.add(WELCOME, Welcome("me"))).wait_until_finished(events), int)
+    await queue.add(WELCOME, 3)  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def blocking(queue: bullmq_sync.Queue[Any]) -> None:
     assert_type(queue.add(WELCOME, Welcome("me")), bullmq_sync.Job[Welcome, int])
-    queue.add(WELCOME, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    assert_type(queue.add(WELCOME, Welcome("me")).wait_until_finished(bullmq_sync.QueueEvents("q")), int)
+    queue.add(WELCOME, 3)  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def handles(job: bullmq_anyio.Job[Welcome, int, str]) -> None:

@@ -138,8 +138,11 @@ def test_a_router_shows_what_it_knows(package: Any) -> None:
     router("alpha", data_type=dict[str, int])(handler)
     assert (router.names, repr(router)) == (("alpha", "welcome"), "<Router for 'alpha', 'welcome'>")
     found = router.routes.find("welcome")
-    assert (found.handler, found.data_type, found.timeout_ms) == (handler, Welcome, 2_000)
-    assert (router.routes.find("alpha").data_type, router.routes.find("alpha").timeout_ms) == (dict[str, int], None)
+    assert found.data_type is not None
+    assert (found.handler, found.data_type.kind, found.timeout_ms) == (handler, Welcome, 2_000)
+    alpha = router.routes.find("alpha")
+    assert alpha.data_type is not None
+    assert (alpha.data_type.kind, alpha.result_type, alpha.timeout_ms) == (dict[str, int], None, None)
 
 
 def test_unknown_names_are_told_with_those_that_are_known() -> None:

@@ -13,7 +13,7 @@ from bullmq_protocol.common.units import Instant
 from bullmq_protocol.errors import UnrecoverableError, UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.model.options import DEFAULT_LIMITS, KeepJobs
+from bullmq_protocol.model.options import DEFAULT_LIMITS, KeepJobs, Limits
 from bullmq_protocol.observability.metrics import NO_METRICS
 from bullmq_protocol.observability.telemetry import NO_SPAN, TelemetrySpan
 from bullmq_protocol.worker.events import JobRaised
@@ -49,12 +49,15 @@ def setup(processor: Any = lambda job: job, **changes: Any) -> WorkerSetup:
         "options": WorkerOptions(),
         "zones": lambda name: None,
         "data_type": None,
+        "result_type": None,
         "worker_id": None,
         "made_id": "made",
         "backoff_strategy": None,
         "metrics_collector": NO_METRICS,
         "telemetry": None,
         "limits": DEFAULT_LIMITS,
+        "middleware": (),
+        "lifespan": None,
     }
     return WorkerSetup("q", processor, **(given | changes))
 
@@ -70,14 +73,16 @@ def test_a_limit_of_retention_needs_a_profile_that_knows_one() -> None:
 
 def test_what_is_not_given_is_made() -> None:
     made = setup()
-    assert (made.keys, made.id, made.data_type, made.meter) == (QueueKeys.of("q"), "made", Any, None)
+    assert (made.keys, made.id, made.data_type, made.meter) == (QueueKeys.of("q"), "made", None, None)
     machine = WorkerMachine(made.keys, made.settings, "w")
     tracing = made.tracing(machine, lambda: Instant(0, 0))
     assert (tracing, made.callbacks(tracing)) == (None, {})
     assert own_span(tracing, "pause") is NO_SPAN
     assert made.extra == {"worker_id": "made", "queue": "q"}
     given = setup(worker_id="me", data_type=int, backoff_strategy=lambda *_: 1)
-    assert (given.id, given.data_type) == ("me", int)
+    assert given.id == "me"
+    assert given.data_type is not None
+    assert given.data_type.kind is int
 
 
 @pytest.mark.parametrize("field", ["options", "limits", "backoff_strategy"])
@@ -167,6 +172,19 @@ def test_data_that_does_not_fit_fails_the_job_for_good() -> None:
     with pytest.raises(UnrecoverableError, match="does not fit: Expected `int`, got `str`"):
         checking.check_data(_WithData(b'"1"'))
     Failures(setup(), None).check_data(_WithData(b'"1"'))
+
+
+def test_a_result_that_does_not_fit_fails_the_job_for_good() -> None:
+    checking = Failures(setup(result_type=list[int], limits=Limits(max_result_bytes=6)), None)
+    assert checking.result_text([1, 2]) == "[1,2]"
+    with pytest.raises(UnrecoverableError) as caught:
+        checking.result_text([1, "2"])
+    assert str(caught.value) == (
+        "the result of the job does not fit the result type: Expected `int`, got `str` - at `$[1]`"
+    )
+    with pytest.raises(UsageError, match="returnvalue: exceeds the limit 6 bytes"):
+        checking.result_text([1, 2, 3])
+    assert Failures(setup(), None).result_text([1, "2"]) == '[1,"2"]'
 
 
 def test_a_failure_has_the_stack_of_its_exception() -> None:
