@@ -32,7 +32,9 @@ def test_roles_have_what_their_methods_and_rare_branches_call() -> None:
 def test_every_command_is_somebodys_or_the_administrators() -> None:
     given = {name.strip() for text in acl.ROLES.values() for name in " ".join(text.split()).split(",")}
     assert given <= acl.rows().keys()
-    assert acl.rows().keys() - given == {
+    # A user of the relay needs what docs/relay.md has.
+    of_queues = {name for name, row in acl.rows().items() if row["kind"] != "relay"}
+    assert of_queues - given == {
         "cleanJobsInSet",
         "drain",
         "getQueueEvents",
