@@ -56,8 +56,9 @@ class Scripted:
         self._scripts = scripts
         self._applied = applier(scripts)
 
-    async def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return await self.transport.perform(self._applied(step))
+    def perform(self, step: Command[Any] | Batch, /) -> Any:
+        # The coroutine of the other one as it is: one around it would cost each call a twentieth of its time.
+        return self.transport.perform(self._applied(step))
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
         return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)
