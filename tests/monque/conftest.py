@@ -72,10 +72,16 @@ class Listener(CommandListener):
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self.most_claims = 0
+        """How many claims of one name were under way at the same time."""
         self._started: dict[int, Any] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
         self._started[event.request_id] = event.command
+        claims = [
+            each["query"].get("name") for each in list(self._started.values()) if "sort" in each and "query" in each
+        ]
+        self.most_claims = max([self.most_claims, *map(claims.count, claims)])
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
         self.sent.append(Sent(event.command_name, self._started.pop(event.request_id), event.reply))
@@ -93,7 +99,7 @@ class Monques:
         self._make = make
         self._url = url
         kind: Any = AsyncMongoClient if adapter == "asyncio" else MongoClient
-        listener = Listener()
+        self.listener = listener = Listener()
         self.sent = listener.sent
         """What the schedulers have sent to the server, as far as it was answered."""
         self.client: Any = kind(url, serverSelectionTimeoutMS=5_000, event_listeners=[listener])
