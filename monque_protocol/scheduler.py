@@ -20,7 +20,7 @@ Invariants (tests/unit/test_monque_scheduler.py, and the simulation)
 - Every run ends in one report that was answered, or one release; a job that is not ours any more is left alone.
 - At most one heartbeat, one change stream and one look for lost claims are under way.
 - After `CloseRequested` nothing is claimed; a claim that comes back then is released. A stopped machine holds nothing
-  but runs whose handlers outlive the time for the shutdown; their reports are still sent.
+  but runs whose handlers outlive the time for the shutdown; their reports are still sent, until the client is closed.
 - A jump of the wall clock changes no timer but that of the next known job.
 
 Source: specs/monque.md#sec-8
@@ -176,6 +176,7 @@ class SchedulerMachine:
         self._heartbeat_at: Millis = 0
         self._retention_at: Millis = 0
         self._drain_until: Millis | None = None
+        self._given_up = False
         # The change stream: the wait under way, whether it reports, failed attempts, and when the next one follows.
         self._stream: int | None = None
         self._streams = False
@@ -263,6 +264,7 @@ class SchedulerMachine:
         settings = self.settings
         self._state = WorkerState.RUNNING
         self._drain_until = None
+        self._given_up = False
         self._heartbeat_at = at.mono + settings.heartbeat_ms
         self._stream_attempts = 0
         actions: Actions = []
@@ -525,12 +527,12 @@ class SchedulerMachine:
         return actions + self._after(at)
 
     def _on_report_failed(self, run: _Run, error: BullMQError, at: Instant) -> Actions:
-        if isinstance(error, TransportError):
+        if isinstance(error, TransportError) and not self._given_up:
             run.sent += error.maybe_applied
             run.phase = "waiting"
             run.resend_at = at.mono + min(RESEND_MS * 2 ** min(run.sent, 6), RESEND_MOST_MS)
             return []
-        if not run.failed:
+        if not run.failed and not self._given_up:
             # As Monque: a success that cannot be stored counts as a failure.
             return self._fail(run, str(error), error, 0.5, at)
         self._drop(run)
@@ -671,6 +673,8 @@ class SchedulerMachine:
             return actions + self._stop_if_done()
         if self._state is WorkerState.DRAINING and force:
             self._drain_until = at.mono
+        # What is stopped is asked for nothing but by a client that was closed: no report can be sent any more.
+        self._given_up = self._given_up or (self._state is WorkerState.STOPPED and force)
         return []
 
     def _stop_if_done(self) -> Actions:

@@ -499,3 +499,30 @@ def test_a_cancellation_from_outside_gives_jobs_back_at_once(mongodb: str, backe
         (document,) = stored.find()
         assert (document["status"], document["failCount"]) == ("pending", 0)
         stored.drop()
+
+
+def test_a_scheduler_that_was_left_ends_with_its_client(mongodb: str) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    collection = f"jobs_{uuid4().hex}"
+    client: Any = MongoClient(mongodb)
+    options: dict[str, Any] = {"collection_name": collection, "change_streams": False, "shutdown_timeout": 50}
+    with monque_sync.Monque(client["monque_tests"], **options) as scheduler:
+
+        def handle(job: Job[Any]) -> None:
+            entered.set()
+            go_on.wait(LIMIT_S)
+
+        scheduler.worker("mail", handle)
+        scheduler.enqueue("mail", None)
+        scheduler.start()
+        assert entered.wait(LIMIT_S)
+    client["monque_tests"][collection].drop()
+    client.close()
+    # Its report cannot be sent any more.
+    go_on.set()
+    mine = f"monque {scheduler.scheduler_instance_id} timer"
+    for each in threading.enumerate():
+        if each.name == mine:
+            each.join(LIMIT_S)
+            assert not each.is_alive()
+    assert scheduler.snapshot().jobs == ()

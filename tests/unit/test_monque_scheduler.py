@@ -608,6 +608,20 @@ def test_after_its_time_it_stops_and_a_late_handler_still_reports() -> None:
     assert (bench.document(key)["status"], bench.stopped) == ("completed", 1)
 
 
+def test_reports_of_a_stopped_scheduler_end_with_its_client() -> None:
+    bench, run, _ = one(shutdown_timeout=500)
+    bench.handle(CloseRequested())
+    bench.tick(500)
+    bench.returns(run)
+    bench.lose(bench.calls[0], NOT_SENT)
+    bench.tick(100)
+    # As the dispatcher asks where the client was closed.
+    bench.handle(CloseRequested(force=True))
+    bench.lose(bench.calls[0], NOT_SENT)
+    assert (bench.machine.deadline(), bench.machine.running_jobs, bench.calls) == (None, 0, [])
+    assert bench.seen(events.JobErrored)[-1].job == run.job
+
+
 def test_force_ends_the_time() -> None:
     bench, _, _ = one()
     bench.handle(CloseRequested())
