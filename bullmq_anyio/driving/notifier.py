@@ -22,7 +22,7 @@ from bullmq_anyio.guard import say
 from bullmq_anyio.primitives import is_interrupt
 from bullmq_anyio.tasks import Errand
 from bullmq_protocol.model.categories import is_one
-from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
+from bullmq_protocol.worker.logline import LOWEST_LEVEL
 from bullmq_protocol.worker.notices import Notice
 
 _LEFT = "worker %s: the child of a fork left the user's code: its result is dropped, the job is the parent's"
@@ -61,9 +61,10 @@ class Notifier(Audience):
     def tell(self, notice: Notice) -> None:
         kind = type(notice)
         if log.isEnabledFor(LOWEST_LEVEL[kind]):
-            line = logline(notice)
+            line = self.line(notice)
             extra = {**self._extra, **line.fields}
-            self._call_apart(copy_context(), partial(say, line.level, "%s", line.message, extra=extra))
+            write = partial(say, line.level, line.template, *line.args, extra=extra, error=line.exception)
+            self._call_apart(copy_context(), write)
         for callback in self.subscribers.of_kind.get(kind, ()):
             context = self._tasks.context.copy()
             try:

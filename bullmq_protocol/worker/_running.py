@@ -352,6 +352,9 @@ class Running:
         if run is None or not run.handler_alive:
             return None
         run.handler_alive = False
+        renew_at = self._upkeep.renew_at
+        if renew_at is not None and self.shared.at.mono > renew_at:
+            self._upkeep.note_late(run)
         if run.phase is Phase.RELEASING:
             return None
         if run.lost:
@@ -526,7 +529,7 @@ class Running:
     def _drop_refused(self, run: Run, message: str, *, uncertain: bool) -> None:
         self.drop(run)
         self.fetching.empty = False
-        self.shared.notify(ReportRefused(run.job, message, uncertain=uncertain))
+        self.shared.notify(ReportRefused(run.job, message, uncertain, run.blocked_ms))
 
     def moved(self, run: Run, where: str) -> None:
         """End a run whose job is somewhere else now."""

@@ -33,7 +33,7 @@ class Run(msgspec.Struct, eq=False):
 
     `lost`: the lock is gone, nothing may be reported. `sent`: the report is under way. `uncertain`: an earlier attempt
     may have been applied. `faults`: how many exceptions of our own its handling has raised. `cancelled`: why its
-    handler was to end.
+    handler was to end. `blocked_ms`: for how long nothing had renewed the lock when that was found to be late.
     """
 
     number: int
@@ -52,6 +52,7 @@ class Run(msgspec.Struct, eq=False):
     faults: int = 0
     cancelled: str | None = None
     resend: RunCall | None = None
+    blocked_ms: Millis = 0
 
 
 class Pending(msgspec.Struct, frozen=True, eq=False):

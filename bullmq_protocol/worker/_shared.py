@@ -26,7 +26,8 @@ def fault_text(error: Exception) -> str:
 
 
 class Shared:
-    """The state that the parts of one machine share. `at` and `out` are of the events that are being handled.
+    """The state that the parts of one machine share. `at` and `out` are of the events that are being handled, `before`
+    is the moment of those before them.
 
     `asked_to_end`: a request to pause or to close is among them, so that none of them fetches.
     """
@@ -34,6 +35,7 @@ class Shared:
     __slots__ = (
         "asked_to_end",
         "at",
+        "before",
         "concurrency",
         "connected",
         "keys",
@@ -54,7 +56,7 @@ class Shared:
         self.state = WorkerState.NEW
         self.connected = True
         self.asked_to_end = False
-        self.at = Instant(0, 0)
+        self.at = self.before = Instant(0, 0)
         self.out: list[Action] = []
         self.runs: dict[int, Run] = {}
         self.pending: dict[int, Pending] = {}

@@ -18,6 +18,7 @@ from bullmq_protocol.worker._shared import FIRST_RECONNECT_MS, Shared
 from bullmq_protocol.worker.actions import CancelJob
 from bullmq_protocol.worker.events import CallFailed
 from bullmq_protocol.worker.notices import (
+    HandlerBlocked,
     JobStalled,
     LockLost,
     RenewalFailed,
@@ -107,6 +108,8 @@ class Upkeep:
         self._fetching = fetching
         self._period = max(1, shared.settings.renew_ms // 2)
         self.renew_at: Millis | None = None
+        self._late_at: Millis | None = None
+        """The renewal that came so late that a notice names it."""
         self.renewing = False
         self.stalled_at: Millis | None = None
         self._checking = False
@@ -118,6 +121,7 @@ class Upkeep:
         """Run the timers that are due."""
         now = self._shared.at.mono
         if self.renew_at is not None and now >= self.renew_at and not self.renewing:
+            self.note_late()
             self.renew()
         if self.stalled_at is not None and now >= self.stalled_at:
             self.heal()
@@ -141,6 +145,22 @@ class Upkeep:
         """A first job is held: renew its lock in time."""
         if not self._shared.settings.skip_lock_renewal:
             self.renew_at = self._shared.at.mono + self._period
+
+    def note_late(self, ended: Run | None = None) -> None:
+        """Tell of a renewal that is late by as much as its period, once: while it was due nothing of the worker ran.
+        `ended`: a run whose handler has just ended."""
+        shared = self._shared
+        due, now = self.renew_at, shared.at.mono
+        if due is None or now - due <= self._period or self.renewing or not shared.connected or due == self._late_at:
+            return
+        self._late_at = due
+        held = [run for run in shared.runs.values() if run.handler_alive or run is ended]
+        for run in held:
+            run.blocked_ms = now - run.renewed_at
+        # What ends first has held up the others.
+        ids = (ended.job.id,) if ended is not None else tuple(run.job.id for run in held)
+        if ids:
+            shared.notify(HandlerBlocked(ids, max(now - due, now - shared.before.mono)))
 
     def renew(self) -> None:
         """Renew the locks that are old enough."""
@@ -177,6 +197,7 @@ class Upkeep:
                 continue
             if run.job.id not in lost_ids:
                 run.renewed_at = max(run.renewed_at, sent_at)
+                run.blocked_ms = 0
                 renewed.append(run.job.id)
             elif run.phase in (Phase.SCHEDULING, Phase.RUNNING):
                 self._lose(run)
@@ -186,7 +207,7 @@ class Upkeep:
     def _lose(self, run: Run) -> None:
         shared = self._shared
         run.lost = True
-        shared.notify(LockLost(run.job))
+        shared.notify(LockLost(run.job, run.blocked_ms))
         if run.handler_alive and shared.settings.cancel_on_lost_lock:
             shared.out.append(CancelJob(run.number, "lock lost"))
 

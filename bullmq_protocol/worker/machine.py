@@ -215,6 +215,7 @@ class WorkerMachine:
         Emits: any action
         """
         shared = self._shared
+        shared.before = shared.at
         shared.at = at
         shared.out = []
         shared.asked_to_end = len(events) > 1 and not _ENDS.isdisjoint(map(type, events))

@@ -35,6 +35,7 @@ __all__ = [
     "Disconnected",
     "Drained",
     "HandlerAbandoned",
+    "HandlerBlocked",
     "JobActive",
     "JobCompleted",
     "JobFailed",
@@ -104,20 +105,37 @@ class JobStalled(msgspec.Struct, frozen=True, tag="stalled"):
 
 
 class LockLost(msgspec.Struct, frozen=True, tag="lock-lost"):
-    """A running job's lock could not be renewed: it is gone or another's. The job's report will not be sent."""
+    """A running job's lock could not be renewed: it is gone or another's. The job's report will not be sent.
+
+    `blocked_ms`: for how long nothing had renewed it, where a handler had blocked the worker; else 0.
+    """
 
     job: JobRecord
+    blocked_ms: Millis = 0
 
 
 class ReportRefused(msgspec.Struct, frozen=True, tag="report-refused"):
     """The report of a job was refused by the server, or dropped because the lock was lost before.
 
-    `uncertain` is True when an earlier sending of the same report may have been applied.
+    `uncertain` is True when an earlier sending of the same report may have been applied. `blocked_ms` as in `LockLost`.
     """
 
     job: JobRecord
     reason: str
     uncertain: bool
+    blocked_ms: Millis = 0
+
+
+class HandlerBlocked(msgspec.Struct, frozen=True, tag="handler-blocked"):
+    """The worker's timer came so late that a renewal of locks was left out: a handler had blocked the event loop, or
+    all threads of the process.
+
+    `job_ids` are the jobs whose handlers ran; where there are several, it was one of them. `blocked_ms` is how long
+    nothing of the worker ran.
+    """
+
+    job_ids: tuple[str, ...]
+    blocked_ms: Millis
 
 
 class HandlerAbandoned(msgspec.Struct, frozen=True, tag="handler-abandoned"):
@@ -147,6 +165,7 @@ Notice: TypeAlias = (
     | Closing
     | ClosedNotice
     | HandlerAbandoned
+    | HandlerBlocked
 )
 
 NOTICES: Final[tuple[type[Notice], ...]] = get_args(Notice)

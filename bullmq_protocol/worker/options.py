@@ -82,6 +82,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """True: never check for stalled jobs; another worker of the queue should."""
     skip_lock_renewal: bool = False
     """True: never renew locks; jobs must end within `lock_duration`."""
+    trace_retries: bool = False
+    """Whether the log lines of attempts that are retried carry the traceback, as those of jobs that failed for good."""
 
     def checked(
         self, *, zones: Zones = no_zones, switches: Switches = STRICT_SWITCHES
@@ -138,6 +140,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             shutdown_ms=_not_negative("shutdown_timeout", self.shutdown_timeout),
             skip_stalled_check=_flag("skip_stalled_check", self.skip_stalled_check),
             skip_lock_renewal=_flag("skip_lock_renewal", self.skip_lock_renewal),
+            trace_retries=_flag("trace_retries", self.trace_retries),
             zones=zones,
         )
         return settings, tuple(warnings)
@@ -169,6 +172,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_ms: Millis
     skip_stalled_check: bool
     skip_lock_renewal: bool
+    trace_retries: bool
     zones: Zones
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bullmq_protocol.worker.actions import Notify
-from bullmq_protocol.worker.logline import LOWEST_LEVEL
+from bullmq_protocol.worker.logline import LOWEST_LEVEL, LogLine, logline
 from bullmq_protocol.worker.notices import Notice
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.notices import Notices
@@ -29,6 +29,8 @@ class Audience(ABC):
         self._id = setup.id
         self._extra = setup.extra
         self._meter = setup.meter
+        self._name = setup.keys.name
+        self._trace_retries = setup.settings.trace_retries
         self.subscribers = Subscribers(setup.callbacks(shared.tracing))
 
     @abstractmethod
@@ -42,6 +44,10 @@ class Audience(ABC):
     def is_observed(self, kind: type[Notice]) -> bool:
         """Whether notices of this kind go to anyone besides readers."""
         return bool(self.subscribers.of_kind.get(kind)) or log.isEnabledFor(LOWEST_LEVEL[kind])
+
+    def line(self, notice: Notice) -> LogLine:
+        """Return what to log about a notice."""
+        return logline(notice, self._name, trace_retries=self._trace_retries)
 
     def report(self, notice: Notice) -> None:
         """Tell all of what the machine does not know."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bullmq_protocol.worker.logline import LOWEST_LEVEL, logline
+from bullmq_protocol.worker.logline import LOWEST_LEVEL
 from bullmq_protocol.worker.notices import Notice
 from bullmq_sync.driving.audience import Audience, log
 from bullmq_sync.driving.lending import Lending
@@ -27,8 +27,9 @@ class Notifier(Audience):
         kind = type(notice)
         if log.isEnabledFor(LOWEST_LEVEL[kind]):
             try:
-                line = logline(notice)
-                say(line.level, "%s", line.message, extra={**self._extra, **line.fields})
+                line = self.line(notice)
+                extra = {**self._extra, **line.fields}
+                say(line.level, line.template, *line.args, extra=extra, error=line.exception)
             except KeyboardInterrupt as error:
                 self._threads.interrupt = error
         callbacks = self.subscribers.of_kind.get(kind, ())

@@ -1061,7 +1061,7 @@ async def test_log_lines(queue: Any, work: Any, adapter: Adapter, caplog: pytest
     lines = [record for record in caplog.records if getattr(record, "job_id", "") == "1"]
     assert [record.levelname for record in lines] == ["DEBUG", "WARNING", "DEBUG", "ERROR"]
     assert {(record.worker_id, record.queue) for record in lines} == {("w-1", queue.name)}  # type: ignore[attr-defined]
-    assert "attempts are exhausted: for good" in lines[-1].getMessage()
+    assert "attempts are exhausted: ValueError: for good" in lines[-1].getMessage()
 
 
 async def test_worker_is_listed_by_its_name(queue: Any, work: Any) -> None:

@@ -694,7 +694,7 @@ def test_log_lines_quote_no_login(reported: list[str]) -> None:
         RenewalFailed((url,), f"no way to {url}"),
         WorkerProblem(f"no way to {url}", url),
     ):
-        line = logline(notice)
+        line = logline(notice, "q")
         reported += [line.message, repr(line.fields)]
 
 

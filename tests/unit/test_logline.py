@@ -15,7 +15,8 @@ from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker import notices
 from bullmq_protocol.worker.logline import DEBUG, ERROR, INFO, LONGEST_TEXT, LOWEST_LEVEL, WARNING, logline
 
-JOB = JobRecord.from_fields("7", {"name": b"mail"})
+JOB = JobRecord.from_fields("7", {"name": b"mail", "atm": b"1"})
+OF_IT = {"job_id": "7", "job_name": "mail", "attempt": 2}
 
 
 def failed(**changes: Any) -> notices.JobFailed:
@@ -33,19 +34,19 @@ def failed(**changes: Any) -> notices.JobFailed:
 
 
 LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
-    (notices.JobActive(JOB), DEBUG, "picked up", {"job_id": "7", "job_name": "mail"}),
+    (notices.JobActive(JOB), DEBUG, "picked up", OF_IT),
     (
         notices.JobCompleted(JOB, '"é"', 12),
         INFO,
         "completed",
-        {"job_id": "7", "duration_ms": 12, "result_bytes": 4},
+        {**OF_IT, "duration_ms": 12, "result_bytes": 4},
     ),
     (
         failed(retry_delay_ms=500.0, exhausted=False),
         WARNING,
         "retried in 500",
         {
-            "job_id": "7",
+            **OF_IT,
             "attempts_made": 2,
             "duration_ms": 12,
             "error": "boom",
@@ -57,28 +58,35 @@ LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
         failed(),
         ERROR,
         "attempts are exhausted",
-        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "transient"},
+        {**OF_IT, "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "transient"},
     ),
     (
         failed(category=Category.PERMANENT),
         ERROR,
         "attempts are exhausted",
-        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
+        {**OF_IT, "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
     ),
     (
         failed(permanent=True, exhausted=False, category=Category.PERMANENT),
         ERROR,
-        "job 7 failed: boom",
-        {"job_id": "7", "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
+        "job 7 of q failed: boom",
+        {**OF_IT, "attempts_made": 2, "duration_ms": 12, "error": "boom", "category": "permanent"},
     ),
-    (notices.JobMoved(JOB, "delayed"), INFO, "delayed", {"job_id": "7", "how": "delayed"}),
+    (notices.JobMoved(JOB, "delayed"), INFO, "delayed", {**OF_IT, "how": "delayed"}),
     (notices.JobStalled("7"), WARNING, "stalled", {"job_id": "7"}),
-    (notices.LockLost(JOB), WARNING, "lost its lock", {"job_id": "7"}),
+    (notices.LockLost(JOB), WARNING, "lost its lock", OF_IT),
+    (notices.LockLost(JOB, 40), WARNING, "renewed it for 40 ms", {**OF_IT, "blocked_ms": 40}),
     (
         notices.ReportRefused(JOB, "gone", True),
         WARNING,
         "refused",
-        {"job_id": "7", "error": "gone", "uncertain": True},
+        {**OF_IT, "error": "gone", "uncertain": True},
+    ),
+    (
+        notices.ReportRefused(JOB, "gone", False, 40),
+        WARNING,
+        "40 ms: gone",
+        {**OF_IT, "error": "gone", "uncertain": False, "blocked_ms": 40},
     ),
     (notices.Drained(), DEBUG, "no job", {}),
     (notices.RenewalFailed(("7",), "late"), WARNING, "heartbeat failed", {"job_ids": ["7"], "error": "late"}),
@@ -98,13 +106,15 @@ LINES: list[tuple[notices.Notice, int, str, dict[str, Any]]] = [
     (notices.Resumed(), INFO, "resumed", {}),
     (notices.Closing(), INFO, "shutting down", {}),
     (notices.ClosedNotice(), INFO, "closed", {}),
-    (notices.HandlerAbandoned(JOB), WARNING, "still ran", {"job_id": "7"}),
+    (notices.HandlerAbandoned(JOB), WARNING, "still ran", OF_IT),
+    (notices.HandlerBlocked(("7",), 9), WARNING, ": job 7", {"job_ids": ["7"], "blocked_ms": 9}),
+    (notices.HandlerBlocked(("7", "8"), 9), WARNING, "for 9 ms", {"job_ids": ["7", "8"], "blocked_ms": 9}),
 ]
 
 
 @pytest.mark.parametrize(("notice", "level", "words", "fields"), LINES, ids=lambda value: type(value).__name__)
 def test_line(notice: notices.Notice, level: int, words: str, fields: dict[str, Any]) -> None:
-    line = logline(notice)
+    line = logline(notice, "q")
     assert line.level == level
     assert words in line.message
     assert line.fields == fields
@@ -112,32 +122,67 @@ def test_line(notice: notices.Notice, level: int, words: str, fields: dict[str, 
 
 
 def test_the_words_of_each_line() -> None:
-    assert [logline(notice).message for notice, *_ in LINES] == [
-        "job 7 picked up",
-        "job 7 completed in 12 ms",
-        "job 7 failed (attempt 2), retried in 500.0 ms: boom",
-        "job 7 failed, its attempts are exhausted: boom",
-        "job 7 failed, its attempts are exhausted: boom",
-        "job 7 failed: boom",
-        "job 7 left the worker: delayed",
-        "job 7 had stalled: its lock had expired",
-        "job 7 lost its lock: its result will be refused",
-        "the outcome of job 7 was refused: gone",
-        "no job is ready",
-        "heartbeat failed: late",
-        "locks renewed",
-        "stalled check skipped: the previous one still runs",
-        "disconnected: gone",
-        "attempt 2 to reconnect failed: refused",
-        "reconnected after 900 ms",
-        "odd",
-        "odd",
-        "paused",
-        "resumed",
-        "shutting down",
-        "closed",
-        "the handler of job 7 still ran when the worker let go of it; its result is not stored",
+    assert [logline(notice, "q").message for notice, *_ in LINES] == [
+        "job 7 of q picked up",
+        "job 7 of q completed in 12 ms",
+        "job 7 of q failed (attempt 2), retried in 500.0 ms: boom",
+        "job 7 of q failed, its attempts are exhausted: boom",
+        "job 7 of q failed, its attempts are exhausted: boom",
+        "job 7 of q failed: boom",
+        "job 7 of q left the worker: delayed",
+        "job 7 of q had stalled: its lock had expired",
+        "job 7 of q lost its lock: its result will be refused",
+        "job 7 of q lost its lock, as a handler had blocked the worker, and nothing had renewed it for 40 ms",
+        "the outcome of job 7 of q was refused: gone",
+        (
+            "the outcome of job 7 of q was refused, as a handler had blocked the worker, and nothing had renewed its "
+            "lock for 40 ms: gone"
+        ),
+        "no job of q is ready",
+        "heartbeat failed for jobs of q: late",
+        "locks of q renewed",
+        "stalled check of q skipped: the previous one still runs",
+        "worker of q disconnected: gone",
+        "worker of q: attempt 2 to reconnect failed: refused",
+        "worker of q reconnected after 900 ms",
+        "worker of q: odd",
+        "worker of q: odd",
+        "worker of q paused",
+        "worker of q resumed",
+        "worker of q shutting down",
+        "worker of q closed",
+        "the handler of job 7 of q still ran when the worker let go of it; its result is not stored",
+        "a handler blocked the worker of q for 9 ms, so that locks were renewed late: job 7",
+        "a handler blocked the worker of q for 9 ms, so that locks were renewed late: one of the jobs 7, 8",
     ]
+
+
+def test_templates_are_constant() -> None:
+    """Collectors group lines by them: nothing of a job or a queue stands in them."""
+    for notice, *_ in LINES:
+        template = logline(notice, "the queue").template
+        assert not any(word in template for word in ("7", "mail", "boom", "gone", "odd", "queue"))
+
+
+def test_the_exception_goes_with_the_line_of_the_last_failure() -> None:
+    error = ValueError("no such address")
+    last = logline(failed(exception=error, reason="no such address"), "q")
+    assert last.exception is error
+    assert last.message == "job 7 of q failed, its attempts are exhausted: ValueError: no such address"
+    assert last.fields["error_type"] == "ValueError"
+    retried = failed(exception=KeyError(3), reason="KeyError: 3", retry_delay_ms=5.0)
+    assert logline(retried, "q").exception is None
+    assert logline(retried, "q").message.endswith("retried in 5.0 ms: KeyError: 3")
+    assert logline(retried, "q", trace_retries=True).exception is retried.exception
+    assert logline(failed(exception=None), "q", trace_retries=True).exception is None
+
+
+def test_texts_that_no_log_can_hold_are_shown_by_a_stand_in() -> None:
+    for text in ("x" * 3_000_000, "lone \ud800", "at redis://:hunter2@host"):
+        shown = logline(failed(exception=ValueError(text)), "q").exception
+        assert type(shown).__name__ == "ValueError"
+        assert len(str(shown).encode()) < LONGEST_TEXT + 100
+        assert "hunter2" not in str(shown)
 
 
 def test_every_notice_has_a_line() -> None:
@@ -185,15 +230,15 @@ def test_workers_of_every_adapter_write_it(
 def test_long_texts_are_cut_in_the_log_and_nowhere_else() -> None:
     reason = "x" * 3_000_000
     notice = failed(reason=reason)
-    line = logline(notice)
+    line = logline(notice, "q")
     assert len(line.message) < LONGEST_TEXT + 100
-    assert line.message.endswith(f"x... ({len(reason) + len('job 7 failed, its attempts are exhausted: ')} characters)")
+    assert line.message.endswith(f"x... ({len(reason)} characters)")
     assert line.fields["error"] == f"{reason[:LONGEST_TEXT]}... (3000000 characters)"
     assert (line.fields["job_id"], line.fields["attempts_made"]) == ("7", 2)
     assert notice.reason == reason
     at_most = "x" * LONGEST_TEXT
-    assert logline(notices.WorkerProblem(at_most)).message == at_most
-    assert logline(notices.WorkerProblem("m", "y" * 5000)).fields["job_id"].endswith("(5000 characters)")
+    assert logline(notices.WorkerProblem(at_most), "q").message == f"worker of q: {at_most}"
+    assert logline(notices.WorkerProblem("m", "y" * 5000), "q").fields["job_id"].endswith("(5000 characters)")
 
 
 def test_what_cannot_be_called_is_no_callback() -> None:

@@ -51,6 +51,7 @@ from bullmq_protocol.worker.notices import (
     Disconnected,
     Drained,
     HandlerAbandoned,
+    HandlerBlocked,
     JobActive,
     JobCompleted,
     JobFailed,
@@ -647,6 +648,69 @@ def test_no_renewal_once_the_report_is_under_way() -> None:
     assert not bench.has("extendLocks")
 
 
+def test_a_handler_that_blocked_is_named_with_the_time_it_took() -> None:
+    bench = busy(lock_duration=1000)
+    bench.advance(1500)
+    bench.returned("1")
+    assert bench.said(HandlerBlocked) == [HandlerBlocked(("1",), 1500)]
+    bench.refuse("moveToFinished", "Missing lock for job 1. moveToFinished")
+    bench.advance(600)
+    bench.tell(Tick())
+    assert len(bench.said(HandlerBlocked)) == 1
+
+
+def test_a_report_refused_after_a_blocked_time_says_so() -> None:
+    bench = busy(lock_duration=1000)
+    bench.advance(1500)
+    bench.returned("1")
+    bench.reply("moveToFinished", -2)
+    assert bench.said(ReportRefused) == [
+        ReportRefused(bench.said(ReportRefused)[0].job, "Missing lock for job 1. moveToFinished", False, 1500)
+    ]
+
+
+def test_a_late_renewal_names_the_handlers_that_ran() -> None:
+    bench = busy(lock_duration=1000, concurrency=2)
+    bench.reply("moveToActive", job_reply("2"))
+    bench.advance(249)
+    bench.tell(Tick())
+    bench.advance(300)
+    bench.tell(Tick())
+    # Late by 299 ms, of which nothing is known but that the worker was called 300 ms ago.
+    assert bench.said(HandlerBlocked) == [HandlerBlocked(("1", "2"), 300)]
+    bench.reply("extendLocks", [b"1"])
+    assert [(lost.job.id, lost.blocked_ms) for lost in bench.said(LockLost)] == [("1", 549)]
+    bench.advance(600)
+    bench.tell(Tick())
+    assert packed(bench.call("extendLocks"), 2) == ["2"]
+    bench.reply("extendLocks", [])
+    bench.returned("2")
+    bench.reply("moveToFinished", -2)
+    assert bench.said(ReportRefused)[0].blocked_ms == 0
+    assert len(bench.said(HandlerBlocked)) == 2
+
+
+def test_a_renewal_that_is_a_little_late_is_not_told() -> None:
+    bench = busy(lock_duration=1000)
+    bench.advance(500)
+    bench.tell(Tick())
+    assert bench.has("extendLocks")
+    bench.advance(2000)
+    # It is under way: the server is slow, not the handler.
+    bench.tell(Tick())
+    bench.returned("1")
+    assert not bench.said(HandlerBlocked)
+
+
+def test_a_time_without_a_connection_is_not_told_as_blocked() -> None:
+    bench = busy(lock_duration=1000, concurrency=2)
+    bench.lose("moveToActive")
+    bench.advance(2000)
+    bench.tell(Tick(0.5))
+    bench.returned("1")
+    assert not bench.said(HandlerBlocked)
+
+
 def test_a_renewal_answered_after_the_report_changes_nothing() -> None:
     bench = busy(lock_duration=1000)
     bench.tick()
@@ -1071,7 +1135,7 @@ def test_giving_up_ends_as_close_does() -> None:
     assert len(gave_up) == 1
     assert len([notice for notice in bench.said(WorkerProblem) if "gave up" in notice.message]) == 1
     assert "it will be found stalled" in bench.said(WorkerProblem)[-1].message
-    assert not any("given back" in logline(notice).message for notice in bench.notices)
+    assert not any("given back" in logline(notice, "q").message for notice in bench.notices)
 
 
 def test_giving_up_with_no_time_to_shut_down_ends_at_once() -> None:

@@ -68,6 +68,7 @@ CALLS: list[tuple[notices.Notice, list[tuple[Any, ...]]]] = [
     (notices.Closing(), []),
     (notices.ClosedNotice(), []),
     (notices.HandlerAbandoned(JOB), []),
+    (notices.HandlerBlocked(("7",), 9), []),
 ]
 
 
