@@ -281,6 +281,7 @@ class JobBase(Cancellable, Defaulted):
     _payload: Any = UNSET
     _state: Any = UNSET
     _result_type: Any = None
+    _handler: Callable[..., Any] | None = None
     _limits = DEFAULT_LIMITS
 
     def __init__(
@@ -330,6 +331,16 @@ def expected_result(job: JobBase) -> Any:
 def expect_result(job: JobBase, result_type: Any) -> None:
     """Let a job's result be read into a type."""
     job._result_type = result_type  # pyright: ignore[reportPrivateUsage]
+
+
+def set_handler(job: JobBase, handler: Callable[..., Any]) -> None:
+    """Note which function is to handle a job."""
+    job._handler = handler  # pyright: ignore[reportPrivateUsage]
+
+
+def handler_of(job: JobBase) -> Callable[..., Any] | None:
+    """Return the function that is to handle a job, if one was noted."""
+    return job._handler  # pyright: ignore[reportPrivateUsage]
 
 
 def lend_state(job: JobBase, state: object) -> None:

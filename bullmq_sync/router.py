@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Route, Routes
+from bullmq_protocol.worker.routing import Routes
 from bullmq_sync.base import JobBase, expect_result, payload_type, retype
 from bullmq_sync.job import Job
 from bullmq_sync.time_limit import within
@@ -144,17 +145,14 @@ class Router:
         self.routes.put_all(router)
 
     def _handle(self, job: Job[Any, Any, Any]) -> Any:
-        route = route_of(self.routes, job)
-        if route.timeout_ms is None:
-            return route.handler(job)
-        return within(route.timeout_ms, route.handler, job)
+        return routed(self.routes, job)(job)
 
 
-def route_of(routes: Routes, job: Job[Any, Any, Any]) -> Route:
-    """Find the function for a job, and check its payload. Raises `UnrecoverableError`."""
+def routed(routes: Routes, job: Job[Any, Any, Any]) -> Callable[[Job[Any, Any, Any]], Any]:
+    """Find the function for a job, within its time limit, and check the payload. Raises `UnrecoverableError`."""
     route = routes.find(job.name)
     expect_result(job, route.result_type)
     if route.data_type is not None and payload_type(job) is not route.data_type:
         retype(job, route.data_type)
         check_payload(job)
-    return route
+    return route.handler if route.timeout_ms is None else partial(within, route.timeout_ms, route.handler)

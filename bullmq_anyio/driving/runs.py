@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from msgspec import UNSET
 
-from bullmq_anyio.base import expected_result, lend_state
+from bullmq_anyio.base import expected_result, handler_of, lend_state, set_handler
 from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
@@ -22,7 +22,7 @@ from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
-from bullmq_anyio.router import route_of
+from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
@@ -69,7 +69,8 @@ class Runs(Generic[T]):
         self._state: Any = UNSET
         self._chain: Callable[[Job[T]], Awaitable[Any]] | None = None
         """What is called in place of the processor, if anything is around it."""
-        if self._routes is not None or shared.setup.middleware:
+        self._has_middleware = bool(shared.setup.middleware)
+        if self._routes is not None or self._has_middleware:
             self._chain = chained(shared.setup.middleware, self._called)
         self._outermost = (
             ("middleware[0]", shared.setup.middleware[0]) if shared.setup.middleware else ("processor", processor)
@@ -223,13 +224,12 @@ class Runs(Generic[T]):
         return value
 
     def _process(self, job: Job[T]) -> Awaitable[Any]:
-        call = self._chain
-        if call is None:
+        if self._chain is None:
             self._failures.check_data(job)
             call = self.processor
             assert call is not None
         else:
-            self._prepare(job)
+            call = self._prepared(self._chain, job)
         awaitable: Awaitable[Any] = call(job)
         kind: type[object] = type(awaitable)
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
@@ -240,19 +240,28 @@ class Runs(Generic[T]):
         """Return the type of the job's result, where that is its route's."""
         return None if self._routes is None else expected_result(job)
 
-    def _prepare(self, job: Job[T]) -> None:
-        """Make sure that there is a handler for the job's payload, before anything around it is called."""
+    def _prepared(self, chain: Callable[[Job[T]], Awaitable[Any]], job: Job[T]) -> Callable[[Job[T]], Awaitable[Any]]:
+        """Return what to call for a job, once it is certain that there is a handler for its payload."""
         if self._state is not UNSET:
             lend_state(job, self._state)
-        if self._routes is not None:
-            route_of(self._routes, job)
+        routes = self._routes
+        if routes is None:
+            self._failures.check_data(job)
+            return chain
+        handler = routed(routes, job)
         self._failures.check_data(job)
+        if not self._has_middleware:
+            return handler
+        set_handler(job, handler)
+        return chain
 
     def _called(self, job: Job[T]) -> Awaitable[Any]:
-        """Call the processor, within what is around it."""
-        assert self.processor is not None
-        awaitable: Awaitable[Any] = self.processor(job)
-        if not inspect.isawaitable(awaitable):
+        """Call the handler, within what is around it."""
+        handler = handler_of(job) or self.processor
+        assert handler is not None
+        awaitable: Awaitable[Any] = handler(job)
+        kind: type[object] = type(awaitable)
+        if kind is not CoroutineType and not inspect.isawaitable(awaitable):
             raise _NotAsync("processor", self.processor)
         return awaitable
 

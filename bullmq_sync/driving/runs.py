@@ -19,13 +19,13 @@ from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
 from bullmq_protocol.worker.routing import chained, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
-from bullmq_sync.base import expected_result, lend_state
+from bullmq_sync.base import expected_result, handler_of, lend_state, set_handler
 from bullmq_sync.drive import clock
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.job import Job
-from bullmq_sync.router import route_of
+from bullmq_sync.router import routed
 from bullmq_sync.thread_pool import handling
 
 T = TypeVar("T")
@@ -95,14 +95,14 @@ class Runs(Generic[T]):
         return self._failures.result_text(value)
 
     def _called(self, job: Job[T]) -> Any:
-        return cast("Callable[[Job[T]], Any]", self.processor)(job)
+        return cast("Callable[[Job[T]], Any]", handler_of(job) or self.processor)(job)
 
     def _process_within(self, chain: Callable[[Job[T]], Any], job: Job[T]) -> str:
         """Call what is around the processor, once it is certain that there is a handler for the job's payload."""
         if self._state is not UNSET:
             lend_state(job, self._state)
         if self._routes is not None:
-            route_of(self._routes, job)
+            set_handler(job, routed(self._routes, job))
         self._failures.check_data(job)
         handling(True)
         try:
