@@ -46,8 +46,8 @@ class WorkerSetup:
         metrics_collector: MetricsCollector,
         telemetry: TelemetryProvider | None,
         limits: Limits,
-        middleware: object,
-        lifespan: object,
+        middleware: object = (),
+        lifespan: object = None,
     ) -> None:
         self.keys = QueueKeys.of(name, prefix=prefix, layout=layout, switches=switches)
         if not check_router(processor, is_async=is_async):
