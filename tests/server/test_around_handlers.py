@@ -403,7 +403,7 @@ def test_what_returns_nothing_to_await_ends_the_worker_by_name(server: Server, n
                 with pytest.raises(UsageError, match="must be an async function") as caught:
                     await worker.run()
                 assert caught.value.field == ("processor" if process is not handler else "middleware[0]")
-            assert await queue.get_job_counts("wait") == {"wait": 1}
+            assert await queue.count() == 1
             await queue.obliterate(force=True)
 
     anyio.run(main, backend=backend)
