@@ -42,6 +42,10 @@ SETTINGS = {
     "maxStalledCount": 1000,
     "drainDelay": 1,
 }
+# Each means the same to every version (specs/06-later-versions.md#sec-4-6-7).
+PATTERNS = ("* * * * * *", "*/2 * * * * *", "1-59/3 * * * * *")
+INTERVALS = (300, 500, 800)
+SERIES = ("s0", "s1", "s2", "c0", "c1")
 MOST_WAITING = 300
 LOOKED_AT_EVERY = 5
 STRUCK_EVERY = 40
@@ -255,14 +259,16 @@ class Fleet:
         dice, states = self._dice, self._moments[queue].states
         kind = dice.randrange(7)
         if kind == 0:
-            id = f"s{dice.randrange(3)}"
+            id = dice.choice(SERIES)
             template = {"name": id, "data": {"by": side}}
-            args = {"queue": queue, "id": id, "repeat": {"every": dice.choice((300, 500, 800))}, "template": template}
+            cron = {"pattern": dice.choice(PATTERNS), "tz": "UTC"}
+            repeat = cron if id.startswith("c") else {"every": dice.choice(INTERVALS)}
+            args = {"queue": queue, "id": id, "repeat": repeat, "template": template}
             then = partial(self._scheduled, queue, id, True)
             # Where slots are taken by jobs that were started too often they refuse.
             return Action(side, "upsert_scheduler", args, then, may_fail=True)
         if kind == 1 and dice.random() < 0.3:
-            id = f"s{dice.randrange(3)}"
+            id = dice.choice(SERIES)
             then = partial(self._scheduled, queue, id, False)
             return Action(side, "remove_scheduler", {"queue": queue, "id": id}, then)
         if kind == 2:
@@ -325,7 +331,7 @@ class Fleet:
             self._paused[queue] = False
         self._wait_for_series()
         for queue in QUEUES:
-            for id in ("s0", "s1", "s2"):
+            for id in SERIES:
                 self._clients["asyncio"].call("remove_scheduler", queue=queue, id=id)
         self._drain()
         for queue in QUEUES:

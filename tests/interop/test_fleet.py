@@ -25,8 +25,9 @@ from bullmq_protocol import (
 )
 from bullmq_protocol.scripts.profile import FLEET
 from bullmq_protocol.worker.notices import JobCompleted
-from bullmq_sync import FlowProducer, Queue, Worker
-from tests.support.programs import PORT, AnswerError, Program, client, until, worker
+from bullmq_sync import Queue, Worker
+from tests.support.blocking import Package, package_of
+from tests.support.programs import ADAPTERS, PORT, AnswerError, Program, client, until, worker
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -112,16 +113,23 @@ def keys(raw: "Redis[bytes]", queue: str) -> Keys:
     return Keys(raw, queue)
 
 
+@pytest.fixture(scope="module", params=ADAPTERS)
+def package(request: pytest.FixtureRequest) -> Iterator[Package]:
+    """The classes of each of our adapters."""
+    with package_of(request.param) as found:
+        yield found
+
+
 @pytest.fixture
-def ours(home: Server, queue: str) -> Iterator[Queue[Any]]:
-    with Queue[Any](queue, home.url, scripts=FLEET) as made:
+def ours(home: Server, queue: str, package: Package) -> Iterator[Any]:
+    with package.Queue(queue, home.url, scripts=FLEET) as made:
         yield made
 
 
 @pytest.fixture
-def hands(home: Server, queue: str) -> Iterator[Worker[Any]]:
+def hands(home: Server, queue: str, package: Package) -> Iterator[Any]:
     """A worker of ours that takes jobs one by one."""
-    made = Worker[Any](queue, connection=home.url, scripts=FLEET)
+    made = package.Worker(queue, connection=home.url, scripts=FLEET)
     yield made
     made.close()
 
@@ -202,13 +210,15 @@ def test_16_idle_workers_begin_at_once(home: Server, keys: Keys, ours: Queue[Any
         program.wait(lambda _: program.ids("completed") == ["a", "b", "c"], "the three jobs")
 
 
-def test_17_a_paused_queue_is_not_healed(home: Server, keys: Keys, ours: Queue[Any]) -> None:
+def test_17_a_paused_queue_is_not_healed(home: Server, package: Package, keys: Keys, ours: Queue[Any]) -> None:
     ours.add("n", options=JobOptions(job_id="a"))
     keys.redis.rpush(f"{keys.base}paused", "x1", "x2")
     keys.redis.hset(f"{keys.base}meta", "paused", 1)
     before = keys.lists, keys.kinds
     checks: list[bytes] = []
-    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET, options=WorkerOptions(stalled_interval=50)):
+    with package.Worker(
+        ours.name, package.nothing, home.url, scripts=FLEET, options=WorkerOptions(stalled_interval=50)
+    ):
         # Two checks of stalled jobs: it has healed at its start, and with each.
         while len(set(checks)) < 2:
             checks += filter(None, [keys.redis.get(f"{keys.base}stalled-check")])
@@ -217,7 +227,7 @@ def test_17_a_paused_queue_is_not_healed(home: Server, keys: Keys, ours: Queue[A
 
 @pytest.mark.parametrize("old", OLDS)
 def test_17a_what_a_resume_has_left_is_put_in_line(
-    peers: Peers, home: Server, keys: Keys, ours: Queue[Any], old: str
+    peers: Peers, home: Server, package: Package, keys: Keys, ours: Queue[Any], old: str
 ) -> None:
     """As the Python port leaves it, beyond 7,000 jobs: set aside in a queue that runs."""
     for name in ("x1", "x2"):
@@ -230,7 +240,7 @@ def test_17a_what_a_resume_has_left_is_put_in_line(
     # So that no job is taken before the lists are seen.
     keys.redis.hset(f"{keys.base}meta", "concurrency", 0)
     keys.redis.delete(f"{keys.base}marker")
-    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET):
+    with package.Worker(ours.name, package.nothing, home.url, scripts=FLEET):
         until(lambda: keys.lists, (["a", "x2", "x1"], []))
     assert keys.kinds == before
 
@@ -308,16 +318,18 @@ def test_e_a_waiting_job_of_a_peer_gets_its_priority(peers: Peers, keys: Keys, o
     assert (keys.lists, keys.members("prioritized")) == (([], []), {"a"})
 
 
-def test_i_a_job_that_bullmq_6_adds_with_repeat_runs_once(peers: Peers, home: Server, keys: Keys) -> None:
+def test_i_a_job_that_bullmq_6_adds_with_repeat_runs_once(
+    peers: Peers, home: Server, package: Package, keys: Keys
+) -> None:
     """A worker of BullMQ 5 begins a series of it that no list shows."""
     peers.add(NEW, "a", repeat={"every": 50})
-    with Worker[Any](peers.queue, lambda _: None, home.url, scripts=FLEET):
+    with package.Worker(peers.queue, package.nothing, home.url, scripts=FLEET):
         until(lambda: keys.members("completed"), {"a"})
     assert [fields["jobId"] for fields in keys.events if fields["event"] == "added"] == ["a"]
 
 
 def test_r_our_worker_takes_what_a_resume_of_the_port_has_left(
-    peers: Peers, home: Server, keys: Keys, ours: Queue[Any]
+    peers: Peers, home: Server, package: Package, keys: Keys, ours: Queue[Any]
 ) -> None:
     keys.redis.rpush(f"{keys.base}wait", *(f"p{number}" for number in range(9_000)))
     ours.pause()
@@ -326,7 +338,7 @@ def test_r_our_worker_takes_what_a_resume_of_the_port_has_left(
     keys.redis.hset(f"{keys.base}meta", "concurrency", 0)
     peers.call(PORT, "resume")
     assert (len(keys.ids("wait")), len(keys.ids("paused"))) == (7_001, 2_000)
-    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET):
+    with package.Worker(ours.name, package.nothing, home.url, scripts=FLEET):
         until(lambda: (len(keys.ids("wait")), len(keys.ids("paused"))), (9_001, 0))
 
 
@@ -398,19 +410,21 @@ def test_20_what_a_peer_kept_runs_after_our_job(
 
 
 def test_9_a_parent_waits_for_its_other_children(
-    home: Server, keys: Keys, ours: Queue[Any], hands: Worker[Any]
+    home: Server, package: Package, keys: Keys, ours: Queue[Any], hands: Worker[Any]
 ) -> None:
     ours.add("n", options=JobOptions(job_id="c1"))
     hands.complete(take(hands))
-    with FlowProducer(home.url, scripts=FLEET) as flows:
+    with package.FlowProducer(home.url, scripts=FLEET) as flows:
         flows.add(family(ours.name, "p", "c1", "c2"))
     assert keys.members("waiting-children") == {"p"}
     assert keys.hash("p:processed") == {f"{keys.base}c1": "null"}
     assert keys.members("p:dependencies") == {f"{keys.base}c2"}
 
 
-def test_10_a_child_of_a_living_parent_stays_there(home: Server, keys: Keys, ours: Queue[Any]) -> None:
-    with FlowProducer(home.url, scripts=FLEET) as flows:
+def test_10_a_child_of_a_living_parent_stays_there(
+    home: Server, package: Package, keys: Keys, ours: Queue[Any]
+) -> None:
+    with package.FlowProducer(home.url, scripts=FLEET) as flows:
         flows.add(family(ours.name, "p1", "c2"))
         with pytest.raises(FlowAddError, match="c2"):
             flows.add(family(ours.name, "p2", "c2", "c3"))
@@ -445,7 +459,9 @@ def test_11_an_ignored_child_is_retried(peers: Peers, keys: Keys, ours: Queue[An
 # --- schedulers -------------------------------------------------------------------------------------------------------
 
 
-def test_12_after_a_gap_the_next_slot_has_the_offset(home: Server, keys: Keys, ours: Queue[Any]) -> None:
+def test_12_after_a_gap_the_next_slot_has_the_offset(
+    home: Server, package: Package, keys: Keys, ours: Queue[Any]
+) -> None:
     """One hour, a millisecond before its end: as BullMQ 5.62 reckons, the slot would be an hour later."""
     every, offset = HOUR_MS, HOUR_MS - 1
     seconds, micros = keys.redis.time()
@@ -458,9 +474,8 @@ def test_12_after_a_gap_the_next_slot_has_the_offset(home: Server, keys: Keys, o
     fields = {"name": "n", "data": "{}", "opts": opts, "timestamp": past, "delay": 0, "priority": 0, "rjk": "s"}
     keys.redis.hset(keys.base + slot, mapping=fields)
     keys.redis.lpush(f"{keys.base}wait", slot)
-    done: list[str] = []
-    with Worker[Any](ours.name, lambda job: done.append(job.id), home.url, scripts=FLEET):
-        until(lambda: done, [slot])
+    with package.Worker(ours.name, package.nothing, home.url, scripts=FLEET):
+        until(lambda: keys.members("completed"), {slot})
         next_at = int(keys.redis.zscore(f"{keys.base}repeat", "s"))
     assert next_at % every == offset
     assert now < next_at <= now + every + 60_000
@@ -490,14 +505,14 @@ def test_h_a_pattern_on_which_a_peer_would_hang_is_refused(ours: Queue[Any]) -> 
 
 
 def test_13_a_job_of_a_removed_scheduler_fails_for_stalling(
-    home: Server, keys: Keys, ours: Queue[Any], hands: Worker[Any]
+    home: Server, package: Package, keys: Keys, ours: Queue[Any], hands: Worker[Any]
 ) -> None:
     ours.add("n", options=JobOptions(job_id="c"))
     take(hands)
     keys.redis.hset(f"{keys.base}c", mapping={"rjk": "s", "opts": '{"repeat":{"every":1}}', "stc": 5})
     keys.redis.delete(f"{keys.base}c:lock")
     options = WorkerOptions(stalled_interval=50)
-    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET, options=options):
+    with package.Worker(ours.name, package.nothing, home.url, scripts=FLEET, options=options):
         until(lambda: keys.members("failed"), {"c"})
     assert keys.hash("c")["failedReason"] == "job stalled more than allowable limit"
 
@@ -513,14 +528,14 @@ def test_14_retention_by_age_has_a_limit(keys: Keys, ours: Queue[Any], hands: Wo
     assert [keys.redis.exists(f"{keys.base}e{number}") for number in range(5)] == [1, 1, 1, 0, 0]
 
 
-def test_15_a_job_that_is_to_fail_takes_no_token(home: Server, keys: Keys, ours: Queue[Any]) -> None:
+def test_15_a_job_that_is_to_fail_takes_no_token(home: Server, package: Package, keys: Keys, ours: Queue[Any]) -> None:
     for name in ("c", "d"):
         ours.add("n", options=JobOptions(job_id=name))
     keys.redis.hset(f"{keys.base}c", "defa", "x")
     keys.redis.set(f"{keys.base}limiter", 1, px=600_000)
     options = WorkerOptions(limiter=Limiter(max=5, duration=600_000))
-    with Worker[Any](ours.name, lambda _: None, home.url, scripts=FLEET, options=options) as working:
-        working.on(JobCompleted, lambda _: None)
+    with package.Worker(ours.name, package.nothing, home.url, scripts=FLEET, options=options) as working:
+        working.on(JobCompleted, package.nothing)
         until(lambda: (keys.members("failed"), keys.members("completed")), ({"c"}, {"d"}))
     # That of d alone.
     assert keys.redis.get(f"{keys.base}limiter") == b"2"
