@@ -17,6 +17,7 @@ from bullmq_anyio.events import EventStream, QueueEvents
 from bullmq_anyio.job import Job
 from bullmq_anyio.net.connection import Connection
 from bullmq_anyio.notices import Notices
+from bullmq_anyio.outbox import relay_entries
 from bullmq_anyio.producers import FlowProducer, QueueEventsProducer
 from bullmq_anyio.queue import Queue
 from bullmq_anyio.router import Router
@@ -47,6 +48,7 @@ __all__ = [
     "connect",
     "current_job",
     "perform",
+    "relay_entries",
     "run",
     "run_workers",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import time_ns
@@ -33,6 +34,7 @@ from bullmq_protocol.events.waiters import check_reader
 from bullmq_protocol.model.job import JobRecord, JobTemplate, NewJob, PreparedJob, check_options, template_of
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
+from bullmq_protocol.model.outbox import OutboxEntry, entry_of
 from bullmq_protocol.model.schedule import PreparedScheduler, RepeatOptions, prepare_scheduler
 from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing, guarded
@@ -359,6 +361,52 @@ class Queue(QueueBase, Generic[T]):
         if await is_cluster(self._transport):
             require_one_slot(addings)
         return await run(add_in_one(addings), unscripted(self._transport))
+
+    def entry(self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None) -> OutboxEntry:
+        """Make an entry of an outbox: a job to be stored in your database, with the data of the same transaction.
+
+        Nothing is sent. `relay_entries` adds the job when the transaction has been committed.
+
+        Args:
+            name: What kind of job it is, or a `JobType`, as in `add`.
+            data: The payload, as in `add`; `{}` by default.
+            options: The job's options, as in `add`; None by default.
+
+        Returns:
+            A plain value with a JSON form. Its id is that of the job: `job_id` of the options, else a new UUID.
+
+        Raises:
+            UsageError: An argument is wrong: the job fails in your transaction, not later.
+
+        Source: specs/01-data-model-and-adding.md#sec-8-1
+
+        Examples:
+            >>> entry = queue.entry("welcome", {"to": "ada"})
+            >>> entry.queue, entry.name, entry.data
+            ('mail', 'welcome', '{"to":"ada"}')
+        """
+        kind: Kind = None
+        if isinstance(name, JobType):
+            kind = name
+            name, options = kind.name, kind.with_options(options)
+        elif options is None:
+            options = _NO_OPTIONS
+        if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
+        label: str = plain(name)
+        own: JobOptions = options
+        with self._span("add", "producer", destination=f"{self.name}.{label}") as span:
+            if self._tracing is not None:
+                own = with_context(own, span.metadata(), replacing=True)
+            return entry_of(
+                self._keys,
+                NewJob(label, data, own),
+                new_id=str(uuid.uuid4()),
+                now_ms=clock().wall,
+                defaults=self._defaults,
+                limits=self._limits,
+                data_type=self._data_type if kind is None else kind.data_type,
+            )
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from bullmq_protocol.model.options import (
     ParentRef,
     Telemetry,
 )
+from bullmq_protocol.model.outbox import OutboxEntry
 from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.net.address import ConnectionOptions, parse_url
 from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
@@ -127,6 +128,7 @@ __all__ = [
     "NewJob",
     "Now",
     "Operation",
+    "OutboxEntry",
     "ParentRef",
     "Paused",
     "PermanentError",

@@ -20,6 +20,7 @@ from bullmq_sync.job import Job
 from bullmq_sync.net.connection import Connection
 from bullmq_sync.net.redis_py import RedisPyTransport
 from bullmq_sync.notices import Notices
+from bullmq_sync.outbox import relay_entries
 from bullmq_sync.producers import FlowProducer, QueueEventsProducer
 from bullmq_sync.queue import Queue
 from bullmq_sync.router import Router
@@ -51,6 +52,7 @@ __all__ = [
     "connect",
     "current_job",
     "perform",
+    "relay_entries",
     "run",
     "run_workers",
 ]

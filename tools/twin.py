@@ -32,6 +32,7 @@ NAMES = (
     "manual",
     "worker_ids",
     "runner",
+    "outbox",
     "relay",
     "subscribers",
     "signals",

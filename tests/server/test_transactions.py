@@ -67,7 +67,7 @@ async def with_coredis(server: Server, fill: Fill) -> list[Any]:
         return list(pipeline.results or ())
 
 
-async def by_hand(server: Server, wires: Sequence[tuple[Arg, ...]]) -> list[Any]:
+async def on_a_socket(server: Server, wires: Sequence[tuple[Arg, ...]]) -> list[Any]:
     """Send wires between MULTI and EXEC, with no client at all."""
 
     def transact() -> list[Any]:
@@ -138,7 +138,7 @@ async def test_jobs_of_each_kind_go_with_the_callers_own_commands(adapter: Adapt
 async def test_wires_go_with_no_client_at_all(adapter: Adapter, server: Server, name: str) -> None:
     async with adapter.Queue(name, server.url) as queue:
         ready = queue.adding([NewJob("a", {}), NewJob("b", {}, JobOptions(delay=9_000))])
-        jobs = ready.results(await by_hand(server, ready.wires()))
+        jobs = ready.results(await on_a_socket(server, ready.wires()))
         assert [(job.id, job.name) for job in jobs] == [("1", "a"), ("2", "b")]
         assert (await queue.get_job_counts("waiting", "delayed")).items() >= {"waiting": 1, "delayed": 1}.items()
         await queue.obliterate()

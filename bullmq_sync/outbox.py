@@ -1,0 +1,68 @@
+"""Adds the jobs of an outbox: entries that a program has stored with its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bullmq_protocol.common.codec import listed
+from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
+from bullmq_protocol.model.outbox import OutboxEntry, keys_of
+from bullmq_protocol.operations.add_jobs import add_each, add_many
+from bullmq_protocol.operations.relay_entries import relay_entries as operation
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_sync.drive import Connection, run, transport_of
+from bullmq_sync.job import Job
+
+
+def relay_entries(
+    entries: Sequence[OutboxEntry],
+    connection: Connection = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    scripts: Profile = DEFAULT,
+) -> list[Job[Any] | BullMQError]:
+    """Add the jobs of outbox entries, in their order within each queue.
+
+    To relay an entry again is harmless while its job is kept: the job is left as it is. An entry that the server or
+    this library refuses holds the others up in no way.
+
+    Args:
+        entries: What `Queue.entry` returned, for any queues of this server.
+        connection: A URL, options, a client, or a transport, which its owner closes: make one with `connect` to relay
+            more than once. None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        limits: Bounds on written data: by default 10 MiB for a payload, 255 characters for a name.
+        scripts: The profile, as of the queues. By default `DEFAULT` of `bullmq_protocol.scripts.profile`.
+
+    Returns:
+        For each entry the job, whose `added` is False if it existed already, or the error that refused it.
+
+    Raises:
+        TransportError: The connection failed. Some may have been added: relay all of them again.
+
+    Source: specs/08-batches.md#add-many
+
+    Examples:
+        >>> entry = queue.entry("welcome", {"to": "ada"})
+        >>> transport = connect("redis://localhost:6379")
+        >>> [[job.added for job in relay_entries([entry], transport)] for _ in range(2)]
+        [[True], [False]]
+        >>> transport.close()
+    """
+    entries = listed("entries", entries)
+    if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("limits", limits, "must be a Limits")
+    switches = check_profile(scripts).switches
+    transport, owned = transport_of(connection, scripts)
+    try:
+        add = add_many if scripts.batches else add_each
+        found = run(operation(entries, add, switches=switches, limits=limits), transport)
+    finally:
+        if owned:
+            transport.close()
+    return [
+        Job(each, keys_of(entry, switches), transport, limits=limits) if isinstance(each, JobRecord) else each
+        for entry, each in zip(entries, found, strict=True)
+    ]
