@@ -85,6 +85,10 @@ PRODUCING: Calls = {
     "add": lambda q: q.add("n", 1, JobOptions(job_id="own", deduplication=Deduplication("x"))),
     "add_bulk": lambda q: q.add_bulk([NewJob("n"), NewJob("n", 1, JobOptions(priority=1)), NewJob("n")]),
     "upsert_job_scheduler": lambda q: q.upsert_job_scheduler("s", RepeatOptions(every=100_000), "scheduled"),
+    "adding": lambda q: q.commit(q.adding([NewJob("n")])),
+    "adding_job_scheduler": lambda q: q.commit(q.adding_job_scheduler("s", RepeatOptions(every=100_000), "scheduled")),
+    "commit": lambda q: q.commit(q.adding([NewJob("n", 1, JobOptions(priority=1))])),
+    "entry": lambda q: q.entry("n"),
     **READING,
     "remove_deduplication_key": lambda q: q.remove_deduplication_key("d"),
     "remove_job_scheduler": lambda q: q.remove_job_scheduler("s"),
@@ -176,7 +180,7 @@ def test_every_method_is_somebodys() -> None:
     """`wait_until_finished` is called for itself: it needs a reader of events."""
     assert public(bullmq_anyio.Queue) == set(ADMINISTERING) | {"wait_until_finished"}
     assert public(bullmq_anyio.Job) == set(JOB_WORKING) | {"wait_until_finished"}
-    assert public(bullmq_anyio.FlowProducer) == {"add", "add_bulk", "get_flow"}
+    assert public(bullmq_anyio.FlowProducer) == {"add", "add_bulk", "adding", "get_flow"}
     assert public(bullmq_anyio.QueueEventsProducer) == {"publish"}
     assert public(bullmq_anyio.QueueEvents) == {"on", "stream", "wait_until_finished", "run"}
 

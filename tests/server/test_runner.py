@@ -149,7 +149,9 @@ def test_jobs_are_given_back_at_once(
     assert found is not None
     assert found.attempts_made == 0
     assert (output, code) == (str(signal.SIGTERM), 0)
-    warning = f"the handler of job {job.id} still ran when the worker let go of it; its result is not stored\n"
+    warning = (
+        f"the handler of job {job.id} of {name} still ran when the worker let go of it; its result is not stored\n"
+    )
     assert errors == (warning if kind == "threads" else "")
 
 
