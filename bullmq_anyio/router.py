@@ -13,7 +13,7 @@ from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Routes
+from bullmq_protocol.worker.routing import Routes, check_kind
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -90,6 +90,7 @@ class Router:
         """
         if isinstance(kind, JobBase):
             return self._handle(cast("Job[Any, Any, Any]", kind))
+        check_kind(kind)
 
         def register(handler: Any) -> Any:
             self.routes.put(kind, handler, data_type, timeout)

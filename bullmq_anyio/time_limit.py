@@ -19,15 +19,25 @@ async def within(
     """Return what a handler returns. One that takes longer is cancelled; where it ends by that, this raises
     `TimeoutError`."""
     returned: list[Any] = []
+    raised: Exception | None = None
     scope = anyio.move_on_after(limit_ms / 1000)
     try:
         with scope:
-            returned.append(await handler(job))
-    except RuntimeError:
-        if not returned:
+            try:
+                returned.append(await handler(job))
+            except Exception as error:
+                raised = error
+                raise
+    except RuntimeError as error:
+        if error is raised or not (returned or raised):
             raise
         # The handler left a scope open in this one. Its outcome is known.
         scope.deadline = math.inf
+        if raised is not None:
+            raise raised from raised.__cause__
+    finally:
+        # It knows this frame.
+        raised = None
     if not returned:
         raise TimeoutError(took_too_long(limit_ms))
     return returned[0]

@@ -10,7 +10,7 @@ from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Routes
+from bullmq_protocol.worker.routing import Routes, check_kind
 from bullmq_sync.base import JobBase, expect_result, payload_type, retype
 from bullmq_sync.job import Job
 from bullmq_sync.time_limit import within
@@ -89,6 +89,7 @@ class Router:
         """
         if isinstance(kind, JobBase):
             return self._handle(cast("Job[Any, Any, Any]", kind))
+        check_kind(kind)
 
         def register(handler: Any) -> Any:
             self.routes.put(kind, handler, data_type, timeout)

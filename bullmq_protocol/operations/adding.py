@@ -94,6 +94,8 @@ class Adding(Generic[T]):
             BullMQError: What `Queue.add_bulk`, `FlowProducer.add` and `Queue.upsert_job_scheduler` raise; NOSCRIPT and
                 other refusals of the server are `ServerError`.
         """
+        if not isinstance(replies, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("replies", replies, "must be a list: a transaction that did not run has no replies")
         if len(replies) != len(self.commands):
             raise UsageError("replies", len(replies), f"must be one for each of the {len(self.commands)} commands")
         own = [_ours(each) for each in replies[self._before :]]

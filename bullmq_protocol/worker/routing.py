@@ -89,6 +89,12 @@ class Routes:
         return route
 
 
+def check_kind(kind: object) -> None:
+    """Refuse a decorator that was given no name: it would add nothing. Raises `UsageError`."""
+    if not isinstance(kind, (JobType, str)):
+        raise UsageError("kind", kind, 'must be a JobType or the name of the jobs, as in @router("welcome")')
+
+
 def _timeout_ms(timeout: Duration | None) -> Millis | None:
     if timeout is None:
         return None

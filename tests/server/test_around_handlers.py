@@ -234,6 +234,8 @@ def test_a_time_limit_cancels_a_task(server: Server, name: str, backend: str) ->
             # Left open, it would be met by the scope of the limit.
             scope = anyio.CancelScope()
             scope.__enter__()
+            if job.data["leaves"] == "raises":
+                raise LookupError("its own")
             return "left"
         try:
             await anyio.sleep_forever()
@@ -252,6 +254,7 @@ def test_a_time_limit_cancels_a_task(server: Server, name: str, backend: str) ->
             await queue.add("slow", {}, JobOptions(job_id="slow"))
             await queue.add("slow", {"answers": True}, JobOptions(job_id="answers"))
             await queue.add("soon", {"leaves": True}, JobOptions(job_id="leaves"))
+            await queue.add("soon", {"leaves": "raises"}, JobOptions(job_id="raises"))
             worker = bullmq_anyio.Worker[Any](name, router, server.url, options=WorkerOptions(concurrency=3))
             ends = await worked_off(worker)
             await queue.obliterate(force=True)
@@ -261,6 +264,7 @@ def test_a_time_limit_cancels_a_task(server: Server, name: str, backend: str) ->
     assert ends["slow"].reason == "the handler took longer than 30 ms"
     assert type(ends["slow"].exception) is TimeoutError
     assert (ends["answers"], ends["leaves"]) == ("in time", "left")
+    assert (type(ends["raises"].exception), ends["raises"].reason) == (LookupError, "its own")
     assert len(cancelled) == 2
 
 

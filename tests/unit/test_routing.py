@@ -130,6 +130,14 @@ def test_a_router_refuses(
 
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+@pytest.mark.parametrize("kind", [blocking, asynchronous, 3, None])
+def test_a_decorator_without_a_name_is_refused(package: Any, kind: Any) -> None:
+    """`@router` above a function would add nothing, and leave something else in its place."""
+    with pytest.raises(UsageError, match=r"^kind: must be a JobType or the name of the jobs, as in @router\("):
+        package.Router()(kind)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 def test_a_router_shows_what_it_knows(package: Any) -> None:
     router = package.Router()
     assert repr(router) == "<Router for nothing>"

@@ -100,6 +100,10 @@ _TESTS_OF_ADAPTERS = (
         f"tests/server/test_{each}.py"
         for each in ("losses", "metrics_collector", "names", "otel", "queue", "queue_api")
     ),
+    *(
+        f"tests/server/test_{each}.py"
+        for each in ("around_handlers", "failures_seen", "job_types", "outbox", "payloads")
+    ),
     *(f"tests/server/test_{each}.py" for each in ("redis_asyncio_transport", "refusals", "runner", "schedulers")),
     *(
         f"tests/server/test_{each}.py"
