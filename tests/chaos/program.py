@@ -292,11 +292,19 @@ def _finish_all(lanes: list[_Producer]) -> None:
         lane.over = True
 
 
+def _without_trace(record: logging.LogRecord) -> bool:
+    """Leave the exceptions of handlers out of the log: a trace in it is one of ours."""
+    if record.msg.startswith("job %s of %s failed"):
+        record.exc_info = None
+    return True
+
+
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     book = Ledger(given["ledger"])
     book.watch()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger().handlers[0].addFilter(_without_trace)
     if given["adapter"] == "threads":
         _main_blocking(given, book)
     else:

@@ -160,7 +160,9 @@ async def work_through(
     jobs = [await queue.get_job(notice.job.id) for notice in seen.of(JobCompleted)]
     assert [job.name for job in jobs] == ["first"] * _AT_ONCE + ["second"]
     assert {(job.returnvalue, job.attempts_made) for job in jobs} == {("done", 1)}
-    assert await queue.get_job_counts("active", "failed", "wait") == {"active": 0, "failed": 0, "wait": 0, "paused": 0}
+    # Those of a profile with both lists of waiting jobs have `paused`, too.
+    counts = await queue.get_job_counts("active", "failed", "wait")
+    assert counts.items() >= {"active": 0, "failed": 0, "wait": 0}.items() and not any(counts.values())
 
 
 @pytest.mark.parametrize("state", REFUSALS)
