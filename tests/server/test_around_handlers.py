@@ -311,6 +311,27 @@ def test_alarms_come_in_order_and_their_thread_goes() -> None:
         if thread.name == "bullmq time limits":
             thread.join(30)
             assert not thread.is_alive()
+    again = threading.Event()
+    alarms.set(0.001, again.set)
+    assert again.wait(30)
+
+
+def test_alarms_taken_back_leave_behind_one_that_is_due_before_them() -> None:
+    alarms = Alarms()
+    came: list[str] = []
+    done = threading.Event()
+    first = alarms.set(3_600, done.set)
+    for each in [alarms.set(7_200, done.set) for _ in range(200)]:
+        alarms.take_back(each)
+    rest = [alarms.set(delay, done.set) for delay in (7_400, 7_300)]
+    assert len(alarms._due) < 10
+    for each in (first, *rest):
+        alarms.take_back(each)
+    # What is left is in order.
+    alarms.set(0.04, lambda: (came.append("second"), done.set()))
+    alarms.set(0.02, lambda: came.append("first"))
+    assert done.wait(30)
+    assert came == ["first", "second"]
 
 
 # --- the job of the running code --------------------------------------------------------------------------------------
