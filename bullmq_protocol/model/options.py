@@ -634,15 +634,23 @@ def validate_of(
     return []
 
 
+def check_largest_priority(priority: int, switches: Switches) -> None:
+    """Refuse a priority that STRICT alone takes, where the profile is another.
+
+    Source: specs/06-later-versions.md#sec-4-15
+    """
+    if priority > switches.max_priority:
+        most = switches.max_priority
+        rule = f"must be a whole number from 0 to {most}: the profile STRICT alone takes {MAX_PRIORITY}"
+        raise UsageError("priority", priority, rule)
+
+
 def _check_known(found: Mapping[str, Any], switches: Switches) -> None:
     """Refuse what the profile does not know, and what later versions refuse.
 
     Source: specs/06-later-versions.md#sec-4-15
     """
-    if found.get("priority", 0) > switches.max_priority:
-        most = switches.max_priority
-        rule = f"must be a whole number from 0 to {most}: the profile STRICT alone takes {MAX_PRIORITY}"
-        raise UsageError("priority", found["priority"], rule)
+    check_largest_priority(found.get("priority", 0), switches)
     for field in ("remove_on_complete", "remove_on_fail"):
         check_kept(field, found.get(field), switches)
     deduplication = found.get("deduplication")
