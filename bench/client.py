@@ -165,12 +165,15 @@ class Anyio:
 class Threads:
     """Queues and workers of `bullmq_sync`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, scripts: Profile = DEFAULT) -> None:
         self._url = url
+        self._scripts = scripts
+        self._queue = partial(bullmq_sync.Queue[Any], scripts=scripts)
+        self._worker = partial(bullmq_sync.Worker[Any], scripts=scripts)
 
     async def add(self, queue: str, count: int, at_once: int, bytes: int, opts: dict[str, Any]) -> Timed:
         options = JobOptions(**opts)
-        with bullmq_sync.Queue[Any](queue, self._url) as adding:
+        with self._queue(queue, self._url) as adding:
             adding.get_version()
 
             def work(first: int) -> None:
@@ -187,7 +190,7 @@ class Threads:
 
     async def bulk(self, queue: str, count: int, size: int, opts: dict[str, Any]) -> Timed:
         options = JobOptions(**opts)
-        with bullmq_sync.Queue[Any](queue, self._url) as adding:
+        with self._queue(queue, self._url) as adding:
             adding.get_version()
             watch = _Stopwatch()
             for done in range(0, count, size):
@@ -195,7 +198,7 @@ class Threads:
             return watch.read()
 
     async def flows(self, queue: str, count: int, children: int) -> Timed:
-        with bullmq_sync.FlowProducer(self._url) as producer:
+        with bullmq_sync.FlowProducer(self._url, scripts=self._scripts) as producer:
             watch = _Stopwatch()
             for n in range(count):
                 producer.add(_family(queue, n, children))
@@ -204,7 +207,7 @@ class Threads:
     async def process(self, queue: str, count: int, concurrency: int, fails: int) -> Timed:
         finished = threading.Event()
         options = WorkerOptions(concurrency=concurrency)
-        worker = bullmq_sync.Worker[Any](queue, lambda job: _check(job, fails), self._url, options=options)
+        worker = self._worker(queue, lambda job: _check(job, fails), self._url, options=options)
         worker.on(JobCompleted, _CountDown(count, finished.set))
         watch = _Stopwatch()
         with worker:
@@ -218,7 +221,7 @@ class Threads:
             started.put(time.perf_counter())
 
         ms = []
-        with bullmq_sync.Queue[Any](queue, self._url) as adding, bullmq_sync.Worker[Any](queue, work, self._url):
+        with self._queue(queue, self._url) as adding, self._worker(queue, work, self._url):
             adding.get_version()
             for n in range(count):
                 time.sleep(pause_ms / 1000)
@@ -230,9 +233,9 @@ class Threads:
     async def memory(self, queue: str, count: int, first: int, size: int) -> Timed:
         done_one: SimpleQueue[None] = SimpleQueue()
         early = 0.0
-        worker = bullmq_sync.Worker[Any](queue, lambda job: None, self._url, options=_MEMORY)
+        worker = self._worker(queue, lambda job: None, self._url, options=_MEMORY)
         worker.on(JobCompleted, lambda notice: done_one.put(None))
-        with bullmq_sync.Queue[Any](queue, self._url) as adding, worker:
+        with self._queue(queue, self._url) as adding, worker:
             for done in range(size, count + 1, size):
                 adding.add_bulk([NewJob("job", {"n": n}) for n in range(size)])
                 for _ in range(size):
@@ -270,6 +273,6 @@ if __name__ == "__main__":
     config = json.loads(sys.argv[1])
     if config["adapter"] == "threads":
         say(event="ready")
-        serve_blocking(calls(Threads(config["url"])))
+        serve_blocking(calls(Threads(config["url"], profile_named(config["profile"]))))
     else:
         anyio.run(_main, config["adapter"], config["url"], config["profile"], backend=config["adapter"])
