@@ -166,6 +166,15 @@ def unit() -> str:
 
 def lowest() -> str:
     """The same with the lowest version of each dependency that pyproject.toml allows."""
+    found = _lower_bounds()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.writelines(f"{name}=={version}\n" for name, version in sorted(found.items()))
+        file.flush()
+        done = _unit(constraints=file.name)
+    return f"{done}, with " + ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+
+
+def _lower_bounds() -> dict[str, str]:
     requirements = [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
     found = {}
     for each in (*PROJECT["dependencies"], *requirements):
@@ -174,19 +183,14 @@ def lowest() -> str:
             continue
         if match := re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?>=([\w.]+)", name.strip()):
             found[match[1]] = match[2]
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.writelines(f"{name}=={version}\n" for name, version in sorted(found.items()))
-        file.flush()
-        done = _unit(constraints=file.name)
-    return f"{done}, with " + ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+    return found
 
 
 def _unit(*, constraints: str | None) -> str:
     chosen = ",".join(extra for extra in MODULES if extra)
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    runner = [
-        each for each in groups["newer"] if each.startswith(("pytest==", "pytest-timeout", "pytest-xdist", "trio"))
-    ]
+    # What the tests need beside the library. Of what both need, the library's version.
+    runner = [each for each in groups["newer"] if re.split(r"[=\[;]", each)[0] not in _lower_bounds()]
     with _environment(chosen, *runner, constraints=constraints) as python, tempfile.TemporaryDirectory() as folder:
         for name in ("tests", "specs", "pyproject.toml"):
             source = ROOT / name
@@ -208,9 +212,9 @@ def _unit(*, constraints: str | None) -> str:
 
 
 def _of_the_library(file: Path) -> bool:
-    """Tell a test of what is installed from one of the repository's files."""
+    """Tell a test of what is installed from one of the repository's files, or of every client library there is."""
     return not re.search(
-        r"^(from|import) (tools|bench|lua|examples)\b|\bROOT\b|__file__", file.read_text(), re.MULTILINE
+        r"^(from|import) (tools|bench|lua|examples|aio_pika)\b|\bROOT\b|__file__", file.read_text(), re.MULTILINE
     )
 
 
