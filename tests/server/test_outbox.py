@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +10,11 @@ from msgspec.structs import replace
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Deduplication, JobOptions, JobType, KeyLayout, OutboxEntry, UsageError
+from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
 
-_DOCS = Path(__file__).parents[2] / "docs"
 WELCOME = JobType("welcome", dict[str, str], options=JobOptions(attempts=3))
 
 
@@ -89,13 +87,11 @@ async def test_a_relay_goes_on_in_a_cluster_queue_by_queue(adapter: Adapter, clu
 
 
 def test_the_example_of_the_docs_runs(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    [snippet] = re.findall(
-        r"^```python\n(.*?)^```$", (_DOCS / "outbox.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+    [snippet] = pages.snippets("outbox.md")
     queue: bullmq_sync.Queue[Any]
     with bullmq_sync.Queue("mail", server.url) as queue:
         queue.obliterate(force=True)
-        exec(compile(snippet.replace("redis://localhost", server.url), "outbox.md", "exec"), {})
+        pages.run_here("outbox.md", snippet, server)
         assert capsys.readouterr().out == "['confirm'] []\n"
         assert [job.name for job in queue.get_jobs("waiting")] == ["confirm"]
         queue.obliterate()
