@@ -389,22 +389,15 @@ class Queue(QueueBase, Generic[T]):
             name, options = kind.name, kind.with_options(options)
         elif options is None:
             options = _NO_OPTIONS
-        if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
+        if self._tracing is None:
+            return self._entry(self._prepared(name, data, options, kind))
         label: str = plain(name)
-        own: JobOptions = options
-        with self._span("add", "producer", destination=f"{self.name}.{label}") as span:
-            if self._tracing is not None:
-                own = with_context(own, span.metadata(), replacing=True)
-            return entry_of(
-                self._keys,
-                NewJob(label, data, own),
-                new_id=str(uuid.uuid4()),
-                now_ms=clock().wall,
-                defaults=self._defaults,
-                limits=self._limits,
-                data_type=self._data_type if kind is None else kind.data_type,
-            )
+        with self._tracing.span("add", "producer", destination=f"{self.name}.{label}") as span:
+            own = with_context(options, span.metadata(), replacing=True)
+            return self._entry(self._prepared(label, data, own, kind))
+
+    def _entry(self, job: PreparedJob) -> OutboxEntry:
+        return entry_of(self._keys, job, new_id=str(uuid.uuid4()), limits=self._limits)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -67,11 +68,23 @@ async def test_a_bad_job_fails_where_the_entry_is_made(adapter: Adapter, name: s
             queue.entry("n", {"a": 1}, {"delay": 5})
         with pytest.raises(UsageError, match="priority"):
             queue.entry("n", {"a": 1}, JobOptions(priority=-1))
+        with pytest.raises(UsageError, match="repeat"):
+            queue.entry("n", {"a": 1}, JobOptions(repeat={"every": 5}))
         assert queue.entry("n", {"a": 1}).due <= queue.entry("n", {"a": 1}, JobOptions(delay=1)).due
     with pytest.raises(UsageError, match="limits"):
         bullmq_sync.relay_entries([], limits=5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="entries"):
         bullmq_sync.relay_entries(5)  # type: ignore[arg-type]
+
+
+async def test_an_entry_warns_as_an_added_job_does(
+    adapter: Adapter, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with adapter.Queue(name, "redis://127.0.0.1:1") as queue:
+        with caplog.at_level(logging.WARNING, adapter.logger):
+            queue.entry("n", {}, JobOptions(attempts=2, backoff=7_200_000))
+    [warning] = [record.getMessage() for record in caplog.records if record.name == adapter.logger]
+    assert warning.startswith(f"queue {name}, job n: backoff.delay: 7200000 ms is more than one hour")
 
 
 async def test_a_relay_goes_on_in_a_cluster_queue_by_queue(adapter: Adapter, cluster: ClusterSet, name: str) -> None:
