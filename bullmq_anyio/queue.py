@@ -36,7 +36,7 @@ from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.model.outbox import OutboxEntry, entry_of
 from bullmq_protocol.model.schedule import PreparedScheduler, RepeatOptions, prepare_scheduler
-from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
+from bullmq_protocol.observability.job_context import jobs_span, with_context
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing, guarded
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
 from bullmq_protocol.operations.adding import Adding, add_in_one, require_one_slot
@@ -272,10 +272,8 @@ class Queue(QueueBase, Generic[T]):
         check_flag("atomic", atomic)
         if self._tracing is None:
             return await self._add_bulk(jobs, atomic)
-        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
-        with self._tracing.span("addBulk", "producer", attributes=names) as span:
-            metadata = span.metadata()
-            return await self._add_bulk([new_with_context(job, metadata) for job in jobs], atomic)
+        with jobs_span(self._tracing, jobs) as carrying:
+            return await self._add_bulk(carrying, atomic)
 
     async def _add_bulk(self, jobs: Sequence[NewJob], atomic: bool) -> list[Job[T]]:
         prepared = self._prepare_all(jobs)
@@ -316,10 +314,8 @@ class Queue(QueueBase, Generic[T]):
             raise UsageError("jobs", jobs, "must hold at least one job")
         if self._tracing is None:
             return self._adding(jobs)
-        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
-        with self._tracing.span("addBulk", "producer", attributes=names) as span:
-            metadata = span.metadata()
-            return self._adding([new_with_context(job, metadata) for job in jobs])
+        with jobs_span(self._tracing, jobs) as carrying:
+            return self._adding(carrying)
 
     def _adding(self, jobs: Sequence[NewJob]) -> Adding[list[Job[T]]]:
         prepared = self._prepare_all(jobs)

@@ -5,8 +5,8 @@ Source: specs/04-schedulers-flows-events.md#sec-12
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from msgspec import UNSET
@@ -31,6 +31,15 @@ def bulk_span(
     names = names_of(roots)
     attributes: Attributes = {"bullmq.job.bulk.count": len(names), "bullmq.job.bulk.names": ",".join(names)}
     return Tracing(provider, "").span("addBulkFlows", "producer", attributes=attributes)
+
+
+@contextmanager
+def jobs_span(tracing: Tracing, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
+    """Add several jobs in a span of their own; the body gets them with its context."""
+    attributes: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
+    with tracing.span("addBulk", "producer", attributes=attributes) as span:
+        metadata = span.metadata()
+        yield [new_with_context(job, metadata) for job in jobs]
 
 
 class FlowTracing:
