@@ -51,7 +51,7 @@ from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, applier, check_profile
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -324,7 +324,7 @@ class Queue(QueueBase, Generic[T]):
             return self._added((yield from self._add_all(self._keys, prepared)))
 
         parents = [job.parent_key for job in prepared if job.parent_key is not None]
-        return Adding(make, self._profile.applied, parents=parents, before=self._description())
+        return Adding(make, applier(self._profile), parents=parents, before=self._description())
 
     async def commit(self, *addings: Adding[Any]) -> list[Any]:
         """Add what was prepared, by this queue and by others, in one transaction: all of it, or nothing.
@@ -1637,7 +1637,7 @@ class Queue(QueueBase, Generic[T]):
         def make() -> Operation[Job[T]]:
             return self._job((yield from upsert_scheduler(self._keys, prepared)))
 
-        return Adding(make, self._profile.applied, before=self._description())
+        return Adding(make, applier(self._profile), before=self._description())
 
     def _scheduler_span(
         self, scheduler_id: str, template: NewJob

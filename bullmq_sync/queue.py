@@ -45,7 +45,7 @@ from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, applier, check_profile
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, expect_result, finish
 from bullmq_sync.drive import Connection, check_parents, clock, is_cluster, run, unscripted
 from bullmq_sync.events import QueueEvents
@@ -322,7 +322,7 @@ class Queue(QueueBase, Generic[T]):
             return self._added((yield from self._add_all(self._keys, prepared)))
 
         parents = [job.parent_key for job in prepared if job.parent_key is not None]
-        return Adding(make, self._profile.applied, parents=parents, before=self._description())
+        return Adding(make, applier(self._profile), parents=parents, before=self._description())
 
     def commit(self, *addings: Adding[Any]) -> list[Any]:
         """Add what was prepared, by this queue and by others, in one transaction: all of it, or nothing.
@@ -1629,7 +1629,7 @@ class Queue(QueueBase, Generic[T]):
         def make() -> Operation[Job[T]]:
             return self._job((yield from upsert_scheduler(self._keys, prepared)))
 
-        return Adding(make, self._profile.applied, before=self._description())
+        return Adding(make, applier(self._profile), before=self._description())
 
     def _scheduler_span(
         self, scheduler_id: str, template: NewJob
