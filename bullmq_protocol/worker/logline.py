@@ -18,11 +18,22 @@ from bullmq_protocol.errors import without_login
 from bullmq_protocol.model.categories import name_of
 from bullmq_protocol.observability.current import attempt_fields
 from bullmq_protocol.observability.redacted import redacted
-from bullmq_protocol.worker.notices import (
+from bullmq_protocol.worker.lifecycle import (
     ClosedNotice,
     Closing,
     Disconnected,
     Drained,
+    Paused,
+    Reconnected,
+    ReconnectFailed,
+    RenewalFailed,
+    Renewed,
+    Resumed,
+    StalledCheckSkipped,
+    WorkerNotice,
+    WorkerProblem,
+)
+from bullmq_protocol.worker.notices import (
     HandlerAbandoned,
     HandlerBlocked,
     JobActive,
@@ -32,15 +43,7 @@ from bullmq_protocol.worker.notices import (
     JobStalled,
     LockLost,
     Notice,
-    Paused,
-    Reconnected,
-    ReconnectFailed,
-    RenewalFailed,
-    Renewed,
     ReportRefused,
-    Resumed,
-    StalledCheckSkipped,
-    WorkerProblem,
 )
 
 DEBUG: Final = 10
@@ -169,11 +172,6 @@ def _line(notice: Notice, queue: str) -> _Line:
             who = f"job {job_ids[0]}" if len(job_ids) == 1 else f"one of the jobs {', '.join(job_ids)}"
             template = "a handler blocked the worker of %s for %s ms, so that locks were renewed late: %s"
             return template, (queue, blocked_ms, who), fields
-        case RenewalFailed(job_ids, message):
-            fields = {"job_ids": list(job_ids), "error": message}
-            return "heartbeat failed for jobs of %s: %s", (queue, message), fields
-        case Renewed(job_ids, duration_ms):
-            return "locks of %s renewed", (queue,), {"job_ids": list(job_ids), "duration_ms": duration_ms}
         case HandlerAbandoned(job):
             template = "the handler of job %s of %s still ran when the worker let go of it; its result is not stored"
             return template, (job.id, queue), attempt_fields(job)
@@ -181,22 +179,15 @@ def _line(notice: Notice, queue: str) -> _Line:
             return _of_the_worker(notice, queue)
 
 
-def _of_the_worker(
-    notice: Drained
-    | StalledCheckSkipped
-    | Disconnected
-    | ReconnectFailed
-    | Reconnected
-    | WorkerProblem
-    | Paused
-    | Resumed
-    | Closing
-    | ClosedNotice,
-    queue: str,
-) -> _Line:
+def _of_the_worker(notice: WorkerNotice, queue: str) -> _Line:
     match notice:
         case Drained():
             return "no job of %s is ready", (queue,), {}
+        case RenewalFailed(job_ids, message):
+            fields = {"job_ids": list(job_ids), "error": message}
+            return "heartbeat failed for jobs of %s: %s", (queue, message), fields
+        case Renewed(job_ids, duration_ms):
+            return "locks of %s renewed", (queue,), {"job_ids": list(job_ids), "duration_ms": duration_ms}
         case StalledCheckSkipped():
             return "stalled check of %s skipped: the previous one still runs", (queue,), {}
         case Disconnected(message):
