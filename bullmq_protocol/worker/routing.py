@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from bullmq_protocol.common.keys import check_name
 from bullmq_protocol.common.payloads import PayloadType, payload_type
@@ -68,14 +69,17 @@ class Routes:
         routes = routes_of(other)
         if routes is None or routes.is_async is not self.is_async:
             raise UsageError("router", other, "must be a Router of the same package")
-        self._put(routes._routes)
+        self._put({name: replace(route) for name, route in routes._routes.copy().items()})
 
     def _put(self, routes: dict[str, Route]) -> None:
-        for name in routes:
-            if name in self._routes:
+        """Keep all of these, or none. Threads may add at once, and look meanwhile: each step below is one for them."""
+        kept: list[str] = []
+        for name, route in routes.items():
+            if self._routes.setdefault(name, route) is not route:
+                for each in kept:
+                    del self._routes[each]
                 raise UsageError("name", name, "has a handler already")
-        # A new one: threads may be looking into the old one.
-        self._routes = {**self._routes, **routes}
+            kept.append(name)
 
     def find(self, name: str) -> Route:
         """Return the route of jobs of this name. Raises `UnrecoverableError`, which lists the known ones."""

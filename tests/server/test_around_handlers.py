@@ -290,6 +290,41 @@ def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:
     assert ends == {"slow": '"the handler took longer than 30 ms"', "quick": "false"}
 
 
+def test_a_later_cancellation_leaves_a_time_limit_the_reason(server: Server, name: str) -> None:
+    is_over, is_cancelled = threading.Event(), threading.Event()
+
+    class Told(bullmq_sync.Cancellation):
+        def cancel(self, reason: str) -> None:
+            super().cancel(reason)
+            (is_cancelled if reason == "no longer wanted" else is_over).set()
+
+    def slow(job: bullmq_sync.Job[Any]) -> str:
+        assert is_cancelled.wait(60)
+        return job.cancelled.reason or ""
+
+    def lends(job: bullmq_sync.Job[Any], call_next: Any) -> Any:
+        job.__dict__["_cancelled"] = Told()
+        return call_next(job)
+
+    def cancels() -> None:
+        assert is_over.wait(60)
+        assert worker.cancel_job("slow", "no longer wanted")
+
+    router = bullmq_sync.Router()
+    router.add("slow", slow, timeout=30)
+    returned: list[str] = []
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        queue.add("slow", None, JobOptions(job_id="slow"))
+        worker = bullmq_sync.Worker[Any](name, router, server.url, middleware=[lends])
+        worker.on(JobCompleted, lambda notice: returned.append(notice.value))
+        canceller = threading.Thread(target=cancels)
+        canceller.start()
+        worker.run(until="idle")
+        canceller.join()
+        queue.obliterate(force=True)
+    assert returned == ['"the handler took longer than 30 ms"']
+
+
 def test_alarms_come_in_order_and_their_thread_goes() -> None:
     alarms = Alarms()
     came: list[str] = []

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -176,6 +178,52 @@ def test_including_takes_the_routes_as_they_are_then() -> None:
         with pytest.raises(UsageError):
             whole.include(wrong)  # type: ignore[arg-type]
     assert whole.names == ("one",)
+
+
+def test_including_takes_all_or_nothing() -> None:
+    whole, part = bullmq_sync.Router(), bullmq_sync.Router()
+    for name in ("one", "known", "two"):
+        part.add(name, blocking)
+    whole.add("known", blocking)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="name: has a handler already"):
+            whole.include(part)
+        assert whole.names == ("known",)
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+def test_threads_may_add_and_include_at_once(package: Any) -> None:
+    """None of them loses what another one adds meanwhile."""
+    router = package.Router()
+    handler = asynchronous if package is bullmq_anyio else blocking
+    barrier = threading.Barrier(8)
+    refused: list[str] = []
+
+    def add(thread: int) -> None:
+        barrier.wait()
+        for number in range(100):
+            part = package.Router()
+            part.add(f"{thread}/{number}/included", handler)
+            router.include(part)
+            router.add(f"{thread}/{number}", handler)
+            # All of them add this one, too.
+            try:
+                router.add(f"{number}", handler)
+            except UsageError as error:
+                refused.append(str(error))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(router.names) == 8 * 200 + 100
+    assert len(refused) == 7 * 100
 
 
 def test_routers_serve_workers_of_their_own_package_alone() -> None:
