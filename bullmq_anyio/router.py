@@ -13,7 +13,7 @@ from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Routes, check_kind
+from bullmq_protocol.worker.routing import NotAsync, Routes, check_kind
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -148,7 +148,10 @@ class Router:
         self.routes.put_all(router)
 
     async def _handle(self, job: Job[Any, Any, Any]) -> Any:
-        return await routed(self.routes, job)(job)
+        try:
+            return await routed(self.routes, job)(job)
+        except NotAsync as error:
+            raise error.fault from None
 
 
 def routed(routes: Routes, job: Job[Any, Any, Any]) -> Callable[[Job[Any, Any, Any]], Awaitable[Any]]:

@@ -10,7 +10,7 @@ from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Routes, check_kind
+from bullmq_protocol.worker.routing import NotAsync, Routes, check_kind
 from bullmq_sync.base import JobBase, data_type_of, expect_result, retype
 from bullmq_sync.job import Job
 from bullmq_sync.time_limit import within
@@ -146,7 +146,10 @@ class Router:
         self.routes.put_all(router)
 
     def _handle(self, job: Job[Any, Any, Any]) -> Any:
-        return routed(self.routes, job)(job)
+        try:
+            return routed(self.routes, job)(job)
+        except NotAsync as error:
+            raise error.fault from None
 
 
 def routed(routes: Routes, job: Job[Any, Any, Any]) -> Callable[[Job[Any, Any, Any]], Any]:

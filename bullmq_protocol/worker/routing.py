@@ -21,6 +21,8 @@ from bullmq_protocol.errors import UnrecoverableError, UsageError, shown
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.options import LONGEST_MS, check_handler
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _MOST_NAMES: Final = 20
 """How many names an error lists."""
 
@@ -108,6 +110,20 @@ def _timeout_ms(timeout: Duration | None) -> Millis | None:
     return ms
 
 
+class NotAsync(BaseException):
+    """A function of the user's has returned nothing to await; `fault` says which. No `Exception`: it is not the job's
+    failure."""
+
+    def __init__(self, field: str, function: object, more: str = "") -> None:
+        super().__init__(field)
+        self.fault = UsageError(field, function, f"must be an async function{more}")
+
+
+def handler_not_async(job_name: str, handler: object) -> NotAsync:
+    """Return the error for a handler of a router's."""
+    return NotAsync("handler", handler, f": it was added for jobs named {shown(job_name)}")
+
+
 def took_too_long(limit_ms: Millis) -> str:
     """Return what is said of a handler whose time is over."""
     return f"the handler took longer than {limit_ms} ms"
@@ -192,5 +208,15 @@ def chained(middleware: Sequence[Callable[..., Any]], handler: Callable[[Any], A
     return call
 
 
+def known_as_call_next(function: F) -> F:
+    """Let Python's errors name it as middleware does, `call_next()` without the job for one."""
+    function.__qualname__ = "call_next"
+    return function
+
+
 def _around(middleware: Callable[..., Any], following: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda job: middleware(job, following)
+    @known_as_call_next
+    def call_next(job: Any) -> Any:
+        return middleware(job, following)
+
+    return call_next

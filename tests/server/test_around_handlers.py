@@ -469,5 +469,54 @@ def test_what_returns_nothing_to_await_ends_the_worker_by_name(server: Server, n
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.parametrize("options", [{}, {"timeout": 60_000}], ids=["any time", "limited"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_routers_handler_that_is_not_async_is_named(
+    server: Server, name: str, backend: str, options: dict[str, Any]
+) -> None:
+    rule = "must be an async function: it was added for jobs named 'x'"
+
+    def wrong(job: Any) -> int:
+        return 3
+
+    async def main() -> None:
+        router: Any = bullmq_anyio.Router()
+        router.add("x", lambda job: wrong(job), **options)
+        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+            job = await queue.add("x")
+            for middleware in ([], [_passes]):
+                worker: Any = bullmq_anyio.Worker(name, router, server.url, middleware=middleware)
+                with pytest.raises(UsageError, match="lambda") as caught:
+                    await worker.run()
+                assert (caught.value.field, caught.value.rule) == ("handler", rule)
+            # No job has paid for it.
+            assert await queue.count() == 1
+            if options:
+                with pytest.raises(UsageError, match=rule):
+                    await router(job)
+            await queue.obliterate(force=True)
+
+    anyio.run(main, backend=backend)
+
+
 async def _passes(job: Any, call_next: Any) -> Any:
     return await call_next(job)
+
+
+async def test_call_next_without_the_job_is_named_as_middleware_knows_it(
+    adapter: Adapter, server: Server, name: str
+) -> None:
+    async def handler(job: Any) -> None: ...
+
+    async def forgets(job: Any, call_next: Any) -> Any:
+        return await call_next()
+
+    async def passes(job: Any, call_next: Any) -> Any:
+        return await call_next(job)
+
+    async with adapter.Queue(name, server.url) as queue:
+        for middleware in ([forgets], [forgets, passes], [passes, forgets]):
+            job = await queue.add("x")
+            ends = await worked_off(adapter.Worker(name, handler, server.url, middleware=middleware))
+            assert ends[job.id].reason == "call_next() missing 1 required positional argument: 'job'"
+        await queue.obliterate(force=True)

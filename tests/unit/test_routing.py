@@ -21,6 +21,7 @@ from bullmq_protocol.worker.routing import (
     check_lifespan,
     check_manager,
     check_middleware,
+    handler_not_async,
     routes_of,
     took_too_long,
 )
@@ -306,6 +307,13 @@ def test_what_shows_no_signature_is_taken() -> None:
     check_manager(contextlib.nullcontext(), is_async=True)
 
 
+def test_a_handler_that_is_not_async_is_named() -> None:
+    error = handler_not_async("redis://:secret@host/0", blocking)
+    assert not isinstance(error, Exception)
+    assert (error.fault.field, error.fault.value) == ("handler", blocking)
+    assert "secret" not in str(error.fault)
+
+
 def test_a_time_limit_is_named() -> None:
     assert took_too_long(1500) == "the handler took longer than 1500 ms"
 
@@ -316,3 +324,5 @@ def test_the_first_middleware_is_outermost() -> None:
 
     assert chained([named("a"), named("b")], lambda job: job)("x") == "a(b(x))"
     assert chained([], lambda job: job)("x") == "x"
+    with pytest.raises(TypeError, match=r"^call_next\(\) missing 1 required positional argument: 'job'$"):
+        chained([lambda job, call_next: call_next(), lambda job, call_next: job], lambda job: job)("x")
