@@ -15,7 +15,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, without_login
-from bullmq_protocol.model.job import NewJob, PreparedJob, check_options, prepare_checked
+from bullmq_protocol.model.job import PreparedJob, check_options, prepare_checked
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, stored_options_from, within_size
 
 OUTBOX_VERSION: Final = 1
@@ -131,9 +131,7 @@ def prepared_entry(
     within_size("data", entry.data, limits)
     options = msgspec.structs.replace(_options_of(entry), job_id=entry.id, timestamp=entry.timestamp)
     checked = check_options(JobOptions(), options, limits=limits, switches=switches)
-    job = prepare_checked(
-        keys_of(entry, switches), NewJob(entry.name, UNSET, options), checked, limits=limits, now_ms=entry.timestamp
-    )
+    job = prepare_checked(keys_of(entry, switches), entry.name, UNSET, checked, limits=limits, now_ms=entry.timestamp)
     # As it was written: to read it and write it again would change some numbers.
     return msgspec.structs.replace(job, data_text=entry.data)
 

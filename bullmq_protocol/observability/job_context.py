@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from bullmq_protocol.model.flow import FlowNode, PreparedNode
 from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import JobOptions, Telemetry
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing
 
@@ -102,7 +103,8 @@ def new_with_context(job: Any, metadata: str) -> Any:
 
 def names_of(jobs: Sequence[NewJob] | Sequence[FlowNode]) -> list[str]:
     """Return the names for a span, whatever is among the jobs: invalid ones are refused later."""
-    return [str(getattr(job, "name", "")) for job in jobs]
+    names: list[object] = [getattr(job, "name", "") for job in jobs]
+    return [name.name if isinstance(name, JobType) else str(name) for name in names]
 
 
 def context_of(job: JobRecord) -> str | None:
