@@ -102,7 +102,7 @@ _TESTS_OF_ADAPTERS = (
     ),
     *(
         f"tests/server/test_{each}.py"
-        for each in ("around_handlers", "failures_seen", "job_types", "outbox", "payloads")
+        for each in ("around_handlers", "failures_seen", "job_types", "outbox", "payloads", "recipes", "transactions")
     ),
     *(f"tests/server/test_{each}.py" for each in ("redis_asyncio_transport", "refusals", "runner", "schedulers")),
     *(
