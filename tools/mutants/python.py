@@ -78,7 +78,7 @@ _TESTS_OF_ADAPTERS = (
         f"tests/unit/test_{each}.py"
         for each in ("arguments", "every_argument", "given_objects", "observability", "queue_spans")
     ),
-    *(f"tests/unit/test_{each}.py" for each in ("worker_options", "zones")),
+    *(f"tests/unit/test_{each}.py" for each in ("time_limit", "worker_options", "zones")),
     *(
         f"tests/server/test_{each}.py"
         for each in (
