@@ -30,8 +30,6 @@ from bullmq_sync.time_limit import Alarms
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.any_server
-
 
 class Welcome(msgspec.Struct):
     to: str

@@ -21,7 +21,7 @@ from tests.support.points import Point, PointCodec
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
+pytestmark = pytest.mark.any_python
 
 
 class Mail(pydantic.BaseModel):

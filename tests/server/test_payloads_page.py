@@ -5,6 +5,7 @@ import pytest
 from tests.support import pages
 from tests.support.servers import Server
 
+# Programs of their own process, which want of a server what `test_payloads.py` looks at on all of them.
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 _PROGRAMS = pages.programs("payloads.md")

@@ -19,6 +19,7 @@ from bullmq_sync import Queue
 from tests.support import pages
 from tests.support.servers import Server
 
+# Programs of their own process, which want of a server what the tests of workers look at on all of them.
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 _SNIPPETS = pages.snippets("README.md")

@@ -22,6 +22,7 @@ from bullmq_protocol import DelayedError, JobOptions
 from tests.support import pages
 from tests.support.servers import Server
 
+# What is looked at are records and events made in this process: the server has no part in them.
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 log = logging.getLogger("tests.application")
