@@ -5,7 +5,7 @@ Source: specs/04-schedulers-flows-events.md#sec-12
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -35,7 +35,7 @@ def bulk_span(
 
 
 @contextmanager
-def jobs_span(tracing: Tracing, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
+def jobs_span(tracing: Tracing, jobs: Sequence[NewJob]) -> Generator[list[NewJob], None, None]:
     """Add several jobs in a span of their own; the body gets them with its context."""
     attributes: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
     with tracing.span("addBulk", "producer", attributes=attributes) as span:

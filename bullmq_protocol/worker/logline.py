@@ -184,7 +184,7 @@ def _of_the_worker(notice: WorkerNotice, queue: str) -> _Line:
         case Drained():
             return "no job of %s is ready", (queue,), {}
         case RenewalFailed(job_ids, message):
-            fields = {"job_ids": list(job_ids), "error": message}
+            fields: dict[str, Any] = {"job_ids": list(job_ids), "error": message}
             return "heartbeat failed for jobs of %s: %s", (queue, message), fields
         case Renewed(job_ids, duration_ms):
             return "locks of %s renewed", (queue,), {"job_ids": list(job_ids), "duration_ms": duration_ms}
