@@ -256,7 +256,8 @@ def _queue(queue: QueueFacts, server: ServerFacts) -> Iterator[Finding]:
             "repeatables",
             Severity.ERROR if newer else Severity.NOTE,
             f"has repeatable jobs of BullMQ 5, which BullMQ 6 loses: {_some(_losses(queue.repeatables))}",
-            "make a job scheduler of each (upsert_job_scheduler), then remove the repeatable with a client of BullMQ 5",
+            "make a job scheduler of each (upsert_job_scheduler), then remove the repeatable "
+            "(remove_repeatable_by_key, or a client of BullMQ 5)",
         )
     if queue.unlisted:
         yield found(

@@ -11,7 +11,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.reply import as_bool
 from bullmq_protocol.common.units import Millis, check_flag, check_whole
-from bullmq_protocol.model.options import MAX_PRIORITY, check_largest_priority
+from bullmq_protocol.model.options import check_priority
 from bullmq_protocol.scripts._lua import (
     CHANGE_DELAY,
     CHANGE_PRIORITY,
@@ -172,8 +172,7 @@ def change_priority(keys: QueueKeys, job_id: str, *, priority: int, lifo: bool =
     Cost:    O(log n + length of the list)
     Source:  specs/03-transitions-admin-getters.md#change-priority
     """
-    check_whole("priority", priority, least=0, most=MAX_PRIORITY)
-    check_largest_priority(priority, keys.switches)
+    check_priority(check_whole("priority", priority), keys.switches)
     check_flag("lifo", lifo)
     return Command(
         "changePriority",

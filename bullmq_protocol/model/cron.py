@@ -58,6 +58,8 @@ _LATER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "@weekends": "0 0 * * 0,6",
     }
 )
+_PROFILES: Final[Mapping[str, _Rules]] = MappingProxyType({"STRICT": "4.9", "V6_7": "5.10"})
+"""The profiles that take whatever one version of cron-parser reads."""
 _CHANCE: Final = "H stands for a value of chance, another one each time"
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -169,13 +171,28 @@ def parse_cron(pattern: str, *, nth: float | None = None, dialect: Dialect = "4.
             raise error from None
         if dialect == "either":
             return later
-        reason = f"BullMQ 5 refuses it ({error.reason}); the profile V6_7 takes it"
-        raise CronError(pattern, error.part, reason) from None
+        raise CronError(pattern, error.part, f"BullMQ 5 refuses it ({error.reason})") from None
     if dialect == "common":
         why = _difference(cron, _tried(pattern, "5.10"))
         if why is not None:
-            raise CronError(pattern, None, f"{why}; the profile STRICT takes it")
+            raise CronError(pattern, None, why)
     return cron
+
+
+def check_pattern(pattern: str, *, dialect: Dialect) -> None:
+    """Read a pattern that a user gives. Raises `CronError`, which names the profiles that would take it.
+
+    Source: specs/06-later-versions.md#sec-4-6-7
+    """
+    try:
+        parse_cron(pattern, dialect=dialect)
+    except CronError as error:
+        profiles = [name for name, rules in _PROFILES.items() if isinstance(_tried(pattern, rules), Cron)]
+        if not profiles:
+            raise
+        names = " and ".join(profiles)
+        takes = f"the profile {names} takes it" if len(profiles) == 1 else f"the profiles {names} take it"
+        raise CronError(pattern, error.part, f"{error.reason}; {takes}") from None
 
 
 def read_differently(pattern: str) -> str | None:

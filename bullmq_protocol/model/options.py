@@ -21,7 +21,7 @@ from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
-from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import Backoff, duration_number
 
 MAX_PRIORITY: Final = 2_097_152
@@ -58,25 +58,20 @@ def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     return _within(field, text, limits.max_payload_bytes)
 
 
-def result_text(
-    value: object,
-    limits: Limits = DEFAULT_LIMITS,
-    result_type: PayloadType | None = None,
-    misfit: Callable[[UsageError], BullMQError] | None = None,
-) -> str:
+def result_text(value: object, limits: Limits = DEFAULT_LIMITS, result_type: PayloadType | None = None) -> str:
     """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes, or not of
-    its type. In place of the latter `misfit`, if given, makes the error to raise."""
+    its type."""
     if result_type is not None:
-        try:
-            text = result_type.checked("returnvalue", value)
-        except UsageError as error:
-            if misfit is None:
-                raise
-            raise misfit(error) from error
+        text = result_type.checked("returnvalue", value)
     elif value is None:
         return "null"
     else:
         text = json_text(value, field="returnvalue")
+    return within_result(text, limits)
+
+
+def within_result(text: str, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes."""
     return _within("returnvalue", text, limits.max_result_bytes)
 
 
@@ -639,15 +634,15 @@ def validate_of(
     return []
 
 
-def check_largest_priority(priority: int, switches: Switches) -> None:
-    """Refuse a priority that STRICT alone takes, where the profile is another.
+def check_priority(priority: float, switches: Switches) -> None:
+    """Refuse a whole number that is no priority in the profile, and name STRICT where that alone takes it.
 
     Source: specs/06-later-versions.md#sec-4-15
     """
-    if priority > switches.max_priority:
-        most = switches.max_priority
-        rule = f"must be a whole number from 0 to {most}: the profile STRICT alone takes {MAX_PRIORITY}"
-        raise UsageError("priority", priority, rule)
+    most = switches.max_priority
+    if not 0 <= priority <= most:
+        hint = f": the profile STRICT alone takes {MAX_PRIORITY}" if most < priority <= MAX_PRIORITY else ""
+        raise UsageError("priority", priority, f"must be a whole number from 0 to {most}{hint}")
 
 
 def _check_known(found: Mapping[str, Any], switches: Switches) -> None:
@@ -655,7 +650,7 @@ def _check_known(found: Mapping[str, Any], switches: Switches) -> None:
 
     Source: specs/06-later-versions.md#sec-4-15
     """
-    check_largest_priority(found.get("priority", 0), switches)
+    check_priority(found.get("priority", 0), switches)
     for field in ("remove_on_complete", "remove_on_fail"):
         check_kept(field, found.get(field), switches)
     deduplication = found.get("deduplication")
@@ -700,13 +695,17 @@ def _check_length(field: str, text: str, limits: Limits) -> None:
         raise UsageError(field, text, f"must have at most {limits.max_name_length} characters, has {len(text)}")
 
 
-def _whole(field: str, value: object, least: int, most: int = MAX_SAFE_INTEGER) -> int:
+def _integral(field: str, value: object) -> float:
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise UsageError(field, value, "must be a whole number")
-    if not least <= value <= most:
-        limit = f"of at least {least}" if most == MAX_SAFE_INTEGER else f"from {least} to {most}"
-        raise UsageError(field, value, f"must be a whole number {limit}")
-    return int(value)
+    return value
+
+
+def _whole(field: str, value: object, least: int) -> int:
+    found = _integral(field, value)
+    if not least <= found <= MAX_SAFE_INTEGER:
+        raise UsageError(field, value, f"must be a whole number of at least {least}")
+    return int(found)
 
 
 def _check_attempts(field: str, value: object, limits: Limits) -> None:
@@ -745,8 +744,8 @@ def _check_delay(field: str, value: object, limits: Limits) -> None:
     _milliseconds(field, value, 0)
 
 
-def _check_priority(field: str, value: object, limits: Limits) -> None:
-    _whole(field, value, 0, MAX_PRIORITY)
+def _check_integral(field: str, value: object, limits: Limits) -> None:
+    _integral(field, value)
 
 
 def _check_bool(field: str, value: object, limits: Limits) -> None:
@@ -792,7 +791,8 @@ def _check_parent(field: str, value: object, limits: Limits) -> None:
 
 def _check_repeat(field: str, value: object, limits: Limits) -> None:
     if not isinstance(value, Mapping):
-        raise UsageError(field, value, "must be a mapping")
+        rule = "must be a mapping, as other clients store it; to add one use upsert_job_scheduler"
+        raise UsageError(field, value, rule)
 
 
 def _check_repeat_job_key(field: str, value: object, limits: Limits) -> None:
@@ -834,7 +834,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object, Limits], None]]] = MappingPro
         "attempts": _check_attempts,
         "backoff": _check_backoff,
         "delay": _check_delay,
-        "priority": _check_priority,
+        "priority": _check_integral,
         "lifo": _check_bool,
         "timestamp": _check_positive,
         "job_id": check_job_id,

@@ -21,8 +21,17 @@ from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import Backoff, duration_number
-from bullmq_protocol.model.cron import LOCAL, Dialect, NoNextRun, Zones, fixed_zone, next_run, parse_cron
-from bullmq_protocol.model.job import NewJob, prepare, resolved
+from bullmq_protocol.model.cron import (
+    LOCAL,
+    Dialect,
+    NoNextRun,
+    Zones,
+    check_pattern,
+    fixed_zone,
+    next_run,
+    parse_cron,
+)
+from bullmq_protocol.model.job import NewJob, prepare
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, given, merged, stored_of
 
 MAX_ID_COLONS: Final = 3
@@ -142,10 +151,12 @@ def rule_of(
         raise UsageError("pattern", None, "must be given, or every")
     else:
         rule["pattern"] = check_name("pattern", repeat.pattern, max_length=None)
-        parse_cron(rule["pattern"], dialect=switches.cron)
+        check_pattern(rule["pattern"], dialect=switches.cron)
     if check_flag("immediately", repeat.immediately) and start is not None:
         raise UsageError("immediately", True, "must not be given together with start_date")
     if repeat.tz is not UNSET:
+        if not isinstance(repeat.tz, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("tz", repeat.tz, _NO_NAME)
         rule["tz"] = plain(repeat.tz)
         find_zone(rule["tz"], zones)
     if switches.cron == "common" and "pattern" in rule:
@@ -167,18 +178,20 @@ def _zone_for_all(name: str, now: Millis, zones: Zones) -> str:
     zone = find_zone(name, zones)
     own = str(getattr(zone, "key", name))
     if own.lower() in _HALF_HOURS:
-        rule = "changes its clock by half an hour, which BullMQ 5 and 6 follow in two ways; the profile STRICT takes it"
+        rule = f"changes its clock by half an hour, which BullMQ 5 and 6 follow in two ways; {_TAKE_ANY_ZONE}"
         raise UsageError("tz", own, rule)
     if own.lower() not in _LOCAL_NAMES:
         return own
     moments = [datetime.fromtimestamp(now // 1000 + months * _MONTH_S, zone) for months in (0, 3, 6, 9)]
     if any(moment.utcoffset() for moment in moments):
-        rule = "must be an IANA name: other processes have local zones of their own; the profile STRICT takes it"
+        rule = f"must be an IANA name: other processes have local zones of their own; {_TAKE_ANY_ZONE}"
         raise UsageError("tz", name, rule)
     return "UTC"
 
 
-_UNKNOWN_ZONE = (
+_TAKE_ANY_ZONE: Final = "the profiles STRICT and V6_7 take it"
+_NO_NAME: Final = "must be a string: an IANA name, utc, UTC+3 or local; leave it out for the local zone"
+_UNKNOWN_ZONE: Final = (
     "is no known time zone: an IANA name, utc, UTC+3 or local"
     " (a system without zone data needs pip install 'bullmq-protocol[cron]')"
 )
@@ -336,11 +349,11 @@ def prepare_scheduler(
     scheduler_id = check_scheduler_id(scheduler_id, limits)
     switches = keys.switches
     rule = rule_of(repeat, now=now_ms, zones=zones, switches=switches)
-    name, data, options, data_type = resolved(template, data_type)
-    for field in given(options):
+    for field in given(template.options):
         if field in _NOT_IN_TEMPLATES:
-            raise UsageError(field, getattr(options, field), "has no place in a scheduler's template")
-    template = NewJob(name, UNSET if data is None else data, options)
+            raise UsageError(field, getattr(template.options, field), "has no place in a scheduler's template")
+    if template.data is None:
+        template = NewJob(template.name, UNSET, template.options)
     defaults = msgspec.structs.replace(defaults, **dict.fromkeys(_NOT_IN_TEMPLATES, UNSET))
     job = prepare(keys, template, defaults=defaults, limits=limits, now_ms=now_ms, data_type=data_type)
     warnings = job.warnings
@@ -349,7 +362,7 @@ def prepare_scheduler(
     due = next_due({**rule, "immediately": repeat.immediately}, now=now_ms, zones=zones, dialect=switches.cron)
     if due is None:
         return None
-    base = _template(merged(defaults, options))
+    base = _template(merged(defaults, template.options))
     first = base if metadata is None or base.get("tm") or base.get("omc") else {**base, "tm": metadata}
     return PreparedScheduler(
         scheduler_id=scheduler_id,

@@ -312,12 +312,16 @@ def test_repeatables(queue: Queue[Any], server: Server, name: str, admin: redis.
         Severity.NOTE,
         True,
     )
+    assert "remove_repeatable_by_key" in found.fix
     for version, severity in (("bullmq:6.0.0", Severity.ERROR), ("bullmq:5.81.5", Severity.NOTE)):
         admin.hset(keys.meta, "version", version)
         assert of_queue(server, name)["repeatables"].severity is severity
     with redis.Redis.from_url(server.url, client_name=f"bull:{name}") as client:
         client.ping()
         assert of_queue(server, name)["repeatables"].severity is Severity.ERROR
+    # What it advises.
+    assert all(queue.remove_repeatable_by_key(member) for member in members)
+    assert "repeatables" not in of_queue(server, name)
 
 
 def test_cron_patterns(queue: Queue[Any], server: Server, name: str, admin: redis.Redis) -> None:

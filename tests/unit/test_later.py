@@ -139,9 +139,15 @@ def test_the_largest_priority_is_that_of_the_profile() -> None:
         said = r"priority: must be a whole number from 0 to 2097151: the profile STRICT alone takes 2097152"
         with pytest.raises(UsageError, match=said):
             validate(JobOptions(priority=2_097_152), switches=switches)
+        with pytest.raises(UsageError, match=r"priority: must be a whole number from 0 to 2097151 \(got"):
+            validate(JobOptions(priority=2_097_153), switches=switches)
     assert moving.change_priority(K, "7", priority=2_097_152).args[0] == 2_097_152
     with pytest.raises(UsageError, match=said):
         moving.change_priority(FLEET, "7", priority=2_097_152)
+    for keys, most in ((K, 2_097_152), (FLEET, 2_097_151)):
+        for priority in (-1, 2_097_153):
+            with pytest.raises(UsageError, match=rf"priority: must be a whole number from 0 to {most} \(got"):
+                moving.change_priority(keys, "7", priority=priority)
 
 
 # --- both lists

@@ -26,6 +26,7 @@ from bullmq_protocol.model.options import (
     stored_options_from,
     validate,
 )
+from bullmq_protocol.model.schedule import RepeatOptions
 from tests.support.refusals import shows
 
 PARENT = ParentRef("P", "bull:q")
@@ -246,6 +247,7 @@ BAD: list[tuple[JobOptions, str, str]] = [
     (options_of(priority=-1), "priority", "from 0 to 2097152"),
     (options_of(priority=MAX_PRIORITY + 1), "priority", "from 0 to 2097152"),
     (options_of(priority=0.5), "priority", "whole number"),
+    (options_of(priority=2.0**60), "priority", "from 0 to 2097152"),
     (options_of(priority=math.nan), "priority", "whole number"),
     (options_of(priority=False), "priority", "whole number"),
     (options_of(lifo=1), "lifo", "True or False"),
@@ -268,6 +270,7 @@ BAD: list[tuple[JobOptions, str, str]] = [
     (options_of(stack_trace_limit=-1), "stack_trace_limit", "at least 0"),
     (options_of(size_limit=0), "size_limit", "at least 1"),
     (options_of(repeat=5), "repeat", "mapping"),
+    (options_of(repeat=RepeatOptions(every=5)), "repeat", "to add one use upsert_job_scheduler"),
     (options_of(prev_millis=-1), "prev_millis", "at least 0"),
     (options_of(repeat_job_key=5), "repeat_job_key", "string"),
     (options_of(deduplication="d"), "deduplication", "Deduplication"),

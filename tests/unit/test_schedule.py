@@ -12,7 +12,7 @@ import pytest
 
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.switches import FLEET_SWITCHES
+from bullmq_protocol.common.switches import FLEET_SWITCHES, STRICT_SWITCHES, V6_7_SWITCHES, Switches
 from bullmq_protocol.errors import ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.model.backoff import Backoff
 from bullmq_protocol.model.cron import CronError
@@ -63,7 +63,8 @@ BAD: list[tuple[Any, str, str]] = [
     (RepeatOptions(pattern="0 0 30 2 *"), "pattern", "Invalid explicit day of month definition"),
     (RepeatOptions(pattern="* * * * *", tz="Europe/Nowhere"), "tz", "is no known time zone"),
     (RepeatOptions(every=5, tz=""), "tz", "is no known time zone"),
-    (RepeatOptions(every=5, tz=3), "tz", "is no known time zone"),  # type: ignore[arg-type]
+    (RepeatOptions(every=5, tz=3), "tz", "must be a string: an IANA name"),  # type: ignore[arg-type]
+    (RepeatOptions(every=5, tz=None), "tz", "leave it out for the local zone"),  # type: ignore[arg-type]
     (RepeatOptions(every=5, limit=0), "limit", "at least 1"),
     (RepeatOptions(every=5, limit=True), "limit", "whole number"),
     (RepeatOptions(every=5, offset=-1), "offset", "at least 0"),
@@ -387,10 +388,12 @@ def test_in_a_fleet_the_zone_is_always_stored() -> None:
 
 
 def test_in_a_fleet_a_zone_must_mean_the_same_to_all() -> None:
-    with pytest.raises(UsageError, match="tz: must be an IANA name: other processes have local zones of their own"):
+    taken = "; the profiles STRICT and V6_7 take it"
+    said = f"tz: must be an IANA name: other processes have local zones of their own{taken}"
+    with pytest.raises(UsageError, match=said):
         _fleet_rule(timezone(timedelta(hours=3)), pattern="0 6 * * *")
     for name in ("Australia/Lord_Howe", "Australia/LHI"):
-        with pytest.raises(UsageError, match="tz: changes its clock by half an hour"):
+        with pytest.raises(UsageError, match=f"tz: changes its clock by half an hour.*{taken}"):
             _fleet_rule(ZoneInfo(name), pattern="0 6 * * *", tz=name)
         with pytest.raises(UsageError, match="tz: changes its clock by half an hour"):
             _fleet_rule(ZoneInfo(name), pattern="0 6 * * *")
@@ -401,6 +404,28 @@ def test_in_a_fleet_a_pattern_must_be_read_alike_by_all() -> None:
     with pytest.raises(CronError, match="pattern: BullMQ 6 refuses it: second: 0 comes twice; the profile STRICT"):
         _fleet_rule(pattern="*/2,*/3 * * * * *")
     rule_of(RepeatOptions(pattern="*/2,*/3 * * * * *"), now=NOW, zones=no_zones)
+
+
+@pytest.mark.parametrize(
+    ("switches", "pattern", "said"),
+    [
+        (STRICT_SWITCHES, "@weekdays", "day of week: .*; the profile V6_7 takes it"),
+        (V6_7_SWITCHES, "1,1 * * * *", "minute: 1 comes twice; the profile STRICT takes it"),
+        (FLEET_SWITCHES, "1,1 * * * *", "BullMQ 6 refuses it: minute: 1 comes twice; the profile STRICT takes it"),
+        (FLEET_SWITCHES, "@weekdays", r"day of week: BullMQ 5 refuses it \(.*\); the profile V6_7 takes it"),
+        (FLEET_SWITCHES, "0 0 15 * 1-7", "BullMQ 5 and BullMQ 6 combine .*; the profiles STRICT and V6_7 take it"),
+    ],
+)
+def test_a_refused_pattern_names_the_profiles_that_take_it(switches: Switches, pattern: str, said: str) -> None:
+    with pytest.raises(CronError, match=f"^pattern: {said} "):
+        rule_of(RepeatOptions(pattern=pattern), now=NOW, zones=no_zones, switches=switches)
+
+
+@pytest.mark.parametrize("switches", [STRICT_SWITCHES, FLEET_SWITCHES, V6_7_SWITCHES])
+def test_no_profile_is_named_for_a_pattern_that_all_refuse(switches: Switches) -> None:
+    with pytest.raises(CronError) as raised:
+        rule_of(RepeatOptions(pattern="61 * * * *"), now=NOW, zones=no_zones, switches=switches)
+    assert "profile" not in str(raised.value)
 
 
 def test_an_offset_is_stored_for_an_interval_in_later_versions() -> None:
