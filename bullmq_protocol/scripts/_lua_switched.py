@@ -1960,6 +1960,9 @@ local deferring
 --- when keep_last_if_active or reschedule
 --- lazy deduplicate: deduplicate
 --- end
+--- when stale_key_repair
+--- lazy take_key: take_key
+--- end
 local function open_job(head, job_data)
   base, custom_id, name, born_at = head[1], head[2], head[3], head[4]
   parent, pending, link = head[5], head[6], head[7]
@@ -2014,7 +2017,16 @@ local function admit(sequence, options, cap)
     batch.flush()
   end
 --- end
---- when keep_last_if_active or reschedule
+--- when stale_key_repair
+  local rule, owner = options.de, nil
+  if rule then
+    if rule.replace or rule.keepLastIfActive or rule.reschedule then
+      owner = load_deduplicate()(rule, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
+    else
+      owner = load_take_key()(rule, dedup_key, id, base, KEYS.events, cap)
+    end
+  end
+--- elsewhen keep_last_if_active or reschedule
   local owner = options.de
     and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
 --- else
@@ -2501,42 +2513,20 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
 --- end
     claim(owner)
   else
---- when stale_key_repair
-    local at_once = redis.REDIS_VERSION_NUM
-    local also = at_once and 'GET' or 'NX'
---- else
     local claimed
---- end
 --- when keep_last_if_active
     if timed and not keeps then
 --- else
     if timed then
 --- end
---- when stale_key_repair
-      owner = call('SET', key, id, 'PX', ttl, 'NX', also)
---- else
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
---- end
     else
---- when stale_key_repair
-      owner = call('SET', key, id, 'NX', also)
---- else
       claimed = call('SET', key, id, 'NX')
---- end
     end
---- when stale_key_repair
-    if not at_once then
-      owner = not owner and call('GET', key)
-    end
-    if not owner then
---- else
     if claimed then
---- end
       return nil
     end
---- unless stale_key_repair
     owner = call('GET', key)
---- end
 --- when stale_key_repair
     if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
       call('DEL', key)
@@ -4145,6 +4135,58 @@ local function store_job(events, job, id, name, data, born_at, options, parent, 
   end
   call('HMSET', job, unpack(fields, 1, count))
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
+end
+""",
+        "take_key": """\
+--- include call
+--- include emit_capped
+local function take_key(rule, key, id, base, events, cap)
+  local dedup_id, ttl = rule.id, rule.ttl
+  if not dedup_id then
+    return nil
+  end
+  local timed, at_once = ttl and ttl > 0, redis.REDIS_VERSION_NUM
+  local extends, owner, prolonged = timed and rule.extend, nil, nil
+  if extends then
+    owner = call('GET', key)
+    if not owner then
+      call('SET', key, id, 'PX', ttl)
+      return nil
+    end
+    prolonged = at_once and redis.pcall('PEXPIRE', key, ttl, 'XX') == 1
+  else
+    local also = at_once and 'GET' or 'NX'
+    if timed then
+      owner = call('SET', key, id, 'PX', ttl, 'NX', also)
+    else
+      owner = call('SET', key, id, 'NX', also)
+    end
+    if not at_once then
+      owner = not owner and call('GET', key)
+    end
+    if not owner then
+      return nil
+    end
+  end
+  if not prolonged then
+--- when stale_key_repair
+    if call('EXISTS', base .. owner) == 0 and call('PTTL', key) == -1 then
+      call('DEL', key)
+      call('DEL', base .. 'dn:' .. dedup_id)
+      take_key(rule, key, id, base, events, cap)
+      return nil
+    end
+--- end
+    if extends then
+      call('SET', key, owner, 'PX', ttl)
+    end
+  end
+--- when debounced_event
+  emit_capped(events, cap, 'debounced', 'jobId', owner, 'debounceId', dedup_id)
+--- end
+  emit_capped(events, cap, 'deduplicated', 'jobId', owner, 'deduplicationId', dedup_id, 'deduplicatedJobId',
+    id)
+  return owner
 end
 """,
         "trim_events": """\

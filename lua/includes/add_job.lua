@@ -23,6 +23,9 @@ local deferring
 --- when keep_last_if_active or reschedule
 --- lazy deduplicate: deduplicate
 --- end
+--- when stale_key_repair
+--- lazy take_key: take_key
+--- end
 
 -- specs/01-data-model-and-adding.md#sec-7-1
 local function open_job(head, job_data)
@@ -85,7 +88,16 @@ local function admit(sequence, options, cap)
     batch.flush()
   end
   --- end
-  --- when keep_last_if_active or reschedule
+  --- when stale_key_repair
+  local rule, owner = options.de, nil
+  if rule then
+    if rule.replace or rule.keepLastIfActive or rule.reschedule then
+      owner = load_deduplicate()(rule, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
+    else
+      owner = load_take_key()(rule, dedup_key, id, base, KEYS.events, cap)
+    end
+  end
+  --- elsewhen keep_last_if_active or reschedule
   local owner = options.de
     and load_deduplicate()(options.de, dedup_key, id, base, KEYS.delayed, KEYS.events, cap, options)
   --- else

@@ -12,7 +12,7 @@
 --- end
 
 -- specs/01-data-model-and-adding.md#sec-6-4 and specs/06-later-versions.md#sec-11-2: the id that answers the call, or
--- nil to add the job.
+-- nil to add the job. Where stale keys are repaired, plain rules are the business of take_key.
 --- when keep_last_if_active or reschedule
 local function deduplicate(rule, key, id, base, delayed, events, cap, options)
 --- else
@@ -47,11 +47,7 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
   end
   -- the two families of modes name their jobs in opposite roles
   local function report(job_id, other_id)
-    --- when debounced_event
-    emit_capped(events, cap, 'debounced', 'jobId', job_id, 'debounceId', dedup_id)
-    --- end
-    emit_capped(events, cap, 'deduplicated', 'jobId', job_id, 'deduplicationId', dedup_id, 'deduplicatedJobId',
-      other_id)
+    --- paste report_owner(job_id, other_id, events, cap, dedup_id)
   end
 
   local owner
@@ -77,46 +73,23 @@ local function deduplicate(rule, key, id, base, delayed, events, cap)
     --@extend-owned
     claim(owner)
   else
-    --- when stale_key_repair
-    -- A server that tells its version to scripts (Redis 7.0) gives the owner at once. NX said twice is NX.
-    local at_once = redis.REDIS_VERSION_NUM
-    local also = at_once and 'GET' or 'NX'
-    --- else
     local claimed
-    --- end
     --- when keep_last_if_active
     if timed and not keeps then
     --- else
     if timed then
     --- end
       --@throttle
-      --- when stale_key_repair
-      owner = call('SET', key, id, 'PX', ttl, 'NX', also)
-      --- else
       claimed = call('SET', key, id, 'PX', ttl, 'NX')
-      --- end
     else
       --@simple
-      --- when stale_key_repair
-      owner = call('SET', key, id, 'NX', also)
-      --- else
       claimed = call('SET', key, id, 'NX')
-      --- end
     end
-    --- when stale_key_repair
-    if not at_once then
-      owner = not owner and call('GET', key)
-    end
-    if not owner then
-    --- else
     if claimed then
-    --- end
       --@claimed
       return nil
     end
-    --- unless stale_key_repair
     owner = call('GET', key)
-    --- end
     --- paste check_owner(rule, key, id, base, delayed, events, cap, dedup_id)
   end
   --@kept

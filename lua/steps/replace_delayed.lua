@@ -11,7 +11,7 @@ if rule.replace then
   end
   if call('ZREM', delayed, owner) == 0 then
     --@not-delayed
-    --- paste repair_key(key, id, base, dedup_id)
+    --- paste repair_key(key, base, dedup_id, own = claim(id))
     --- when keep_last_if_active
     if keeps and load_keep_next()(dedup_id, id, owner, options) then
       --@kept-for-later

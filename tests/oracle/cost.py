@@ -31,7 +31,7 @@ def costs(bench: Bench) -> Costs:
     A server that prints numbers in their shortest form also reads fewer texts as numbers: there, calls that fail and
     cases that say what differs are `UNCOUNTED`.
     """
-    found = {case.name: _of_case(bench, case) for case in (*directed.CASES, *regressions.CASES)}
+    found = {case.name: of_case(bench, case) for case in (*directed.CASES, *regressions.CASES)}
     for name, made, calls, merged in batches.edges():
         bench.reset(made, strict=False)
         bench.wire.run([("SELECT", bench.databases[1])])
@@ -41,7 +41,8 @@ def costs(bench: Bench) -> Costs:
     return found
 
 
-def _of_case(bench: Bench, case: Case) -> list[int]:
+def of_case(bench: Bench, case: Case) -> list[int]:
+    """Return the commands of each call of a case."""
     bench.reset()
     bench.wire.run([("SELECT", bench.databases[1])])
     run = []

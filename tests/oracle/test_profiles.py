@@ -130,13 +130,28 @@ def test_a_server_without_lpos_is_read(newest: servers.Server) -> None:
     for name in NAMES:
         comparison, listed = of(name)[-1]
         with scripts.bench(newest, comparison.side, comparison.allowed) as bench:
-            bench.wire.run([("ACL", "SETUSER", "old", "on", "nopass", "~*", "+@all", "-lpos"), ("AUTH", "old", "x")])
+            take_right(bench, "lpos")
             bench.replace(scripts.ours_instrumented(comparison.side))
             for case in listed:
                 if case.covers.startswith("06#L5"):
                     assert profiles.run_case(bench, comparison, case) == []
                     reached |= bench.reached().keys()
     assert reached >= WITHOUT_LPOS
+
+
+def test_a_key_is_prolonged_by_a_user_who_may_not_pexpire(newest: servers.Server) -> None:
+    """As producers had it before the scripts used the command."""
+    comparison, listed = of("6.7")[-1]
+    with scripts.bench(newest, comparison.side, comparison.allowed) as bench:
+        take_right(bench, "pexpire")
+        extending = [case for case in listed if "extending" in case.title]
+        assert len(extending) > 8
+        assert wrong((case.name, profiles.run_case(bench, comparison, case)) for case in extending) == {}
+
+
+def take_right(bench: Bench, command: str) -> None:
+    """Go on as a user who may not run the command."""
+    bench.wire.run([("ACL", "SETUSER", "old", "on", "nopass", "~*", "+@all", f"-{command}"), ("AUTH", "old", "x")])
 
 
 def turned(name: str) -> list[str]:
