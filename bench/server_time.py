@@ -3,7 +3,8 @@
 The figure is `usec_per_call` of `INFO commandstats`, on a server with real-time priority where that is allowed, with
 scripts that are loaded and warm. The client waits for each reply, so nothing queues. For the scripts that take several
 jobs the figure is divided by their number. `--lua FOLDER` measures the scripts of another checkout, `--profile fleet`
-those of a profile beside those of `strict`, in turn.
+those of a profile beside those of `strict`, in turn. `--instructions` counts the processor's instructions in place of
+the time, with valgrind: they do not vary with what else the machine does.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,14 @@ def head(deduplication_key: str | None = None) -> bytes:
     return pack([B, "", "n", NOW, None, None, None, None, deduplication_key])
 
 
+def _last_count(counts: Path) -> int:
+    """Return what callgrind counted between the last two PINGs."""
+    last = max(counts.glob("counts.*"), key=lambda path: int(path.suffix[1:]))
+    found = re.search(r"^totals: (\d+)", last.read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
 def finish_options(token: str) -> dict[str, Any]:
     return {
         "token": token,
@@ -62,8 +74,11 @@ def finish_options(token: str) -> dict[str, Any]:
 class Meter:
     """A server, scripts of ours, and a job that is added and processed."""
 
-    def __init__(self, wire: Wire, texts: Mapping[str, str], data: str, switches: Switches = STRICT_SWITCHES) -> None:
+    def __init__(
+        self, wire: Wire, texts: Mapping[str, str], data: str, switches: Switches, counts: Path | None
+    ) -> None:
         self.wire = wire
+        self.counts = counts
         self.data = data
         self.switches = switches
         self.loaded: dict[str, str] = {
@@ -74,13 +89,18 @@ class Meter:
         found = keys(names)
         return ("EVALSHA", self.loaded[name], len(found), *found, *args)
 
-    def time(self, calls: Iterator[tuple[Any, ...]], each: int = 1) -> float:
-        """Return microseconds per job."""
-        self.wire.run([("CONFIG", "RESETSTAT")])
+    def time(self, calls: Iterator[tuple[Any, ...]], each: float = 1) -> float:
+        """Return microseconds per job, or instructions."""
+        number = 0
+        self.wire.run([("CONFIG", "RESETSTAT"), ("PING",)])
         for call in calls:
+            number += 1
             reply = self.wire.run([call])[0]
             if isinstance(reply, Exception):
                 raise reply
+        if self.counts is not None:
+            self.wire.run([("PING",)])
+            return _last_count(self.counts) / number / each
         text = self.wire.run([("INFO", "commandstats")])[0].decode()
         line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
         return float(dict(part.split("=") for part in line.partition(":")[2].split(","))["usec_per_call"]) / each
@@ -121,14 +141,19 @@ class Meter:
         names = f"active wait paused {id} meta events delayed prioritized pc marker stalled"
         return self.call("retryJob", names, B, NOW, "LPUSH", id, "w:1", pack(["failedReason", "no"]))
 
-    def delay(self, id: int) -> tuple[Any, ...]:
+    def delay(self, id: int, *, fetch: bool = False) -> tuple[Any, ...]:
         names = f"marker active prioritized delayed {id} events meta stalled"
         later: tuple[Any, ...] = ()
         if self.switches.next_job_of_move_to_delayed:
             names += " wait limiter pc" if self.switches.waiting_layout == "v6" else " wait limiter paused pc"
-            later = ("0", "")
+            later = ("1", self.fetch()[-1]) if fetch else ("0", "")
         fields = pack(["failedReason", "no"])
         return self.call("moveToDelayed", names, B, NOW, id, "w:1", 1000 + id, "0", fields, *later)
+
+    def delay_and_fetch(self, id: int) -> list[tuple[Any, ...]]:
+        """Return the call that moves a job to `delayed` and brings the next one, or the two that do."""
+        call = self.delay(id, fetch=True)
+        return [call] if self.switches.next_job_of_move_to_delayed else [call, self.fetch()]
 
     def add_many(self, count: int) -> tuple[Any, ...]:
         names = "wait paused meta id completed delayed active events marker prioritized pc"
@@ -156,6 +181,20 @@ class Meter:
             self.wire.run([self.fetch() for _ in range(min(1000, active))])
 
 
+@contextmanager
+def counting(kind: str | None) -> Iterator[tuple[servers.Server, Path]]:
+    """Start a server program in callgrind; give it, and the folder of its counts."""
+    found = {name: source for name, source in servers.sources().items() if source.name != "docker"}
+    kind = kind or next(iter(found))
+    with tempfile.TemporaryDirectory() as folder:
+        counts, program = Path(folder), Path(folder) / "server"
+        options = f"--toggle-collect=evalShaCommand --dump-after=pingCommand --callgrind-out-file={counts}/counts"
+        program.write_text(f'#!/bin/sh\nexec valgrind --tool=callgrind {options} {found[kind].origin} "$@"\n')
+        program.chmod(0o700)
+        with servers.Server(kind, servers.Source("path", str(program)), (), False) as server:
+            yield server, counts
+
+
 def measure(meter: Meter, count: int, report: Callable[[str, float], None]) -> None:
     """Measure each script on its own state."""
     held = 50
@@ -177,13 +216,20 @@ def measure(meter: Meter, count: int, report: Callable[[str, float], None]) -> N
     report("addDelayedJob", meter.time(meter.add_delayed(1000 + id) for id in range(count)))
     meter.waiting(0)
     report("addPrioritizedJob", meter.time(meter.add_prioritized(1 + id % 10) for id in range(count)))
-    few = 1000
+    few = min(1000, count)
     meter.waiting(0, few)
     report("retryJob", meter.time(meter.retry(id) for id in range(1, few + 1)))
     meter.waiting(0, few)
     report("moveToDelayed", meter.time(meter.delay(id) for id in range(1, few + 1)))
-    meter.waiting(1)
-    report("addStandardJob, its deduplication id is free", meter.time(meter.add_once(f"{n}") for n in range(few)))
+    meter.waiting(few, few)
+    both = [call for id in range(1, few + 1) for call in meter.delay_and_fetch(id)]
+    report("moveToDelayed, then the next job", meter.time(iter(both), few / len(both)))
+    for name, options in (("", {}), (" for a time", {"ttl": 600_000})):
+        meter.waiting(1)
+        report(
+            f"addStandardJob, its deduplication id is free{name}",
+            meter.time(meter.add_once(f"{n}", **options) for n in range(few)),
+        )
     for name, options in (
         ("", {}),
         (" for a time", {"ttl": 600_000}),
@@ -233,25 +279,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lua", type=Path, default=ROOT / "lua")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--profile", choices=sorted(PROFILES))
+    parser.add_argument("--instructions", action="store_true")
     options = parser.parse_args(arguments)
     sides = {"": (_built(options.lua), STRICT_SWITCHES)}
     if options.profile:
         sides = {"strict": _of(STRICT), options.profile: _of(PROFILES[options.profile])}
     found: dict[str, dict[str, list[float]]] = {}
-    with servers.start(options.kind) as server:
-        pid = server.pid
-        subprocess.run(["chrt", "-f", "-p", "50", str(pid)], check=False, capture_output=True)
+    counted = counting(options.kind) if options.instructions else None
+    with counted or _timed(options.kind) as (server, counts):
         data = msgspec.json.encode({"a": "x" * 80}).decode()
         meters = {
-            side: Meter(Wire(server.host, server.port), texts, data, switches)
+            side: Meter(Wire(server.host, server.port), texts, data, switches, counts)
             for side, (texts, switches) in sides.items()
         }
         for number in range(options.rounds):
             for side in list(sides)[:: -1 if number % 2 else 1]:
                 measure(meters[side], options.calls, _into(found, side))
+    unit = "" if counted else " us"
     best = {name: {side: round(min(values), 2) for side, values in each.items()} for name, each in found.items()}
     for name, each in best.items():
-        sys.stdout.write("".join(f"{value:8.1f} us" for value in each.values()))
+        sys.stdout.write("".join(f"{value:8.{0 if counted else 1}f}{unit}" for value in each.values()))
         if options.profile:
             medians = [statistics.median(values) for values in found[name].values()]
             sys.stdout.write(f"{each[options.profile] / each['strict']:7.3f}{medians[1] / medians[0]:7.3f}")
@@ -259,6 +306,13 @@ def main(arguments: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps(best, indent=1) + "\n")
     return 0
+
+
+@contextmanager
+def _timed(kind: str | None) -> Iterator[tuple[servers.Server, None]]:
+    with servers.start(kind) as server:
+        subprocess.run(["chrt", "-f", "-p", "50", str(server.pid)], check=False, capture_output=True)
+        yield server, None
 
 
 def _into(found: dict[str, dict[str, list[float]]], side: str) -> Callable[[str, float], None]:

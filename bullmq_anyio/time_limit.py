@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
 from bullmq_anyio.job import Job
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.worker.routing import handler_not_async, took_too_long
-
-_NOTHING: Final = object()
+from bullmq_protocol.worker.routing import took_too_long
 
 
 async def within(
@@ -22,22 +18,18 @@ async def within(
 ) -> Any:
     """Return what a handler returns. One that takes longer is cancelled; where it ends by that, this raises
     `TimeoutError`."""
-    returned: Any = _NOTHING
+    returned: list[Any] = []
     raised: Exception | None = None
     scope = anyio.move_on_after(limit_ms / 1000)
     try:
         with scope:
             try:
-                awaitable = handler(job)
-                kind: type[object] = type(awaitable)
-                if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-                    raise handler_not_async(job.name, handler)
-                returned = await awaitable
+                returned.append(await handler(job))
             except Exception as error:
                 raised = error
                 raise
     except RuntimeError as error:
-        if error is raised or (returned is _NOTHING and raised is None):
+        if error is raised or not (returned or raised):
             raise
         # The handler left a scope open in this one. Its outcome is known.
         scope.deadline = math.inf
@@ -46,6 +38,6 @@ async def within(
     finally:
         # It knows this frame.
         raised = None
-    if returned is _NOTHING:
+    if not returned:
         raise TimeoutError(took_too_long(limit_ms))
-    return returned
+    return returned[0]

@@ -25,7 +25,6 @@ from bullmq_protocol.worker.lifecycle import (
     Renewed,
     Resumed,
     StalledCheckSkipped,
-    WorkerNotice,
     WorkerProblem,
 )
 
@@ -153,7 +152,18 @@ Notice: TypeAlias = (
     | JobStalled
     | LockLost
     | ReportRefused
-    | WorkerNotice
+    | Drained
+    | RenewalFailed
+    | Renewed
+    | StalledCheckSkipped
+    | Disconnected
+    | ReconnectFailed
+    | Reconnected
+    | WorkerProblem
+    | Paused
+    | Resumed
+    | Closing
+    | ClosedNotice
     | HandlerAbandoned
     | HandlerBlocked
 )
