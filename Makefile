@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque board unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench clean
+.PHONY: menu env $(NEWER:%=env-%) environments demo demo-monque board unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench bench-quick dist clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -159,8 +159,15 @@ chaos-fleet: env ## BullMQ 5.62, 5.81 and 6.7 on Node, its Python port and ours 
 signals: env ## send bullmq-worker signals at MOMENTS=200 moments, drawn by SEED: no job may be lost
 	@CLI_MOMENTS=$(MOMENTS) CLI_SEED=$(SEED) $(IN) -m pytest -q -n $(WORKERS) -k at_any_moment tests/server/test_cli_worker.py
 
-bench: env ## measure, side by side with BullMQ on Node where it is installed
-	@$(IN) -m bench
+bench: env ## measure, side by side with BullMQ on Node where it is installed; RESUME=yes goes on where it ended
+	@$(IN) -m bench $(if $(RESUME),--resume)
+
+bench-quick: env ## the main ratios alone, in under 4 minutes
+	@$(IN) -m bench --short --json .cache/bench-quick.json
+
+dist: ## build wheel and sdist twice, and hold them to what a user does with them, in about 4 minutes
+	@$(PYTHON) tools/env.py .venv-release --group release > /dev/null
+	@.venv-release/bin/python tools/release.py $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove the environments and caches
 	rm -rf .venv .venv-* .cache

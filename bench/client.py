@@ -264,7 +264,7 @@ async def _nursed(waiting: list[Awaitable[Any]]) -> None:
 
 async def _main(adapter: str, url: str, profile: str) -> None:
     say(event="ready")
-    await serve(calls(Anyio(url, _gathered if adapter == "asyncio" else _nursed, profile_named(profile))))
+    await serve(calls(Anyio(url, _nursed if adapter == "trio" else _gathered, profile_named(profile))))
 
 
 if __name__ == "__main__":
@@ -275,4 +275,7 @@ if __name__ == "__main__":
         say(event="ready")
         serve_blocking(calls(Threads(config["url"], profile_named(config["profile"]))))
     else:
-        anyio.run(_main, config["adapter"], config["url"], config["profile"], backend=config["adapter"])
+        adapter = config["adapter"]
+        backend = {"uvloop": "asyncio"}.get(adapter, adapter)
+        uvloop = {"use_uvloop": True} if adapter == "uvloop" else {}
+        anyio.run(_main, adapter, config["url"], config["profile"], backend=backend, backend_options=uvloop)

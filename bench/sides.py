@@ -12,17 +12,19 @@ from tests.support.servers import Server
 
 NODE = ("node-5", "node-6")
 OURS = ("asyncio", "trio", "threads")
+UVLOOP = "uvloop"
 PORT = "port"
 LIMIT = "limit"
 PROFILED = {"asyncio-strict": "strict", "asyncio-6.7": "6.7"}
 """Ours in other profiles than the default one."""
-SIDES = (*NODE, PORT, *OURS, *PROFILED, LIMIT)
+SIDES = (*NODE, PORT, *OURS, UVLOOP, *PROFILED, LIMIT)
 NAMES = {
     "node-5": "BullMQ 5.62.0 on Node",
     "node-6": "BullMQ 6.7.0 on Node",
     "port": f"BullMQ's Python port {VERSION}",
     "asyncio": "ours, asyncio",
     "trio": "ours, trio",
+    UVLOOP: "ours, asyncio on uvloop",
     "threads": "ours, threads",
     "asyncio-strict": "ours, asyncio, profile strict",
     "asyncio-6.7": "ours, asyncio, profile 6.7",

@@ -25,7 +25,7 @@ from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.add_jobs import added_record
 from bullmq_protocol.operations.adding import Adding
 from bullmq_protocol.operations.read_flow import read_flow
-from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, applier, check_profile
 
 _log = logging.getLogger("bullmq_anyio")
 
@@ -176,7 +176,7 @@ class FlowProducer:
     ) -> Adding[list[FlowJob[Job[Any]]]]:
         prepared = self._prepare(flows, queues_options)
         parents = [node.job.parent_key for node in prepared.nodes if node.job.parent_key is not None]
-        return Adding(lambda: self._operation(prepared), self._profile.applied, parents=parents)
+        return Adding(lambda: self._operation(prepared), applier(self._profile), parents=parents)
 
     async def _add(
         self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None

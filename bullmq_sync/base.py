@@ -312,7 +312,7 @@ class JobBase(Cancellable, Defaulted):
         return Pages(plan, self._keys, self._run)
 
 
-def payload_type(job: JobBase) -> Any:
+def data_type_of(job: JobBase) -> Any:
     """Return what a job's payload is read into."""
     return job._data_type  # pyright: ignore[reportPrivateUsage]
 

@@ -11,8 +11,9 @@ class Cancellation(threading.Event):
     reason: str | None = None
 
     def cancel(self, reason: str) -> None:
-        """Set it, saying why."""
-        self.reason = reason
+        """Set it, saying why. What came first stays the reason."""
+        # In one step: a time limit and the worker may do it at once.
+        self.__dict__.setdefault("reason", reason)
         self.set()
 
 

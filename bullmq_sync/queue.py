@@ -30,7 +30,7 @@ from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.model.outbox import OutboxEntry, entry_of
 from bullmq_protocol.model.schedule import PreparedScheduler, RepeatOptions, prepare_scheduler
-from bullmq_protocol.observability.job_context import names_of, new_with_context, with_context
+from bullmq_protocol.observability.job_context import jobs_span, with_context
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing, guarded
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
 from bullmq_protocol.operations.adding import Adding, add_in_one, require_one_slot
@@ -45,7 +45,7 @@ from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_protocol.operations.read_schedulers import get_job_schedulers
 from bullmq_protocol.operations.remove_orphans import RemoveOrphans
 from bullmq_protocol.operations.upsert_scheduler import upsert_scheduler
-from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
+from bullmq_protocol.scripts.profile import DEFAULT, Profile, applier, check_profile
 from bullmq_sync.base import Items, Pages, QueueBase, check_callback, expect_result, finish
 from bullmq_sync.drive import Connection, check_parents, clock, is_cluster, run, unscripted
 from bullmq_sync.events import QueueEvents
@@ -60,6 +60,8 @@ T = TypeVar("T")
 _log = logging.getLogger("bullmq_sync")
 
 Kind: TypeAlias = JobType[Any, Any] | None
+Kinds: TypeAlias = dict[int, JobType[Any, Any]]
+"""The types of the jobs that have one, by their places."""
 
 _NO_OPTIONS = JobOptions()
 _MOST_TEMPLATES = 64
@@ -251,7 +253,7 @@ class Queue(QueueBase, Generic[T]):
         some jobs, whose parents are gone, and add the others.
 
         Args:
-            jobs: The jobs, each as a `NewJob(name, data, options)`.
+            jobs: The jobs, each as a `NewJob(name, data, options)`, whose name may be a `JobType`, as in `add`.
             atomic: True adds them in one transaction: no other client sees some of them, and a connection that breaks
                 leaves all or none. False by default.
 
@@ -270,20 +272,25 @@ class Queue(QueueBase, Generic[T]):
         check_flag("atomic", atomic)
         if self._tracing is None:
             return self._add_bulk(jobs, atomic)
-        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
-        with self._tracing.span("addBulk", "producer", attributes=names) as span:
-            metadata = span.metadata()
-            return self._add_bulk([new_with_context(job, metadata) for job in jobs], atomic)
+        with jobs_span(self._tracing, jobs) as carrying:
+            return self._add_bulk(carrying, atomic)
 
     def _add_bulk(self, jobs: Sequence[NewJob], atomic: bool) -> list[Job[T]]:
-        prepared = self._prepare_all(jobs)
+        prepared, kinds = self._prepare_all(jobs)
         if not prepared:
             return []
         check_parents(self._transport, self._keys, prepared)
-        return self._added(self.run(self._add_all(self._keys, prepared, atomic=atomic)))
+        return self._added(self.run(self._add_all(self._keys, prepared, atomic=atomic)), kinds)
 
-    def _added(self, found: Sequence[JobRecord | BullMQError]) -> list[Job[T]]:
-        results = [self._job(result) if isinstance(result, JobRecord) else result for result in found]
+    def _added(self, found: Sequence[JobRecord | BullMQError], kinds: Kinds) -> list[Job[T]]:
+        results: list[Job[Any] | BullMQError]
+        if kinds:
+            results = [
+                self._job(result, kinds.get(place)) if isinstance(result, JobRecord) else result
+                for place, result in enumerate(found)
+            ]
+        else:
+            results = [self._job(result) if isinstance(result, JobRecord) else result for result in found]
         added = [result for result in results if isinstance(result, Job)]
         if len(added) < len(results):
             raise BulkAddError(results)
@@ -293,7 +300,7 @@ class Queue(QueueBase, Generic[T]):
         """Prepare jobs to be added in a transaction of your own, beside your own commands. Nothing is sent.
 
         Args:
-            jobs: The jobs, each as a `NewJob(name, data, options)`; at least one.
+            jobs: The jobs, each as a `NewJob(name, data, options)`, as in `add_bulk`; at least one.
 
         Returns:
             The commands, and what reads their replies. See `Adding`.
@@ -314,19 +321,17 @@ class Queue(QueueBase, Generic[T]):
             raise UsageError("jobs", jobs, "must hold at least one job")
         if self._tracing is None:
             return self._adding(jobs)
-        names: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
-        with self._tracing.span("addBulk", "producer", attributes=names) as span:
-            metadata = span.metadata()
-            return self._adding([new_with_context(job, metadata) for job in jobs])
+        with jobs_span(self._tracing, jobs) as carrying:
+            return self._adding(carrying)
 
     def _adding(self, jobs: Sequence[NewJob]) -> Adding[list[Job[T]]]:
-        prepared = self._prepare_all(jobs)
+        prepared, kinds = self._prepare_all(jobs)
 
         def make() -> Operation[list[Job[T]]]:
-            return self._added((yield from self._add_all(self._keys, prepared)))
+            return self._added((yield from self._add_all(self._keys, prepared)), kinds)
 
         parents = [job.parent_key for job in prepared if job.parent_key is not None]
-        return Adding(make, self._profile.applied, parents=parents, before=self._description())
+        return Adding(make, applier(self._profile), parents=parents, before=self._description())
 
     def commit(self, *addings: Adding[Any]) -> list[Any]:
         """Add what was prepared, by this queue and by others, in one transaction: all of it, or nothing.
@@ -360,6 +365,11 @@ class Queue(QueueBase, Generic[T]):
             require_one_slot(addings)
         return run(add_in_one(addings), unscripted(self._transport))
 
+    @overload
+    def entry(self, name: JobType[P, Any], data: P, options: JobOptions | None = None) -> OutboxEntry: ...
+    @overload
+    def entry(self, name: str, data: T | UnsetType = UNSET, options: JobOptions | None = None) -> OutboxEntry: ...
+
     def entry(self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None) -> OutboxEntry:
         """Make an entry of an outbox: a job to be stored in your database, with the data of the same transaction.
 
@@ -389,22 +399,15 @@ class Queue(QueueBase, Generic[T]):
             name, options = kind.name, kind.with_options(options)
         elif options is None:
             options = _NO_OPTIONS
-        if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
+        if self._tracing is None:
+            return self._entry(self._prepared(name, data, options, kind))
         label: str = plain(name)
-        own: JobOptions = options
-        with self._span("add", "producer", destination=f"{self.name}.{label}") as span:
-            if self._tracing is not None:
-                own = with_context(own, span.metadata(), replacing=True)
-            return entry_of(
-                self._keys,
-                NewJob(label, data, own),
-                new_id=str(uuid.uuid4()),
-                now_ms=clock().wall,
-                defaults=self._defaults,
-                limits=self._limits,
-                data_type=self._data_type if kind is None else kind.data_type,
-            )
+        with self._tracing.span("add", "producer", destination=f"{self.name}.{label}") as span:
+            own = with_context(options, span.metadata(), replacing=True)
+            return self._entry(self._prepared(label, data, own, kind))
+
+    def _entry(self, job: PreparedJob) -> OutboxEntry:
+        return entry_of(self._keys, job, new_id=str(uuid.uuid4()), limits=self._limits)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -1554,14 +1557,33 @@ class Queue(QueueBase, Generic[T]):
 
     # --- schedulers ---------------------------------------------------------------------------------------------------
 
+    @overload
+    def upsert_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: JobType[P, R],
+        data: P,
+        options: JobOptions | None = None,
+    ) -> Job[P, R] | None: ...
+    @overload
     def upsert_job_scheduler(
         self,
         scheduler_id: str,
         repeat: RepeatOptions,
         name: str | None = None,
+        data: T | UnsetType | None = UNSET,
+        options: JobOptions | None = None,
+    ) -> Job[T] | None: ...
+
+    def upsert_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: str | JobType[Any, Any] | None = None,
         data: Any = UNSET,
         options: JobOptions | None = None,
-    ) -> Job[T] | None:
+    ) -> Job[Any] | None:
         """Create or replace a job scheduler and its next job.
 
         A next job that no worker has taken yet is replaced, and keeps its time.
@@ -1569,9 +1591,10 @@ class Queue(QueueBase, Generic[T]):
         Args:
             scheduler_id: The scheduler's id: up to 255 characters, three colons at most.
             repeat: When the jobs are due.
-            name: The name of the jobs. None, the default: `scheduler_id`.
+            name: The name of the jobs, or a `JobType`, as in `add`. None, the default: `scheduler_id`.
             data: The payload of the jobs, as in `add`; `{}` by default.
-            options: Options of the jobs, on top of the queue's `default_job_options`; None by default.
+            options: Options of the jobs, on top of those of a `JobType` and the queue's `default_job_options`; None by
+                default.
 
         Returns:
             The next job; None, with nothing written, if the rule has no run to come.
@@ -1590,31 +1613,51 @@ class Queue(QueueBase, Generic[T]):
             'report'
         """
         checked = check_name("scheduler_id", scheduler_id, max_length=None)
-        template = _scheduled(checked, name, data, options)
+        template, kind = _scheduled(checked, name, data, options)
         with self._scheduler_span(checked, template) as span:
-            prepared = self._prepare_scheduler(checked, repeat, template, span)
+            prepared = self._prepare_scheduler(checked, repeat, template, kind, span)
             if prepared is None:
                 return None
             record = self.run(upsert_scheduler(self._keys, prepared))
             span.set_attributes({"bullmq.job.id": record.id})
-            return self._job(record)
+            return self._job(record, kind)
 
+    @overload
+    def adding_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: JobType[P, R],
+        data: P,
+        options: JobOptions | None = None,
+    ) -> Adding[Job[P, R]] | None: ...
+    @overload
     def adding_job_scheduler(
         self,
         scheduler_id: str,
         repeat: RepeatOptions,
         name: str | None = None,
+        data: T | UnsetType | None = UNSET,
+        options: JobOptions | None = None,
+    ) -> Adding[Job[T]] | None: ...
+
+    def adding_job_scheduler(
+        self,
+        scheduler_id: str,
+        repeat: RepeatOptions,
+        name: str | JobType[Any, Any] | None = None,
         data: Any = UNSET,
         options: JobOptions | None = None,
-    ) -> Adding[Job[T]] | None:
+    ) -> Adding[Job[Any]] | None:
         """Prepare a job scheduler to be created or replaced in a transaction of your own. Nothing is sent.
 
         Args:
             scheduler_id: The scheduler's id, as in `upsert_job_scheduler`.
             repeat: When the jobs are due.
-            name: The name of the jobs. None, the default: `scheduler_id`.
+            name: The name of the jobs, or a `JobType`, as in `add`. None, the default: `scheduler_id`.
             data: The payload of the jobs, as in `add`; `{}` by default.
-            options: Options of the jobs, on top of the queue's `default_job_options`; None by default.
+            options: Options of the jobs, on top of those of a `JobType` and the queue's `default_job_options`; None by
+                default.
 
         Returns:
             The commands, and what reads their replies, as `adding`; None if the rule has no run to come.
@@ -1631,16 +1674,16 @@ class Queue(QueueBase, Generic[T]):
             'heartbeat'
         """
         checked = check_name("scheduler_id", scheduler_id, max_length=None)
-        template = _scheduled(checked, name, data, options)
+        template, kind = _scheduled(checked, name, data, options)
         with self._scheduler_span(checked, template) as span:
-            prepared = self._prepare_scheduler(checked, repeat, template, span)
+            prepared = self._prepare_scheduler(checked, repeat, template, kind, span)
         if prepared is None:
             return None
 
-        def make() -> Operation[Job[T]]:
-            return self._job((yield from upsert_scheduler(self._keys, prepared)))
+        def make() -> Operation[Job[Any]]:
+            return self._job((yield from upsert_scheduler(self._keys, prepared)), kind)
 
-        return Adding(make, self._profile.applied, before=self._description())
+        return Adding(make, applier(self._profile), before=self._description())
 
     def _scheduler_span(
         self, scheduler_id: str, template: NewJob
@@ -1649,7 +1692,7 @@ class Queue(QueueBase, Generic[T]):
         return self._span("add", "producer", destination=place, attributes=names)
 
     def _prepare_scheduler(
-        self, scheduler_id: str, repeat: RepeatOptions, template: NewJob, span: TelemetrySpan
+        self, scheduler_id: str, repeat: RepeatOptions, template: NewJob, kind: Kind, span: TelemetrySpan
     ) -> PreparedScheduler | None:
         prepared = prepare_scheduler(
             self._keys,
@@ -1660,7 +1703,7 @@ class Queue(QueueBase, Generic[T]):
             limits=self._limits,
             now_ms=clock().wall,
             zones=find_zone,
-            data_type=self._data_type,
+            data_type=self._data_type if kind is None else kind.data_type,
             metadata=None if self._tracing is None else span.metadata() or None,
         )
         for warning in () if prepared is None else prepared.warnings:
@@ -1864,20 +1907,23 @@ class Queue(QueueBase, Generic[T]):
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, job: NewJob) -> PreparedJob:
-        if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError("job", job, "must be a NewJob(name, data, options)")
-        return self._prepared(job.name, job.data, job.options)
-
-    def _prepare_all(self, jobs: Sequence[NewJob]) -> list[PreparedJob]:
+    def _prepare_all(self, jobs: Sequence[NewJob]) -> tuple[list[PreparedJob], Kinds]:
         prepared: list[PreparedJob] = []
+        kinds: Kinds = {}
         try:
             for job in jobs:
-                prepared.append(self._prepare(job))  # noqa: PERF401
+                if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise UsageError("job", job, "must be a NewJob(name, data, options)")
+                name = job.name
+                if isinstance(name, JobType):
+                    kinds[len(prepared)] = name
+                    prepared.append(self._prepared(name.name, job.data, name.with_options(job.options), name))
+                else:
+                    prepared.append(self._prepared(name, job.data, job.options))
         except UsageError as error:
             # As many are right as come before the wrong one.
             raise UsageError(f"jobs[{len(prepared)}]: {error.field}", error.value, error.rule) from None
-        return prepared
+        return prepared, kinds
 
     def _prepared(self, name: str, data: Any, options: JobOptions, kind: Kind = None) -> PreparedJob:
         if type(name) is not str:
@@ -1917,10 +1963,15 @@ class Queue(QueueBase, Generic[T]):
         return [self._job(record) for record in records]
 
 
-def _scheduled(scheduler_id: str, name: str | None, data: Any, options: JobOptions | None) -> NewJob:
+def _scheduled(
+    scheduler_id: str, name: str | JobType[Any, Any] | None, data: Any, options: JobOptions | None
+) -> tuple[NewJob, Kind]:
+    if isinstance(name, JobType):
+        return NewJob(name.name, data, name.with_options(options)), name
     if options is not None and not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)")
-    return NewJob(scheduler_id if name is None else plain(name), data, JobOptions() if options is None else options)
+    label: str = scheduler_id if name is None else plain(name)
+    return NewJob(label, data, JobOptions() if options is None else options), None
 
 
 def _id(job_id: object) -> str:

@@ -30,7 +30,7 @@ _ANY_PYTHON = ("oracle", "interop", "property", "chaos", "unit", "monque")
 _OF_PYTHON = (
     *("test_apart", "test_codec", "test_extras", "test_facade_docs", "test_given_objects"),
     *("test_job", "test_kit", "test_logline", "test_observability", "test_parity", "test_public_names"),
-    *("test_queue_spans", "test_servers", "test_stack", "test_tracing", "test_turns", "test_zones"),
+    *("test_queue_spans", "test_servers", "test_stack", "test_time_limit", "test_tracing", "test_turns", "test_zones"),
 )
 """Files of these that need them all the same: tasks, contexts, threads, signatures, tracebacks, extensions in C."""
 _WHOLE_FILE = re.compile(r"^pytestmark = .*\bany_python\b", re.MULTILINE)

@@ -72,31 +72,24 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield ", ".join(f"[{row['name']}](#{row['name'].lower()})" for row in scripts)
     yield ""
-    for row in scripts:
-        yield from _script(row, errors)
+    yield from _scripts(table, "script", errors)
     yield "## Scripts of later versions"
     yield ""
     yield "BullMQ 5.62.0 has none of these; they go with every profile."
     yield ""
-    for row in table["commands"]:
-        if row["kind"] == "later":
-            yield from _script(row, errors)
+    yield from _scripts(table, "later", errors)
     yield "## Scripts of ours"
     yield ""
     yield "Several jobs in one call; BullMQ has none of these."
     yield ""
-    for row in table["commands"]:
-        if row["kind"] == "ours":
-            yield from _script(row, errors)
+    yield from _scripts(table, "ours", errors)
     yield "## Commands of the relay"
     yield ""
     yield "BullMQ has them since 6.4.0, beside the queues ([relay.md](../relay.md))."
     yield ""
     yield "`<R>` is `<prefix>::relay:{<namespace>}:`."
     yield ""
-    for row in table["commands"]:
-        if row["kind"] == "relay":
-            yield from _script(row, errors)
+    yield from _scripts(table, "relay", errors)
     yield "## Plain Redis commands"
     yield ""
     yield from _table(
@@ -115,6 +108,12 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
             for row in plain
         ),
     )
+
+
+def _scripts(table: Mapping[str, Any], kind: str, errors: Mapping[int, str]) -> Iterator[str]:
+    for row in table["commands"]:
+        if row["kind"] == kind:
+            yield from _script(row, errors)
 
 
 def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:

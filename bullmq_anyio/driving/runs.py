@@ -26,14 +26,13 @@ from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
-from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, repr_of
 from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import chained, routes_of
+from bullmq_protocol.worker.routing import NotAsync, chained, handler_not_async, known_as_call_next, routes_of
 from bullmq_protocol.worker.snapshot import WorkerState
 from bullmq_protocol.worker.tracing import WorkerTracing
 
@@ -69,12 +68,10 @@ class Runs(Generic[T]):
         self._state: Any = UNSET
         self._chain: Callable[[Job[T]], Awaitable[Any]] | None = None
         """What is called in place of the processor, if anything is around it."""
-        self._has_middleware = bool(shared.setup.middleware)
-        if self._routes is not None or self._has_middleware:
+        self._middleware = shared.setup.middleware[0] if shared.setup.middleware else None
+        """The outermost."""
+        if self._routes is not None or self._middleware is not None:
             self._chain = chained(shared.setup.middleware, self._called)
-        self._outermost = (
-            ("middleware[0]", shared.setup.middleware[0]) if shared.setup.middleware else ("processor", processor)
-        )
         self._strategy = strategy
         self._queue = shared.setup.keys.name
         self._failures = shared.failures
@@ -170,10 +167,9 @@ class Runs(Generic[T]):
             # trio raises it in the code that runs: it is not the job's fault.
             self._interrupt(error)
             return _cancelled(number)
-        if is_one(error, _NotAsync):
+        if is_one(error, NotAsync):
             # A fault of the program, which no job should pay for.
-            field, value = error.args
-            self._interrupt(UsageError(field, value, "must be an async function"))
+            self._interrupt(cast("NotAsync", error).fault)
             return _cancelled(number)
         if handling.cancelled:
             return None if self._tasks.is_torn() else _cancelled(number)
@@ -233,8 +229,14 @@ class Runs(Generic[T]):
         awaitable: Awaitable[Any] = call(job)
         kind: type[object] = type(awaitable)
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-            raise _NotAsync(*self._outermost)
+            raise self._not_async(job) if self._middleware is None else NotAsync("middleware[0]", self._middleware)
         return awaitable
+
+    def _not_async(self, job: Job[T]) -> NotAsync:
+        """Return the error for the handler of a job."""
+        if self._routes is None:
+            return NotAsync("processor", self.processor)
+        return handler_not_async(job.name, self._routes.find(job.name).handler)
 
     def _result_type(self, job: Job[T]) -> PayloadType | None:
         """Return the type of the job's result, where that is its route's."""
@@ -250,11 +252,12 @@ class Runs(Generic[T]):
             return chain
         handler = routed(routes, job)
         self._failures.check_data(job)
-        if not self._has_middleware:
+        if self._middleware is None:
             return handler
         set_handler(job, handler)
         return chain
 
+    @known_as_call_next
     def _called(self, job: Job[T]) -> Awaitable[Any]:
         """Call the handler, within what is around it."""
         handler = handler_of(job) or self.processor
@@ -262,7 +265,7 @@ class Runs(Generic[T]):
         awaitable: Awaitable[Any] = handler(job)
         kind: type[object] = type(awaitable)
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-            raise _NotAsync("processor", self.processor)
+            raise self._not_async(job)
         return awaitable
 
     def _strategy_of(self, job: Job[T], error: BaseException) -> str | None:
@@ -305,8 +308,3 @@ class Runs(Generic[T]):
 
 def _cancelled(number: int) -> JobRaised:
     return JobRaised(number, Failure(kind=FailureKind.CANCELLED, message="cancelled"), random.random())
-
-
-class _NotAsync(BaseException):
-    """The processor, or what is around it, returned something that cannot be awaited: its field and value. No
-    `Exception`: it is not the job's failure."""

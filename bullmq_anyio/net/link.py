@@ -42,7 +42,7 @@ import msgspec
 from anyio.lowlevel import checkpoint, current_token
 
 from bullmq_anyio.net.resp import pack
-from bullmq_anyio.net.room import check_room
+from bullmq_anyio.net.room import check_room, check_room_to_send
 from bullmq_anyio.net.sockets import let_others_run
 from bullmq_protocol.command import Command
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
@@ -278,7 +278,7 @@ class Link(Wire[Call]):
 
     def _call(self, payload: bytes | Command[Any], limit_ms: int | None, count: int) -> Call:
         """Return a new call; it is not in the out-buffer yet. Raises what the link died of."""
-        check_room()
+        check_room_to_send()
         if not self._pending and not self._out:
             # Something may have come that the event loop has not seen: the server may have closed it.
             self._look()

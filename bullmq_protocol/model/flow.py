@@ -16,7 +16,7 @@ from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, ke
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, shown
-from bullmq_protocol.model.job import CheckedOptions, NewJob, PreparedJob, check_options, prepare_checked
+from bullmq_protocol.model.job import CheckedOptions, PreparedJob, check_options, prepare_checked
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, ParentRef
 
 J = TypeVar("J")
@@ -179,7 +179,8 @@ def prepare_flow(
                     raise UsageError("options.deduplication.keep_last_if_active", True, _NOT_BELOW)
                 job = prepare_checked(
                     keys,
-                    NewJob(node.name, node.data),
+                    node.name,
+                    node.data,
                     options,
                     limits=limits,
                     now_ms=now_ms,

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -20,6 +20,7 @@ from bullmq_protocol.common.payloads import PayloadType, payload_type, read_as
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import (
     DEFAULT_LIMITS,
     JobOptions,
@@ -31,6 +32,7 @@ from bullmq_protocol.model.options import (
     validate_of,
 )
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 AddCommand: TypeAlias = Literal["addStandardJob", "addDelayedJob", "addPrioritizedJob", "addParentJob"]
@@ -357,18 +359,38 @@ class NewJob(Struct, frozen=True, gc=False):
     """A job to be added with `add_bulk`.
 
     Args:
-        name: What kind of job it is: 1 to 255 characters.
+        name: What kind of job it is: 1 to 255 characters. Or a `JobType`, which brings its name, the type of the
+            payload, and options.
         data: The payload: any value with a JSON form; `{}` by default.
-        options: The job's options; none by default.
+        options: The job's options, on top of those of a `JobType`; none by default.
 
     Examples:
         >>> NewJob("welcome", {"to": "ada"}, JobOptions(priority=1)).name
         'welcome'
+        >>> WELCOME = JobType("welcome", dict[str, str], options=JobOptions(attempts=3))
+        >>> NewJob(WELCOME, {"to": "ada"}).data
+        {'to': 'ada'}
     """
 
-    name: str
+    name: str | JobType[Any, Any]
     data: Any = UNSET
     options: JobOptions = JobOptions()
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, name: JobType[P, Any], data: P, options: JobOptions = ...) -> None: ...
+        @overload
+        def __init__(self, name: str, data: Any = ..., options: JobOptions = ...) -> None: ...
+        def __init__(self, name: Any, data: Any = UNSET, options: Any = ...) -> None: ...
+
+
+def resolved(new_job: NewJob, data_type: Any) -> tuple[str, Any, JobOptions, Any]:
+    """Return name, payload, options and the payload's type, where a `JobType` may bring them."""
+    kind = new_job.name
+    if isinstance(kind, JobType):
+        return kind.name, new_job.data, kind.with_options(new_job.options), kind.data_type
+    return kind, new_job.data, new_job.options, data_type
 
 
 class PreparedJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -423,10 +445,12 @@ def prepare(
         raise UsageError("job", new_job, "must be a NewJob(name, data, options)")
     if not isinstance(new_job.options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("options", new_job.options, "must be a JobOptions, such as JobOptions(delay=1000)")
-    checked = check_options(defaults, new_job.options, limits=limits, parent=parent, switches=keys.switches)
+    name, data, options, data_type = resolved(new_job, data_type)
+    checked = check_options(defaults, options, limits=limits, parent=parent, switches=keys.switches)
     return prepare_checked(
         keys,
-        new_job,
+        name,
+        data,
         checked,
         limits=limits,
         now_ms=now_ms,
@@ -582,7 +606,8 @@ def template_of(
 
 def prepare_checked(
     keys: QueueKeys,
-    new_job: NewJob,
+    name: str,
+    data: Any,
     checked: CheckedOptions,
     *,
     limits: Limits = DEFAULT_LIMITS,
@@ -592,10 +617,10 @@ def prepare_checked(
     has_children: bool = False,
     deferring: bool = False,
 ) -> PreparedJob:
-    """Do the rest of `prepare`, with options that are checked already; those of `new_job` do not count."""
+    """Do the rest of `prepare`, with options that are checked already."""
     template = template_of(
         keys,
-        new_job.name,
+        name,
         checked,
         limits=limits,
         data_type=data_type,
@@ -603,7 +628,7 @@ def prepare_checked(
         has_children=has_children,
         deferring=deferring,
     )
-    return template.prepare(new_job.data, now_ms)
+    return template.prepare(data, now_ms)
 
 
 def _shown(name: str, checked: CheckedOptions, repeat_job_key: str | None) -> dict[str, bytes]:

@@ -94,5 +94,13 @@ class JobType(Generic[P, R]):
         return hash(self.name)
 
     def with_options(self, options: JobOptions | None) -> JobOptions:
-        """Return the options of one job: these on top of its own; None adds nothing."""
-        return self.options if options is None else JobOptions(**merged(self.options, options))
+        """Return the options of one job: these on top of its own; None adds nothing. Raises `UsageError`."""
+        if options is None or options == _NO_OPTIONS:
+            # The same object for all of them: what was made of it is remembered by that.
+            return self.options
+        try:
+            return JobOptions(**merged(self.options, options))
+        except TypeError:
+            if isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise
+            raise UsageError("options", options, "must be a JobOptions, such as JobOptions(delay=1000)") from None

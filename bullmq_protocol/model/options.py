@@ -21,7 +21,7 @@ from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.model.backoff import Backoff, duration_number
 
 MAX_PRIORITY: Final = 2_097_152
@@ -58,20 +58,25 @@ def within_size(field: str, text: str, limits: Limits = DEFAULT_LIMITS) -> str:
     return _within(field, text, limits.max_payload_bytes)
 
 
-def result_text(value: object, limits: Limits = DEFAULT_LIMITS, result_type: PayloadType | None = None) -> str:
+def result_text(
+    value: object,
+    limits: Limits = DEFAULT_LIMITS,
+    result_type: PayloadType | None = None,
+    misfit: Callable[[UsageError], BullMQError] | None = None,
+) -> str:
     """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes, or not of
-    its type."""
+    its type. In place of the latter `misfit`, if given, makes the error to raise."""
     if result_type is not None:
-        text = result_type.checked("returnvalue", value)
+        try:
+            text = result_type.checked("returnvalue", value)
+        except UsageError as error:
+            if misfit is None:
+                raise
+            raise misfit(error) from error
     elif value is None:
         return "null"
     else:
         text = json_text(value, field="returnvalue")
-    return within_result(text, limits)
-
-
-def within_result(text: str, limits: Limits = DEFAULT_LIMITS) -> str:
-    """Return the JSON of a return value, or raise `UsageError` for one over the limit of a result in bytes."""
     return _within("returnvalue", text, limits.max_result_bytes)
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from bullmq_protocol.common.codec import json_text, parse_json
+from bullmq_protocol.common.codec import parse_json
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, without_login
-from bullmq_protocol.model.job import NewJob, PreparedJob, check_options, prepare_checked
-from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, stored, stored_options_from, within_size
+from bullmq_protocol.model.job import PreparedJob, check_options, prepare_checked
+from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, stored_options_from, within_size
 
 OUTBOX_VERSION: Final = 1
 """The version of the entries that are written, and the highest that is read."""
@@ -96,28 +96,18 @@ def checked_entry(entry: object) -> OutboxEntry:
     return entry
 
 
-def entry_of(
-    keys: QueueKeys,
-    new_job: NewJob,
-    *,
-    new_id: str,
-    now_ms: Millis,
-    defaults: JobOptions = JobOptions(),  # noqa: B008
-    limits: Limits = DEFAULT_LIMITS,
-    data_type: Any = Any,
-) -> OutboxEntry:
-    """Check a job and make an entry of it, with the id `new_id` if it brings none. Raises `UsageError`."""
-    checked = check_options(defaults, new_job.options, limits=limits, switches=keys.switches)
-    if checked.options.repeat is not UNSET:
-        raise UsageError("repeat", checked.options.repeat, "is for schedulers: use upsert_job_scheduler")
-    job = prepare_checked(keys, new_job, checked, limits=limits, now_ms=now_ms, data_type=data_type)
+def entry_of(keys: QueueKeys, job: PreparedJob, *, new_id: str, limits: Limits = DEFAULT_LIMITS) -> OutboxEntry:
+    """Make an entry of a job that is ready to be added, with the id `new_id` if it brings none.
+
+    Raises `UsageError` where the relay would.
+    """
     entry = OutboxEntry(
         id=job.job_id or new_id,
         prefix=keys.prefix,
         queue=keys.name,
         name=job.name,
         data=job.data_text,
-        options=json_text(stored(checked.options)),
+        options=job.shown["opts"].decode(),
         timestamp=job.timestamp,
     )
     # What the relay will do must succeed now.
@@ -141,9 +131,7 @@ def prepared_entry(
     within_size("data", entry.data, limits)
     options = msgspec.structs.replace(_options_of(entry), job_id=entry.id, timestamp=entry.timestamp)
     checked = check_options(JobOptions(), options, limits=limits, switches=switches)
-    job = prepare_checked(
-        keys_of(entry, switches), NewJob(entry.name, UNSET, options), checked, limits=limits, now_ms=entry.timestamp
-    )
+    job = prepare_checked(keys_of(entry, switches), entry.name, UNSET, checked, limits=limits, now_ms=entry.timestamp)
     # As it was written: to read it and write it again would change some numbers.
     return msgspec.structs.replace(job, data_text=entry.data)
 

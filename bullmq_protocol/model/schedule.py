@@ -31,7 +31,7 @@ from bullmq_protocol.model.cron import (
     next_run,
     parse_cron,
 )
-from bullmq_protocol.model.job import NewJob, prepare
+from bullmq_protocol.model.job import NewJob, prepare, resolved
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, given, merged, stored_of
 
 MAX_ID_COLONS: Final = 3
@@ -349,11 +349,11 @@ def prepare_scheduler(
     scheduler_id = check_scheduler_id(scheduler_id, limits)
     switches = keys.switches
     rule = rule_of(repeat, now=now_ms, zones=zones, switches=switches)
-    for field in given(template.options):
+    name, data, options, data_type = resolved(template, data_type)
+    for field in given(options):
         if field in _NOT_IN_TEMPLATES:
-            raise UsageError(field, getattr(template.options, field), "has no place in a scheduler's template")
-    if template.data is None:
-        template = NewJob(template.name, UNSET, template.options)
+            raise UsageError(field, getattr(options, field), "has no place in a scheduler's template")
+    template = NewJob(name, UNSET if data is None else data, options)
     defaults = msgspec.structs.replace(defaults, **dict.fromkeys(_NOT_IN_TEMPLATES, UNSET))
     job = prepare(keys, template, defaults=defaults, limits=limits, now_ms=now_ms, data_type=data_type)
     warnings = job.warnings
@@ -362,7 +362,7 @@ def prepare_scheduler(
     due = next_due({**rule, "immediately": repeat.immediately}, now=now_ms, zones=zones, dialect=switches.cron)
     if due is None:
         return None
-    base = _template(merged(defaults, template.options))
+    base = _template(merged(defaults, options))
     first = base if metadata is None or base.get("tm") or base.get("omc") else {**base, "tm": metadata}
     return PreparedScheduler(
         scheduler_id=scheduler_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from bullmq_protocol.command import Arg, Command
 from bullmq_protocol.common.reply import Reply
@@ -109,20 +109,25 @@ class Wire(ABC, Generic[C]):
 
     def merged(self, calls: Sequence[C]) -> list[C]:
         """Return the calls to write: commands are packed, merged by kind and queue, and come last."""
-        groups: dict[tuple[str, str, str], list[C]] = {}
+        groups: dict[tuple[str, str, str], tuple[list[C], list[Command[Any]]]] = {}
         result: list[C] = []
         for call in calls:
-            if call.command is None:
+            command = call.command
+            if command is None:
                 result.append(call)
                 continue
-            merge = call.command.merge
+            merge = command.merge
             assert merge is not None  # else its bytes would be here
-            sha1 = "" if merge.script is None else merge.script.sha1
-            groups.setdefault((merge.into.name, merge.queue, sha1), []).append(call)
-        for group in groups.values():
+            kind = merge.into.name, merge.queue, "" if merge.script is None else merge.script.sha1
+            group = groups.get(kind)
+            if group is None:
+                group = groups[kind] = [], []
+            group[0].append(call)
+            group[1].append(command)
+        for waiting, commands in groups.values():
             at = 0
-            for part in cut([cast("Command[Any]", call.command) for call in group]):
-                members = group[at : at + len(part)]
+            for part in cut(commands):
+                members = waiting[at : at + len(part)]
                 at += len(part)
                 if len(part) > 1:
                     command = merged(part)

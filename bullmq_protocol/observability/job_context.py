@@ -5,8 +5,8 @@ Source: specs/04-schedulers-flows-events.md#sec-12
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from msgspec import UNSET
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from bullmq_protocol.model.flow import FlowNode, PreparedNode
 from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import JobOptions, Telemetry
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing
 
@@ -31,6 +32,15 @@ def bulk_span(
     names = names_of(roots)
     attributes: Attributes = {"bullmq.job.bulk.count": len(names), "bullmq.job.bulk.names": ",".join(names)}
     return Tracing(provider, "").span("addBulkFlows", "producer", attributes=attributes)
+
+
+@contextmanager
+def jobs_span(tracing: Tracing, jobs: Sequence[NewJob]) -> Generator[list[NewJob], None, None]:
+    """Add several jobs in a span of their own; the body gets them with its context."""
+    attributes: Attributes = {"bullmq.job.bulk.names": names_of(jobs), "bullmq.job.bulk.count": len(jobs)}
+    with tracing.span("addBulk", "producer", attributes=attributes) as span:
+        metadata = span.metadata()
+        yield [new_with_context(job, metadata) for job in jobs]
 
 
 class FlowTracing:
@@ -93,7 +103,8 @@ def new_with_context(job: Any, metadata: str) -> Any:
 
 def names_of(jobs: Sequence[NewJob] | Sequence[FlowNode]) -> list[str]:
     """Return the names for a span, whatever is among the jobs: invalid ones are refused later."""
-    return [str(getattr(job, "name", "")) for job in jobs]
+    names: list[object] = [getattr(job, "name", "") for job in jobs]
+    return [name.name if isinstance(name, JobType) else str(name) for name in names]
 
 
 def context_of(job: JobRecord) -> str | None:

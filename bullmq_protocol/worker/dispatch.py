@@ -193,7 +193,7 @@ H = TypeVar("H")
 S = TypeVar("S", bound=Stream)
 
 
-class Ending:
+class RunEnd:
     """Whether a worker is to end, and the error that its `run` then raises: the first one."""
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class Dispatcher(Generic[H, S]):
     def __init__(self, machine: Machine, *, merging: Merging, one_by_one: bool) -> None:
         self.machine = machine
         self._merging = merging
-        self.ending = Ending()
+        self.ending = RunEnd()
         self.handling: dict[int, H] = {}
         self.streams: tuple[S, ...] = ()
         self.contacted = False

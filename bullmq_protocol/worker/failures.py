@@ -13,7 +13,7 @@ from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UnrecoverableError, UsageError
 from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
-from bullmq_protocol.model.options import result_text, within_result
+from bullmq_protocol.model.options import result_text
 from bullmq_protocol.observability.stack import StackTexts
 from bullmq_protocol.worker.events import JobRaised
 from bullmq_protocol.worker.outcome import Handled, strategy_type
@@ -38,6 +38,10 @@ def check_payload(job: WithData) -> None:
         raise UnrecoverableError(f"the data of the job does not fit: {error}") from error
 
 
+def _misfit(error: UsageError) -> UnrecoverableError:
+    return UnrecoverableError(f"the result of the job {error.rule}")
+
+
 class Failures:
     """Judges the exceptions of one worker's handlers, for any number of threads."""
 
@@ -58,14 +62,7 @@ class Failures:
         """Return the JSON of what a handler returned. Raises `UnrecoverableError` where it is not of the job's
         `result_type`, or the worker's, as another attempt would be in vain, and `UsageError` as the core's
         `result_text` does."""
-        expected = result_type or self._result_type
-        if expected is None:
-            return result_text(value, self._limits)
-        try:
-            text = expected.checked("returnvalue", value)
-        except UsageError as error:
-            raise UnrecoverableError(f"the result of the job {error.rule}") from error
-        return within_result(text, self._limits)
+        return result_text(value, self._limits, result_type or self._result_type, _misfit)
 
     def failure(self, error: BaseException, now_ms: Millis) -> Failure:
         """Reduce an exception to what is stored and logged of it. Never raises."""

@@ -5,7 +5,7 @@ Names follow BullMQ's local events (specs/05-worker-runtime.md#sec-16) where one
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -80,3 +80,19 @@ class Closing(msgspec.Struct, frozen=True, tag="closing"):
 
 class ClosedNotice(msgspec.Struct, frozen=True, tag="closed"):
     """Shutdown is complete."""
+
+
+WorkerNotice: TypeAlias = (
+    Drained
+    | RenewalFailed
+    | Renewed
+    | StalledCheckSkipped
+    | Disconnected
+    | ReconnectFailed
+    | Reconnected
+    | WorkerProblem
+    | Paused
+    | Resumed
+    | Closing
+    | ClosedNotice
+)

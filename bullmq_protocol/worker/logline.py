@@ -16,13 +16,24 @@ import msgspec
 from bullmq_protocol.common.codec import clean_text
 from bullmq_protocol.errors import without_login
 from bullmq_protocol.model.categories import name_of
-from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.observability.current import attempt_fields
 from bullmq_protocol.observability.redacted import redacted
-from bullmq_protocol.worker.notices import (
+from bullmq_protocol.worker.lifecycle import (
     ClosedNotice,
     Closing,
     Disconnected,
     Drained,
+    Paused,
+    Reconnected,
+    ReconnectFailed,
+    RenewalFailed,
+    Renewed,
+    Resumed,
+    StalledCheckSkipped,
+    WorkerNotice,
+    WorkerProblem,
+)
+from bullmq_protocol.worker.notices import (
     HandlerAbandoned,
     HandlerBlocked,
     JobActive,
@@ -32,15 +43,7 @@ from bullmq_protocol.worker.notices import (
     JobStalled,
     LockLost,
     Notice,
-    Paused,
-    Reconnected,
-    ReconnectFailed,
-    RenewalFailed,
-    Renewed,
     ReportRefused,
-    Resumed,
-    StalledCheckSkipped,
-    WorkerProblem,
 )
 
 DEBUG: Final = 10
@@ -138,25 +141,25 @@ _Line: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 def _line(notice: Notice, queue: str) -> _Line:
     match notice:
         case JobActive(job):
-            return "job %s of %s picked up", (job.id, queue), _of(job)
+            return "job %s of %s picked up", (job.id, queue), attempt_fields(job)
         case JobCompleted(job, value, duration_ms):
-            fields = {**_of(job), "duration_ms": duration_ms, "result_bytes": len(value.encode())}
+            fields = {**attempt_fields(job), "duration_ms": duration_ms, "result_bytes": len(value.encode())}
             return "job %s of %s completed in %s ms", (job.id, queue, duration_ms), fields
         case JobFailed():
             return _failed(notice, queue)
         case JobMoved(job, how):
-            return "job %s of %s left the worker: %s", (job.id, queue, how), {**_of(job), "how": how}
+            return "job %s of %s left the worker: %s", (job.id, queue, how), {**attempt_fields(job), "how": how}
         case JobStalled(job_id):
             return "job %s of %s had stalled: its lock had expired", (job_id, queue), {"job_id": job_id}
         case LockLost(job, blocked_ms):
             if not blocked_ms:
-                return "job %s of %s lost its lock: its result will be refused", (job.id, queue), _of(job)
+                return "job %s of %s lost its lock: its result will be refused", (job.id, queue), attempt_fields(job)
             template = (
                 "job %s of %s lost its lock, as a handler had blocked the worker, and nothing had renewed it for %s ms"
             )
-            return template, (job.id, queue, blocked_ms), {**_of(job), "blocked_ms": blocked_ms}
+            return template, (job.id, queue, blocked_ms), {**attempt_fields(job), "blocked_ms": blocked_ms}
         case ReportRefused(job, reason, uncertain, blocked_ms):
-            fields = {**_of(job), "error": reason, "uncertain": uncertain}
+            fields = {**attempt_fields(job), "error": reason, "uncertain": uncertain}
             if not blocked_ms:
                 return "the outcome of job %s of %s was refused: %s", (job.id, queue, reason), fields
             template = (
@@ -169,34 +172,22 @@ def _line(notice: Notice, queue: str) -> _Line:
             who = f"job {job_ids[0]}" if len(job_ids) == 1 else f"one of the jobs {', '.join(job_ids)}"
             template = "a handler blocked the worker of %s for %s ms, so that locks were renewed late: %s"
             return template, (queue, blocked_ms, who), fields
-        case RenewalFailed(job_ids, message):
-            fields = {"job_ids": list(job_ids), "error": message}
-            return "heartbeat failed for jobs of %s: %s", (queue, message), fields
-        case Renewed(job_ids, duration_ms):
-            return "locks of %s renewed", (queue,), {"job_ids": list(job_ids), "duration_ms": duration_ms}
         case HandlerAbandoned(job):
             template = "the handler of job %s of %s still ran when the worker let go of it; its result is not stored"
-            return template, (job.id, queue), _of(job)
+            return template, (job.id, queue), attempt_fields(job)
         case _:
             return _of_the_worker(notice, queue)
 
 
-def _of_the_worker(
-    notice: Drained
-    | StalledCheckSkipped
-    | Disconnected
-    | ReconnectFailed
-    | Reconnected
-    | WorkerProblem
-    | Paused
-    | Resumed
-    | Closing
-    | ClosedNotice,
-    queue: str,
-) -> _Line:
+def _of_the_worker(notice: WorkerNotice, queue: str) -> _Line:
     match notice:
         case Drained():
             return "no job of %s is ready", (queue,), {}
+        case RenewalFailed(job_ids, message):
+            fields: dict[str, Any] = {"job_ids": list(job_ids), "error": message}
+            return "heartbeat failed for jobs of %s: %s", (queue, message), fields
+        case Renewed(job_ids, duration_ms):
+            return "locks of %s renewed", (queue,), {"job_ids": list(job_ids), "duration_ms": duration_ms}
         case StalledCheckSkipped():
             return "stalled check of %s skipped: the previous one still runs", (queue,), {}
         case Disconnected(message):
@@ -222,18 +213,10 @@ def _of_the_worker(
             assert_never(notice)
 
 
-def _of(job: JobRecord, attempt: int | None = None) -> dict[str, Any]:
-    return {
-        "job_id": job.id,
-        "job_name": job.name,
-        "attempt": job.attempts_made + 1 if attempt is None else attempt,
-    }
-
-
 def _failed(notice: JobFailed, queue: str) -> _Line:
     job, reason, attempts = notice.job, notice.reason, notice.attempts_made
     fields: dict[str, Any] = {
-        **_of(job, attempts),
+        **attempt_fields(job, attempts),
         "attempts_made": attempts,
         "duration_ms": notice.duration_ms,
         "category": notice.category.value,

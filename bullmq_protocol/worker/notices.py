@@ -25,6 +25,7 @@ from bullmq_protocol.worker.lifecycle import (
     Renewed,
     Resumed,
     StalledCheckSkipped,
+    WorkerNotice,
     WorkerProblem,
 )
 
@@ -152,18 +153,7 @@ Notice: TypeAlias = (
     | JobStalled
     | LockLost
     | ReportRefused
-    | Drained
-    | RenewalFailed
-    | Renewed
-    | StalledCheckSkipped
-    | Disconnected
-    | ReconnectFailed
-    | Reconnected
-    | WorkerProblem
-    | Paused
-    | Resumed
-    | Closing
-    | ClosedNotice
+    | WorkerNotice
     | HandlerAbandoned
     | HandlerBlocked
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from bullmq_protocol.common.keys import check_name
 from bullmq_protocol.common.payloads import PayloadType, payload_type
@@ -19,6 +20,8 @@ from bullmq_protocol.common.units import Duration, Millis, to_ms
 from bullmq_protocol.errors import UnrecoverableError, UsageError, shown
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.worker.options import LONGEST_MS, check_handler
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_NAMES: Final = 20
 """How many names an error lists."""
@@ -68,14 +71,17 @@ class Routes:
         routes = routes_of(other)
         if routes is None or routes.is_async is not self.is_async:
             raise UsageError("router", other, "must be a Router of the same package")
-        self._put(routes._routes)
+        self._put({name: replace(route) for name, route in routes._routes.copy().items()})
 
     def _put(self, routes: dict[str, Route]) -> None:
-        for name in routes:
-            if name in self._routes:
+        """Keep all of these, or none. Threads may add at once, and look meanwhile: each step below is one for them."""
+        kept: list[str] = []
+        for name, route in routes.items():
+            if self._routes.setdefault(name, route) is not route:
+                for each in kept:
+                    del self._routes[each]
                 raise UsageError("name", name, "has a handler already")
-        # A new one: threads may be looking into the old one.
-        self._routes = {**self._routes, **routes}
+            kept.append(name)
 
     def find(self, name: str) -> Route:
         """Return the route of jobs of this name. Raises `UnrecoverableError`, which lists the known ones."""
@@ -102,6 +108,20 @@ def _timeout_ms(timeout: Duration | None) -> Millis | None:
     if not 0 < ms <= LONGEST_MS:
         raise UsageError("timeout", timeout, f"must be greater than 0, and at most {LONGEST_MS} ms (ten years)")
     return ms
+
+
+class NotAsync(BaseException):
+    """A function of the user's has returned nothing to await; `fault` says which. No `Exception`: it is not the job's
+    failure."""
+
+    def __init__(self, field: str, function: object, more: str = "") -> None:
+        super().__init__(field)
+        self.fault = UsageError(field, function, f"must be an async function{more}")
+
+
+def handler_not_async(job_name: str, handler: object) -> NotAsync:
+    """Return the error for a handler of a router's."""
+    return NotAsync("handler", handler, f": it was added for jobs named {shown(job_name)}")
 
 
 def took_too_long(limit_ms: Millis) -> str:
@@ -188,5 +208,15 @@ def chained(middleware: Sequence[Callable[..., Any]], handler: Callable[[Any], A
     return call
 
 
+def known_as_call_next(function: F) -> F:
+    """Let Python's errors name it as middleware does, `call_next()` without the job for one."""
+    function.__qualname__ = "call_next"
+    return function
+
+
 def _around(middleware: Callable[..., Any], following: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda job: middleware(job, following)
+    @known_as_call_next
+    def call_next(job: Any) -> Any:
+        return middleware(job, following)
+
+    return call_next

@@ -17,7 +17,7 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import chained, routes_of
+from bullmq_protocol.worker.routing import chained, known_as_call_next, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
 from bullmq_sync.base import expected_result, handler_of, lend_state, set_handler
 from bullmq_sync.drive import clock
@@ -94,6 +94,7 @@ class Runs(Generic[T]):
             handling(False)
         return self._failures.result_text(value)
 
+    @known_as_call_next
     def _called(self, job: Job[T]) -> Any:
         return cast("Callable[[Job[T]], Any]", handler_of(job) or self.processor)(job)
 

@@ -42,7 +42,7 @@ from bullmq_protocol.errors import (
 )
 from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
 from bullmq_sync.net.resp import pack
-from bullmq_sync.net.room import check_room
+from bullmq_sync.net.room import check_room, check_room_to_send
 from bullmq_sync.net.sockets import let_others_run
 
 _ENOUGH_GATHERED = 32
@@ -287,7 +287,7 @@ class Link(Wire[Call]):
         Raises `TransportError`. Any other exception, of a signal's handler, withdraws a call that was not sent yet and
         drops the replies of one that was; in a thread that has a role it kills the link.
         """
-        check_room()
+        check_room_to_send()
         limit_s = math.inf if limit_ms is None else limit_ms / 1000
         call = Call(payload, count, limit_s) if isinstance(payload, bytes) else Call(b"", count, limit_s, payload)
         try:

@@ -26,82 +26,92 @@ SINGLE = 50
 """How many jobs are added one by one, to an idle scheduler."""
 
 
-def _fill(stored: Any, jobs: int) -> None:
-    now = time.time_ns() // 1_000_000
-    stored.insert_many([new_document("mail", number, next_run_at=now, now=now) for number in range(jobs)])
+class Course:
+    """How the jobs of one scheduler go: when each began, and whether as many have ended as were there at first."""
+
+    def __init__(self, url: str, jobs: int, over: anyio.Event | threading.Event) -> None:
+        self.collection = f"jobs_{uuid4().hex}"
+        self._jobs = self._left = jobs
+        self._over = over
+        self._lock = threading.Lock()
+        self._begun: dict[str, float] = {}
+        self._waits: list[float] = []
+        self._started = self._rate = 0.0
+        now = time.time_ns() // 1_000_000
+        kind: Any = MongoClient
+        with kind(url) as client:
+            stored = client["claims"][self.collection]
+            stored.insert_many([new_document("mail", number, next_run_at=now, now=now) for number in range(jobs)])
+
+    def watch(self, monque: Any) -> None:
+        """Count what ends, from now on."""
+        monque.on(JobCompleted, self._ended)
+        self._started = time.perf_counter()
+
+    def begins(self, job: Job[Any]) -> None:
+        self._begun[job.id] = time.perf_counter()
+
+    def _ended(self, _: JobCompleted) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                self._rate = self._jobs / (time.perf_counter() - self._started)
+                self._over.set()
+
+    def waited(self, job: Job[Any], added: float) -> bool:
+        """Tell whether a job that was added at this moment has begun, and note how long that took."""
+        if job.id not in self._begun:
+            return False
+        self._waits.append(self._begun[job.id] - added)
+        return True
+
+    def result(self) -> tuple[float, float]:
+        """Return the jobs per second, and the median wait in milliseconds."""
+        return self._rate, statistics.median(self._waits) * 1000
 
 
 async def of_tasks(url: str, client_kind: Any, jobs: int) -> tuple[float, float]:
-    collection = f"jobs_{uuid4().hex}"
+    over = anyio.Event()
+    course = Course(url, jobs, over)
     client = client_kind(url)
-    with MongoClient(url) as plain:
-        _fill(plain["claims"][collection], jobs)
-    over, done = anyio.Event(), 0
-    begun: dict[str, float] = {}
-    async with monque_anyio.Monque(client["claims"], collection_name=collection, change_streams=False) as monque:
+    async with monque_anyio.Monque(client["claims"], collection_name=course.collection, change_streams=False) as monque:
 
         async def handle(job: Job[Any]) -> None:
-            begun[job.id] = time.perf_counter()
+            course.begins(job)
 
-        def count(event: JobCompleted) -> None:
-            nonlocal done
-            done += 1
-            if done == jobs:
-                over.set()
-
-        monque.on(JobCompleted, count)
         monque.worker("mail", handle, concurrency=SLOTS)
-        began = time.perf_counter()
+        course.watch(monque)
         await monque.start()
         await over.wait()
-        rate = jobs / (time.perf_counter() - began)
-        waits: list[float] = []
         for number in range(SINGLE):
             added = time.perf_counter()
             job = await monque.enqueue("mail", number)
-            while job.id not in begun:
+            while not course.waited(job, added):
                 await anyio.sleep(0.0005)
-            waits.append(begun[job.id] - added)
     result = client.close()
     if result is not None:
         await result
-    return rate, statistics.median(waits) * 1000
+    return course.result()
 
 
 def of_threads(url: str, jobs: int) -> tuple[float, float]:
-    collection = f"jobs_{uuid4().hex}"
+    over = threading.Event()
+    course = Course(url, jobs, over)
     kind: Any = MongoClient
-    with kind(url) as client:
-        _fill(client["claims"][collection], jobs)
-        over, done = threading.Event(), 0
-        begun: dict[str, float] = {}
-        with monque_sync.Monque(client["claims"], collection_name=collection, change_streams=False) as monque:
-            lock = threading.Lock()
-
-            def handle(job: Job[Any]) -> None:
-                begun[job.id] = time.perf_counter()
-
-            def count(event: JobCompleted) -> None:
-                nonlocal done
-                with lock:
-                    done += 1
-                    if done == jobs:
-                        over.set()
-
-            monque.on(JobCompleted, count)
-            monque.worker("mail", handle, concurrency=SLOTS)
-            began = time.perf_counter()
-            monque.start()
-            over.wait()
-            rate = jobs / (time.perf_counter() - began)
-            waits: list[float] = []
-            for number in range(SINGLE):
-                added = time.perf_counter()
-                job = monque.enqueue("mail", number)
-                while job.id not in begun:
-                    time.sleep(0.0005)
-                waits.append(begun[job.id] - added)
-    return rate, statistics.median(waits) * 1000
+    with (
+        kind(url) as client,
+        monque_sync.Monque(client["claims"], collection_name=course.collection, change_streams=False) as monque,
+    ):
+        monque.worker("mail", course.begins, concurrency=SLOTS)
+        course.watch(monque)
+        monque.start()
+        over.wait()
+        for number in range(SINGLE):
+            added = time.perf_counter()
+            job = monque.enqueue("mail", number)
+            while not course.waited(job, added):
+                time.sleep(0.0005)
+    return course.result()
 
 
 @click.command()

@@ -28,32 +28,6 @@ _MOST_STEPS = 120
 FAR = 99_999_999_999_999
 """A moment that never comes."""
 
-_DUMP = """
-local found, names = {}, redis.call('KEYS', '*')
-table.sort(names)
-for _, key in ipairs(names) do
-  local kind, value = redis.call('TYPE', key).ok, nil
-  if kind == 'hash' then
-    local flat = redis.call('HGETALL', key)
-    value = {}
-    for at = 1, #flat, 2 do
-      value[#value + 1] = flat[at] .. '=' .. flat[at + 1]
-    end
-    table.sort(value)
-  elseif kind == 'zset' then
-    value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  elseif kind == 'stream' then
-    value = redis.call('XRANGE', key, '-', '+')
-  else
-    value = redis.call('GET', key)
-  end
-  if key ~= ARGV[1] then
-    found[#found + 1] = { key, kind, value, redis.call('PTTL', key) }
-  end
-end
-return found
-"""
-
 Step = tuple[Any, ...]
 """A script with what comes after its first argument, or a command of Redis that is done to both databases."""
 
@@ -90,7 +64,7 @@ class Bench:
         theirs = {name: text for name, text in originals(VERSION).items() if name.startswith("relay")}
         assert theirs.keys() == scripts.keys()
         self._sides = [(0, self._load(theirs)), (1, self._load(scripts))]
-        (self._dump,) = self._load({"": _DUMP}).values()
+        (self._dump,) = self._load({"": relay_vectors.DUMP}).values()
         self.calls = 0
 
     def _load(self, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,10 +26,10 @@ from bullmq_protocol.errors import BullMQError, ServerError
 from bullmq_protocol.events.stream import AddedEvent
 from bullmq_protocol.operations.read_dependencies import Cursor
 from bullmq_protocol.operations.read_jobs import JobPages, get_jobs
+from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-_PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 Calls = Mapping[str, Callable[[Any], Any]]
 
 # What a producer may do with a queue: add, read, wait.
@@ -185,11 +183,6 @@ def test_every_method_is_somebodys() -> None:
     assert public(bullmq_anyio.QueueEvents) == {"on", "stream", "wait_until_finished", "run"}
 
 
-def rule(role: str) -> list[str]:
-    (text,) = re.findall(rf"```acl\nACL SETUSER {role} (.*?)```", _PAGE.read_text(), re.DOTALL)
-    return str(text).split()
-
-
 class Users:
     """The three roles on a server, and what was refused to them."""
 
@@ -198,7 +191,9 @@ class Users:
         self._name = name
         self.admin = redis.Redis.from_url(server.url)
         for role in ("producer", "worker", "administrator"):
-            self.admin.execute_command("ACL", "SETUSER", f"{role}-{name}", "reset", *rule(role))
+            self.admin.execute_command(
+                "ACL", "SETUSER", f"{role}-{name}", "reset", *pages.acl_rule("security.md", role)
+            )
 
     def login(self, role: str) -> ConnectionOptions:
         server = self._server

@@ -30,8 +30,6 @@ from bullmq_sync.time_limit import Alarms
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.any_server
-
 
 class Welcome(msgspec.Struct):
     to: str
@@ -290,6 +288,41 @@ def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:
     assert ends == {"slow": '"the handler took longer than 30 ms"', "quick": "false"}
 
 
+def test_a_later_cancellation_leaves_a_time_limit_the_reason(server: Server, name: str) -> None:
+    is_over, is_cancelled = threading.Event(), threading.Event()
+
+    class Told(bullmq_sync.Cancellation):
+        def cancel(self, reason: str) -> None:
+            super().cancel(reason)
+            (is_cancelled if reason == "no longer wanted" else is_over).set()
+
+    def slow(job: bullmq_sync.Job[Any]) -> str:
+        assert is_cancelled.wait(60)
+        return job.cancelled.reason or ""
+
+    def lends(job: bullmq_sync.Job[Any], call_next: Any) -> Any:
+        job.__dict__["_cancelled"] = Told()
+        return call_next(job)
+
+    def cancels() -> None:
+        assert is_over.wait(60)
+        assert worker.cancel_job("slow", "no longer wanted")
+
+    router = bullmq_sync.Router()
+    router.add("slow", slow, timeout=30)
+    returned: list[str] = []
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        queue.add("slow", None, JobOptions(job_id="slow"))
+        worker = bullmq_sync.Worker[Any](name, router, server.url, middleware=[lends])
+        worker.on(JobCompleted, lambda notice: returned.append(notice.value))
+        canceller = threading.Thread(target=cancels)
+        canceller.start()
+        worker.run(until="idle")
+        canceller.join()
+        queue.obliterate(force=True)
+    assert returned == ['"the handler took longer than 30 ms"']
+
+
 def test_alarms_come_in_order_and_their_thread_goes() -> None:
     alarms = Alarms()
     came: list[str] = []
@@ -434,5 +467,54 @@ def test_what_returns_nothing_to_await_ends_the_worker_by_name(server: Server, n
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.parametrize("options", [{}, {"timeout": 60_000}], ids=["any time", "limited"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_routers_handler_that_is_not_async_is_named(
+    server: Server, name: str, backend: str, options: dict[str, Any]
+) -> None:
+    rule = "must be an async function: it was added for jobs named 'x'"
+
+    def wrong(job: Any) -> int:
+        return 3
+
+    async def main() -> None:
+        router: Any = bullmq_anyio.Router()
+        router.add("x", lambda job: wrong(job), **options)
+        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
+            job = await queue.add("x")
+            for middleware in ([], [_passes]):
+                worker: Any = bullmq_anyio.Worker(name, router, server.url, middleware=middleware)
+                with pytest.raises(UsageError, match="lambda") as caught:
+                    await worker.run()
+                assert (caught.value.field, caught.value.rule) == ("handler", rule)
+            # No job has paid for it.
+            assert await queue.count() == 1
+            if options:
+                with pytest.raises(UsageError, match=rule):
+                    await router(job)
+            await queue.obliterate(force=True)
+
+    anyio.run(main, backend=backend)
+
+
 async def _passes(job: Any, call_next: Any) -> Any:
     return await call_next(job)
+
+
+async def test_call_next_without_the_job_is_named_as_middleware_knows_it(
+    adapter: Adapter, server: Server, name: str
+) -> None:
+    async def handler(job: Any) -> None: ...
+
+    async def forgets(job: Any, call_next: Any) -> Any:
+        return await call_next()
+
+    async def passes(job: Any, call_next: Any) -> Any:
+        return await call_next(job)
+
+    async with adapter.Queue(name, server.url) as queue:
+        for middleware in ([forgets], [forgets, passes], [passes, forgets]):
+            job = await queue.add("x")
+            ends = await worked_off(adapter.Worker(name, handler, server.url, middleware=middleware))
+            assert ends[job.id].reason == "call_next() missing 1 required positional argument: 'job'"
+        await queue.obliterate(force=True)

@@ -13,8 +13,6 @@ from bullmq_protocol.observability.metrics import NoMetrics
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.any_server
-
 SECRET = "redis://:hunter2@host/0"
 
 

@@ -13,6 +13,7 @@ from bullmq_protocol import NewJob, UsageError, WorkerOptions
 from bullmq_protocol.worker.notices import Drained, JobActive, JobCompleted
 from bullmq_sync import Job, Queue, QueueEvents, Worker
 from bullmq_sync.thread_pool import ThreadPool
+from bullmq_sync.time_limit import Alarms
 from tests.support.clients import OwnClient
 from tests.support.servers import Server
 
@@ -82,6 +83,22 @@ def test_child_uses_a_queue_whose_first_call_is_under_way(server: Server, name: 
     with Queue[Any](name, server.url) as queue:
         assert queue.count() == 20
         queue.obliterate(force=True)
+
+
+def test_a_child_has_alarms_of_its_own() -> None:
+    """The thread that serves those of the parent is not there, and its lock may be held."""
+    alarms = Alarms()
+    parents = alarms.set(3_600, print)
+
+    def act() -> bool:
+        called = threading.Event()
+        alarms.set(0, called.set)
+        return called.wait(20) and not alarms._waiting
+
+    with alarms._changed:
+        pid = child(act)
+    assert status_of(pid) == 0
+    alarms.take_back(parents)
 
 
 def test_locks_that_are_held_at_the_fork_are_renewed(queue: Queue[Any], server: Server) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+import logging
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from msgspec.structs import replace
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Deduplication, JobOptions, JobType, KeyLayout, OutboxEntry, UsageError
+from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
 
-_DOCS = Path(__file__).parents[2] / "docs"
 WELCOME = JobType("welcome", dict[str, str], options=JobOptions(attempts=3))
 
 
@@ -69,11 +68,23 @@ async def test_a_bad_job_fails_where_the_entry_is_made(adapter: Adapter, name: s
             queue.entry("n", {"a": 1}, {"delay": 5})
         with pytest.raises(UsageError, match="priority"):
             queue.entry("n", {"a": 1}, JobOptions(priority=-1))
+        with pytest.raises(UsageError, match="repeat"):
+            queue.entry("n", {"a": 1}, JobOptions(repeat={"every": 5}))
         assert queue.entry("n", {"a": 1}).due <= queue.entry("n", {"a": 1}, JobOptions(delay=1)).due
     with pytest.raises(UsageError, match="limits"):
         bullmq_sync.relay_entries([], limits=5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="entries"):
         bullmq_sync.relay_entries(5)  # type: ignore[arg-type]
+
+
+async def test_an_entry_warns_as_an_added_job_does(
+    adapter: Adapter, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with adapter.Queue(name, "redis://127.0.0.1:1") as queue:
+        with caplog.at_level(logging.WARNING, adapter.logger):
+            queue.entry("n", {}, JobOptions(attempts=2, backoff=7_200_000))
+    [warning] = [record.getMessage() for record in caplog.records if record.name == adapter.logger]
+    assert warning.startswith(f"queue {name}, job n: backoff.delay: 7200000 ms is more than one hour")
 
 
 async def test_a_relay_goes_on_in_a_cluster_queue_by_queue(adapter: Adapter, cluster: ClusterSet, name: str) -> None:
@@ -89,13 +100,11 @@ async def test_a_relay_goes_on_in_a_cluster_queue_by_queue(adapter: Adapter, clu
 
 
 def test_the_example_of_the_docs_runs(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    [snippet] = re.findall(
-        r"^```python\n(.*?)^```$", (_DOCS / "outbox.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+    [snippet] = pages.snippets("outbox.md")
     queue: bullmq_sync.Queue[Any]
     with bullmq_sync.Queue("mail", server.url) as queue:
         queue.obliterate(force=True)
-        exec(compile(snippet.replace("redis://localhost", server.url), "outbox.md", "exec"), {})
+        pages.run_here("outbox.md", snippet, server)
         assert capsys.readouterr().out == "['confirm'] []\n"
         assert [job.name for job in queue.get_jobs("waiting")] == ["confirm"]
         queue.obliterate()

@@ -17,10 +17,11 @@ from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.worker.notices import JobFailed
 from tests.support.adapters import Adapter
+from tests.support.points import Point, PointCodec
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
+pytestmark = pytest.mark.any_python
 
 
 class Mail(pydantic.BaseModel):
@@ -37,25 +38,6 @@ class Call:
 class Note(msgspec.Struct):
     text: str
     raw: bytes = b""
-
-
-class Point:
-    def __init__(self, x: int) -> None:
-        self.x = x
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Point) and other.x == self.x
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class PointCodec:
-    def dumps(self, value: Point) -> str:
-        return json.dumps([value.x])
-
-    def loads(self, text: str) -> Point:
-        (x,) = json.loads(text)
-        return Point(x)
 
 
 MAIL = Mail(to="me", at=dt.datetime(2026, 1, 2, tzinfo=dt.UTC), **{"from": "you"})

@@ -16,14 +16,13 @@ import pytest
 import redis
 
 from bullmq_sync import Queue
+from tests.support import pages
 from tests.support.servers import Server
 
+# Programs of their own process, which want of a server what the tests of workers look at on all of them.
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
-_ROOT = Path(__file__).parents[2]
-_README = (_ROOT / "README.md").read_text("utf-8")
-_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", _README, re.MULTILINE | re.DOTALL)
-_LIMIT_S = 60
+_SNIPPETS = pages.snippets("README.md")
 _STOP = """
 from bullmq_protocol.worker.notices import JobCompleted as _Completed
 {imports}
@@ -115,8 +114,8 @@ def test_what_a_reader_tries_first(server: Server, tmp_path: Path) -> None:
     with Queue[Any]("mail", server.url) as queue:
         queue.obliterate(force=True)
     (tmp_path / "mail.py").write_text(_FIRST)
-    (commands,) = re.findall(r"^```sh\n(pip install .*?)^```$", _README, re.MULTILINE | re.DOTALL)
-    environment = {**os.environ, "BULLMQ_URL": server.url, "PYTHONPATH": str(_ROOT)}
+    (commands,) = [each for each in pages.snippets("README.md", "sh") if each.startswith("pip install ")]
+    environment = {**os.environ, "BULLMQ_URL": server.url, "PYTHONPATH": str(pages.ROOT)}
     printed: list[str] = []
     workers: list[subprocess.Popen[bytes]] = []
     try:
@@ -147,20 +146,18 @@ def test_snippet(beginning: str, server: Server) -> None:
     before, after, printed = _AROUND[beginning]
     if before.endswith(":\n"):
         snippet = textwrap.indent(snippet, " " * 8)
-    program = f"{before}{snippet}{after}".replace("redis://localhost", server.url)
+    program = f"{before}{snippet}{after}"
     ast.parse(program)
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    ) as running:
+    if "_watched" not in before:
+        ran = pages.run(program, server)
+        assert (ran.stdout, ran.returncode) == (printed, 0), ran.stderr
+        return
+    with pages.start(program, server) as running:
         try:
-            if "_watched" in before:
-                assert running.stdout is not None
-                # Job after job is worked off, until somebody ends it.
-                line = running.stdout.readline()
-                running.terminate()
-                assert line == printed, running.communicate(timeout=_LIMIT_S)
-            else:
-                output, errors = running.communicate(timeout=_LIMIT_S)
-                assert (output, running.returncode) == (printed, 0), errors
+            assert running.stdout is not None
+            # Job after job is worked off, until somebody ends it.
+            line = running.stdout.readline()
+            running.terminate()
+            assert line == printed, running.communicate(timeout=pages.PATIENCE_S)
         finally:
             running.kill()

@@ -4,9 +4,7 @@ import asyncio
 import io
 import json
 import logging
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -21,22 +19,23 @@ from sentry_sdk.transport import Transport
 from bullmq_anyio import Queue, Worker
 from bullmq_otel import BullMQOtel
 from bullmq_protocol import DelayedError, JobOptions
+from tests.support import pages
 from tests.support.servers import Server
 
+# What is looked at are records and events made in this process: the server has no part in them.
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text("utf-8")
-_CODE = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
 log = logging.getLogger("tests.application")
 log.setLevel(logging.INFO)
 
 
 def recipe(library: str, **changes: str) -> str:
-    [code] = [each for each in _CODE if f"import {library}" in each or f"from {library}" in each]
+    found = pages.snippets("observability.md")
+    [code] = [each for each in found if f"import {library}" in each or f"from {library}" in each]
     for before, after in changes.items():
         assert before in code
         code = code.replace(before, after)
-    return str(code)
+    return code
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +105,7 @@ def test_sentry_gets_one_event_of_each_job_that_failed_for_good(server: Server, 
     )
     try:
         made: dict[str, Any] = {"send": greet}
-        code = recipe("sentry_sdk").replace('"mail"', repr(name)).replace("redis://localhost", server.url)
+        code = pages.with_server(recipe("sentry_sdk").replace('"mail"', repr(name)), server)
         exec(code, made)
         asyncio.run(work(name, server, greet, JOBS, made["worker"]))
     finally:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,11 +17,10 @@ from bullmq_protocol.relay import commands
 from bullmq_protocol.relay.commands import RelayCounts, RelayMessage, RelaySubscription
 from bullmq_protocol.scripts._lua_relay import RELAY_SCRIPTS
 from bullmq_protocol.testing.conformance import Fault
+from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
-
-_PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
 
 @pytest.fixture
@@ -232,13 +230,12 @@ async def test_no_queue_has_a_key_of_the_relay(relay: Any, transport: Any, name:
 
 
 async def test_its_rule_of_an_acl_lets_a_user_do_all(adapter: Adapter, server: Server, name: str) -> None:
-    (text,) = re.findall(r"```acl\nACL SETUSER relay (.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
     used = {
         command.lower()
         for script in RELAY_SCRIPTS.values()
         for command in re.findall(r"call\('([A-Z]+)'", script.source)
     }
-    rule = text.replace("~bull::", f"~{name}::").split()
+    rule = [each.replace("~bull::", f"~{name}::") for each in pages.acl_rule("relay.md", "relay")]
     first = rule.index("+evalsha") + 1
     assert {each.removeprefix("+") for each in rule[first:]} == used
     admin = redis.Redis.from_url(server.url)

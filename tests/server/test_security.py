@@ -7,7 +7,6 @@ import ssl
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -46,12 +45,11 @@ from bullmq_protocol.worker.notices import (
     ReportRefused,
 )
 from bullmq_sync.net.redis_py import RedisPyTransport
-from tests.support import servers
+from tests.support import pages, servers
 from tests.support.adapters import Adapter
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
-_PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 _SECRET = "s3cr3t-Xyzzy"
 
 
@@ -319,8 +317,7 @@ def test_no_secret_in_reprs_of_connections(reported: Told) -> None:
 
 def _rules(user: str) -> list[str]:
     """Return the words of a user's rule in the docs."""
-    (text,) = re.findall(rf"```acl\nACL SETUSER {user} (.*?)```", _PAGE.read_text(), re.DOTALL)
-    words = str(text).split()
+    words = pages.acl_rule("security.md", user)
     assert words[:5] == ["on", ">password", "resetkeys", "~bull:*", "resetchannels"]
     return words
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import coredis
@@ -34,11 +32,10 @@ from bullmq_protocol import (
 )
 from bullmq_protocol.command import Arg
 from bullmq_protocol.scripts.profile import FLEET, STRICT
+from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
-
-_DOCS = Path(__file__).parents[2] / "docs"
 
 PARENT = ParentRef(id="gone", queue="bull:nowhere")
 Fill = Callable[[Any], object]
@@ -395,13 +392,9 @@ async def _transactions(server: Server) -> int:
     return await to_thread.run_sync(ask)
 
 
-_PAGE = (_DOCS / "transactions.md").read_text("utf-8")
-_SNIPPETS = re.findall(r"^```python\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
-
-
 @pytest.mark.parametrize(
     ("snippet", "printed"),
-    list(zip(_SNIPPETS, ["1 {'order': 17}\n", "ship 2\n", "remind None\n"], strict=True)),
+    list(zip(pages.snippets("transactions.md"), ["1 {'order': 17}\n", "ship 2\n", "remind None\n"], strict=True)),
     ids=["own commands", "watch", "lua"],
 )
 def test_the_examples_of_the_docs_run(
@@ -411,5 +404,5 @@ def test_the_examples_of_the_docs_run(
         for key in client.scan_iter("bull:mail*"):
             client.delete(key)
         client.delete("reminded:ada")
-    exec(compile(snippet.replace("redis://localhost", server.url), "transactions.md", "exec"), {})
+    pages.run_here("transactions.md", snippet, server)
     assert capsys.readouterr().out == printed

@@ -20,7 +20,15 @@ table.sort(names)
 for _, key in ipairs(names) do
   local kind, value = redis.call('TYPE', key).ok, nil
   if kind == 'hash' then
-    value = redis.call('HGETALL', key)
+    local flat, fields, values = redis.call('HGETALL', key), {}, {}
+    for at = 1, #flat, 2 do
+      fields[#fields + 1], values[flat[at]] = flat[at], flat[at + 1]
+    end
+    table.sort(fields)
+    value = {}
+    for _, field in ipairs(fields) do
+      value[#value + 1], value[#value + 2] = field, values[field]
+    end
   elseif kind == 'zset' then
     value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
   elseif kind == 'stream' then
@@ -28,11 +36,13 @@ for _, key in ipairs(names) do
   else
     value = redis.call('GET', key)
   end
-  found[#found + 1] = { key, kind, value, redis.call('PTTL', key) }
+  if key ~= ARGV[1] then
+    found[#found + 1] = { key, kind, value, redis.call('PTTL', key) }
+  end
 end
 return found
 """
-"""Answers with every key of a database: name, type, value, lifetime."""
+"""Answers with every key of a database, but the one that is named: name, type, value, lifetime."""
 
 _DAY_MS = 86_400_000
 _ENTRY = re.compile(r"(\d{13})-\d+")

@@ -28,8 +28,8 @@ from bullmq_protocol.worker.dispatch import (
     MOST_DELIVERIES,
     Delivery,
     Dispatcher,
-    Ending,
     Queued,
+    RunEnd,
     called_off,
     closed_by_server,
     steps,
@@ -522,7 +522,7 @@ def test_what_nothing_can_mend_ends_the_worker(error: Exception, contacted: bool
 
 
 def test_the_first_error_counts_and_none_after_the_close() -> None:
-    ending = Ending()
+    ending = RunEnd()
     first = LookupError()
     ending.fail(first)
     ending.fail(ValueError())

@@ -27,6 +27,7 @@ from bullmq_protocol.worker.notices import (
     Renewed,
     StalledCheckSkipped,
 )
+from tests.support import pages
 
 FOLDER = Path(__file__).parents[2] / "observability"
 JOB = JobRecord.from_fields("7", {"name": b"mail"})
@@ -227,7 +228,7 @@ def test_the_dashboards_choice_of_queues_asks_a_metric_with_queues() -> None:
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
-PAGE = (FOLDER.parent / "docs" / "observability.md").read_text(encoding="utf-8")
+PAGE = pages.page("observability.md")
 
 
 def test_the_page_has_every_metric_with_its_labels_and_every_alert() -> None:
@@ -239,7 +240,7 @@ def test_the_page_has_every_metric_with_its_labels_and_every_alert() -> None:
 
 
 def test_the_structlog_example_shows_the_fields() -> None:
-    [example] = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "structlog" in code]
+    [example] = [code for code in pages.snippets("observability.md") if "structlog" in code]
     line = """
 logging.getLogger("bullmq_anyio").warning("%s", "job 7 stalled", extra={"worker_id": "w", "queue": "q", "job_id": "7"})
 """

@@ -33,7 +33,8 @@ NOW = 1_700_000_000_000
 
 
 def entry(name: str = "n", data: Any = None, keys: QueueKeys = KEYS, **options: Any) -> OutboxEntry:
-    return entry_of(keys, NewJob(name, {} if data is None else data, JobOptions(**options)), new_id="new", now_ms=NOW)
+    job = prepare(keys, NewJob(name, {} if data is None else data, JobOptions(**options)), now_ms=NOW)
+    return entry_of(keys, job, new_id="new")
 
 
 OPTIONS = st.fixed_dictionaries(
@@ -96,7 +97,6 @@ def test_the_queue_is_found_again(layout: KeyLayout) -> None:
         (lambda: entry(""), "name"),
         (lambda: entry("n", {"a": object()}), "data"),
         (lambda: entry(priority=-1), "priority"),
-        (lambda: entry(repeat={"every": 5}), "repeat"),
         (lambda: entry(size_limit=3, data={"long": "text"}), "data"),
         (lambda: entry(job_id="7"), "job_id"),
     ],

@@ -10,7 +10,7 @@ import pickle
 import typing
 import uuid
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import msgspec
@@ -27,6 +27,7 @@ from bullmq_protocol.errors import PayloadError, PayloadMismatch, UsageError
 from bullmq_protocol.model.job import JobRecord, NewJob, prepare
 from bullmq_protocol.model.options import Limits, result_text
 from bullmq_protocol.testing.strategies import json_values
+from tests.support.points import Point, PointCodec
 
 T = TypeVar("T")
 
@@ -67,34 +68,6 @@ class Visit:
 class Call:
     number: str
     length: int = attrs.field(default=5, validator=attrs.validators.gt(3))
-
-
-class Point:
-    """It writes and reads itself."""
-
-    def __init__(self, x: int) -> None:
-        self.x = x
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Point) and other.x == self.x
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def dumps(self) -> str:
-        return json.dumps([self.x])
-
-    @classmethod
-    def loads(cls, text: str) -> Self:
-        (x,) = json.loads(text)
-        return cls(x)
-
-
-class PointCodec:
-    def dumps(self, value: Point) -> bytes:
-        return value.dumps().encode()
-
-    def loads(self, text: str) -> Point:
-        return Point.loads(text)
 
 
 class Raising(msgspec.Struct):

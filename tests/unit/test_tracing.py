@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from bullmq_protocol.common.units import Instant
 from bullmq_protocol.model.failure import Failure, FailureKind, failure_of
 from bullmq_protocol.model.flow import FlowNode, prepare_flow
 from bullmq_protocol.model.job import JobRecord, NewJob
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import JobOptions, Telemetry
 from bullmq_protocol.model.schedule import RepeatOptions, prepare_scheduler
 from bullmq_protocol.observability.job_context import (
@@ -25,6 +26,7 @@ from bullmq_protocol.observability.job_context import (
     bulk_span,
     context_of,
     flow_span,
+    names_of,
     new_with_context,
     omits_context,
     with_context,
@@ -350,6 +352,7 @@ def test_which_context_is_stored(given: Telemetry | None, replacing: bool, expec
 def test_what_will_be_refused_is_left_as_it_is() -> None:
     assert with_context({"delay": 1}, C) == {"delay": 1}
     assert new_with_context("job", C) == "job"
+    assert names_of([NewJob(JobType("a")), NewJob("b"), cast("NewJob", 3)]) == ["a", "b", ""]
 
 
 @pytest.mark.parametrize(

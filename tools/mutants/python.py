@@ -78,7 +78,7 @@ _TESTS_OF_ADAPTERS = (
         f"tests/unit/test_{each}.py"
         for each in ("arguments", "every_argument", "given_objects", "observability", "queue_spans")
     ),
-    *(f"tests/unit/test_{each}.py" for each in ("worker_options", "zones")),
+    *(f"tests/unit/test_{each}.py" for each in ("time_limit", "worker_options", "zones")),
     *(
         f"tests/server/test_{each}.py"
         for each in (
@@ -102,7 +102,7 @@ _TESTS_OF_ADAPTERS = (
     ),
     *(
         f"tests/server/test_{each}.py"
-        for each in ("around_handlers", "failures_seen", "job_types", "outbox", "payloads")
+        for each in ("around_handlers", "failures_seen", "job_types", "outbox", "payloads", "recipes", "transactions")
     ),
     *(f"tests/server/test_{each}.py" for each in ("redis_asyncio_transport", "refusals", "runner", "schedulers")),
     *(

@@ -1,0 +1,155 @@
+"""The figures of a run: kept in a file as they come, shown as tables."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.scenarios import MEMORY_MB, REQUIRED, REQUIRED_LATENCIES
+from bench.sides import NAMES, OURS
+
+Sample = dict[str, float]
+SPREAD = 0.2
+"""A row whose quartiles lie further apart than this share of its median decides nothing."""
+_PER_JOB = (("cpu_seconds", "cpu_us", 1e6), ("server_seconds", "server_us", 1e6), ("server_bytes", "server_bytes", 1))
+
+
+class OtherRunError(Exception):
+    """The file holds the figures of a run that was asked for something else."""
+
+
+@dataclass
+class Figures:
+    """What was measured so far. Each change is in the file before the next measurement begins."""
+
+    file: Path
+    about: dict[str, Any]
+    """Machine, versions and numbers of jobs and rounds: what makes figures comparable."""
+    rates: dict[str, Any] = field(default_factory=dict)
+    latency: dict[str, Any] = field(default_factory=dict)
+    scripts: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """The error of each side that did not get through a scenario, by both names."""
+
+    _KINDS = ("rates", "latency", "scripts", "memory", "failed")
+
+    def resume(self) -> None:
+        """Take over what the file holds; what failed there is measured again. `OtherRunError`: it is another run's."""
+        if not self.file.exists():
+            return
+        found = json.loads(self.file.read_text())
+        for key, value in self.about.items():
+            if found.get(key) != value:
+                raise OtherRunError(f"{self.file}: {key} is {found.get(key)!r} there, and {value!r} now")
+        for kind in self._KINDS:
+            setattr(self, kind, found.get(kind, {}))
+        for key in list(self.failed):
+            scenario = key.rpartition(": ")[0]
+            del self.failed[key]
+            self.rates.pop(scenario, None)
+            if scenario in ("latency", "scripts", "memory"):
+                getattr(self, scenario).clear()
+
+    def note_failed(self, scenario: str, side: str, error: BaseException) -> None:
+        self.failed[f"{scenario}: {side}"] = f"{type(error).__name__}: {error}"
+        print(f"\n{scenario}: {NAMES.get(side, side)} failed: {error!r}", flush=True)
+        self.save()
+
+    def save(self) -> None:
+        """Write all to the file; whoever reads it finds the old figures or the new ones."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        found = {**self.about, **{kind: getattr(self, kind) for kind in self._KINDS}, "required": self.required()}
+        beside = self.file.with_suffix(".part")
+        beside.write_text(json.dumps(found, indent=2) + "\n")
+        beside.replace(self.file)
+
+    def required(self) -> list[dict[str, Any]]:
+        """Say for each ratio that is asked for what was measured; None where a side did not take part."""
+        rows = []
+        for each in REQUIRED:
+            found = self.rates.get(each.scenario, {})
+            both = [found[side] for side in (each.side, each.other) if side in found]
+            ratio = round(both[0]["jobs_per_s"] / both[1]["jobs_per_s"], 2) if len(both) == 2 else None
+            what = f"{each.scenario}: {NAMES[each.side]} against {NAMES[each.other]}"
+            rows.append({"what": what, "measured": ratio, "least": each.least, "decided": _decided(both)})
+        for asked in REQUIRED_LATENCIES:
+            both = [self.latency[side] for side in ("asyncio", "node-5") if side in self.latency]
+            ratio = round(both[0][asked.percentile] / both[1][asked.percentile], 2) if len(both) == 2 else None
+            what = f"latency {asked.percentile.removesuffix('_ms')}: ours, asyncio against Node"
+            rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": True})
+        for side in OURS:
+            grown = self.memory.get(side)
+            grown = None if grown is None else round(grown["late_mb"] - grown["early_mb"], 1)
+            what = f"growth of memory in MB: {NAMES[side]}"
+            rows.append({"what": what, "measured": grown, "most": MEMORY_MB, "decided": True})
+        return rows
+
+
+def _decided(rows: Sequence[dict[str, Any]]) -> bool:
+    return all(row["spread"] is None or row["spread"] <= SPREAD for row in rows)
+
+
+def rates(found: dict[str, list[Sample]]) -> dict[str, Any]:
+    """Take medians and quartiles of the rounds, per job."""
+    result: dict[str, Any] = {}
+    for side, rounds in found.items():
+        speeds = [each["jobs"] / each["seconds"] for each in rounds]
+        middle = statistics.median(speeds)
+        low, _, high = statistics.quantiles(speeds, n=4, method="inclusive") if len(speeds) > 1 else (None, 0, None)
+        result[side] = {
+            "jobs_per_s": round(middle),
+            "rounds": [round(each) for each in speeds],
+            "quartiles": None if low is None or high is None else [round(low), round(high)],
+            "spread": None if low is None or high is None else round((high - low) / middle, 3),
+        }
+        for key, name, unit in _PER_JOB:
+            if all(key in each for each in rounds):
+                per_job = statistics.median(each[key] / each["jobs"] for each in rounds) * unit
+                result[side][f"{name}_per_job"] = round(per_job, 1)
+    return result
+
+
+def undecided(row: dict[str, Any]) -> list[str]:
+    """Return the sides of a scenario whose rounds lie too far apart."""
+    return [side for side, each in row.items() if not _decided([each])]
+
+
+def medians(rounds: list[Sample]) -> Sample:
+    return {key: round(statistics.median(each[key] for each in rounds), 3) for key in rounds[0]}
+
+
+def show_rates(name: str, found: dict[str, Any]) -> None:
+    node = found.get("node-5", {}).get("jobs_per_s")
+    columns = f"{'jobs/s':>10}{'quartiles':>18}{'x Node':>8}{'CPU us':>9}{'server us':>11}{'bytes':>9}"
+    print(f"\n{name:<42}{columns}")
+    for side, each in found.items():
+        ratio = "" if node is None else f"{each['jobs_per_s'] / node:.2f}"
+        quartiles = "" if each["quartiles"] is None else "{:,} - {:,}".format(*each["quartiles"])
+        cells = [each.get(key, "") for key in ("cpu_us_per_job", "server_us_per_job", "server_bytes_per_job")]
+        mark = "" if _decided([each]) else "  not decided"
+        print(
+            f"  {NAMES[side]:<40}{each['jobs_per_s']:>10,}{quartiles:>18}{ratio:>8}{cells[0]:>9}{cells[1]:>11}"
+            f"{cells[2]:>9}{mark}",
+            flush=True,
+        )
+
+
+def show(name: str, found: dict[str, Any], names: dict[str, str] = NAMES) -> None:
+    print(f"\n{name}")
+    for row, cells in found.items():
+        print(f"  {names.get(row, row):<40}" + "  ".join(f"{key} {round(cell, 2):g}" for key, cell in cells.items()))
+
+
+def show_required(rows: Sequence[dict[str, Any]]) -> None:
+    print(f"\n{'required':<82}{'measured':>10}{'':>4}bound")
+    for row in rows:
+        bound = f"at least {row['least']:g}" if "least" in row else f"at most {row['most']:g}"
+        measured = "-" if row["measured"] is None else f"{row['measured']:g}"
+        mark = "" if row["decided"] else ", not decided"
+        missed = row["measured"] is not None and (
+            row["measured"] < row["least"] if "least" in row else row["measured"] > row["most"]
+        )
+        print(f"{'!' if missed else ' '} {row['what']:<80}{measured:>10}    {bound}{mark}")
