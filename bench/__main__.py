@@ -212,7 +212,7 @@ class Run:
         found = self.rounds_of(scenario.name, scenario.sides, rounds, measure)
         row = rates(found)
         if undecided(row):
-            # With the rounds before: whoever repeats until it fits decides nothing.
+            # With the rounds before: to repeat until it fits would decide nothing.
             for side, more in self.rounds_of(scenario.name, tuple(found), rounds, measure, warm=True).items():
                 found[side] += more
             row = rates(found)

@@ -59,7 +59,7 @@ class Figures:
         self.save()
 
     def save(self) -> None:
-        """Write all to the file; whoever reads it finds the old figures or the new ones."""
+        """Write all to the file; a reader finds the old figures or the new ones."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         found = {**self.about, **{kind: getattr(self, kind) for kind in self._KINDS}, "required": self.required()}
         beside = self.file.with_suffix(".part")
