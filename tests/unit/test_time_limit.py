@@ -176,12 +176,13 @@ def test_those_taken_back_are_forgotten_when_there_are_many(alarms: Alarms) -> N
 
 
 def test_order_holds_when_many_are_forgotten(world: World, alarms: Alarms) -> None:
-    kept: list[int] = []
-    for number in range(40):
-        kept.append(alarms.set(100 - number, lambda number=number: number))  # type: ignore[misc]
-        for _ in range(10):
-            alarms.take_back(alarms.set(50 - number, str))
-    assert [name for name, _ in serve(world, alarms)] == list(range(39, -1, -1))
+    # In the heap 2 and 3 are below 1, and 10 is before it: without 0 and 1 it is none.
+    numbers = [alarms.set(delay, lambda delay=delay: str(delay)) for delay in (0, 10, 1, 11, 12, 2, 3)]  # type: ignore[misc]
+    for each in (numbers[0], numbers[2], *[alarms.set(1_000, str) for _ in range(80)]):
+        alarms.take_back(each)
+    alarms.set(20, lambda: "20")
+    assert len(alarms._due) == 6
+    assert serve(world, alarms) == [(str(delay), delay) for delay in (2, 3, 10, 11, 12, 20)]
 
 
 class Recorded(Alarms):
