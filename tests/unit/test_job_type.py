@@ -66,7 +66,7 @@ def test_what_are_no_options_is_refused(wrong: Any) -> None:
         WELCOME.with_options(wrong)
 
 
-def test_a_name_that_is_no_keyword_is_not_taken_for_wrong_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_type_error_is_not_taken_for_wrong_options(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise TypeError("another fault")
 
