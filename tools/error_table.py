@@ -1,4 +1,5 @@
-"""Write `docs/errors.md` from the rules in `bullmq_protocol/model/categories.py`.
+"""Write `docs/errors.md` from the rules in `bullmq_protocol/model/categories.py`, `docs/troubleshooting.md` from
+`tools/troubles.py`.
 
 Usage: python tools/error_table.py [--check]
 """
@@ -17,8 +18,10 @@ from bullmq_protocol.model.categories import (
     Rule,
     Verdict,
 )
+from tools.troubles import ROOTS, TROUBLES
 
 TARGET = Path(__file__).parents[1] / "docs" / "errors.md"
+TROUBLESHOOTING = TARGET.with_name("troubleshooting.md")
 
 HEAD = """\
 <!-- Written by tools/error_table.py from bullmq_protocol/model/categories.py; edit that. -->
@@ -46,19 +49,54 @@ An exception group is transient when each exception in it is.
 """
 
 
+TROUBLE_HEAD = """\
+<!-- Written by tools/error_table.py from tools/troubles.py; edit that. -->
+
+# Troubleshooting by message
+
+Find the message that you have, or a part of it, and read why it comes and what to do. Yours has other ids and values
+than these examples.
+
+Where there is no message: [`bullmq-doctor`](doctor.md) finds faults of a server and its queues, and
+[when the connection is lost](connection-loss.md) explains what a worker logs.
+"""
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page, or tell that it is stale; return the exit status."""
+    """Write the pages, or tell which is stale; return the exit status."""
     if list(arguments) not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    text = page()
-    if not arguments:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print("tools/error_table.py: docs/errors.md is stale, run python tools/error_table.py", file=sys.stderr)
-    return 1
+    stale = 0
+    for target, text in ((TARGET, page()), (TROUBLESHOOTING, troubleshooting())):
+        if not arguments:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            print(
+                f"tools/error_table.py: docs/{target.name} is stale, run python tools/error_table.py", file=sys.stderr
+            )
+            stale = 1
+    return stale
+
+
+def troubleshooting() -> str:
+    """Return the text of the page that goes by messages."""
+    lines = ["## Messages", "", "| Message | Error |", "|---|---|"]
+    for kind, trouble in TROUBLES.items():
+        lines.append(f"| {_cell(str(trouble.example))} | [`{kind.__name__}`](#{kind.__name__.lower()}) |")
+    for kind, trouble in TROUBLES.items():
+        lines += ["", f"## {kind.__name__}", "", "```text", str(trouble.example), "```", ""]
+        lines += [f"**Why.** {trouble.why}", "", f"**What to do.** {trouble.do}"]
+        if kind.__doc__ and kind.__bases__[0] in ROOTS and kind.__bases__[0].__name__ != "BullMQError":
+            lines += ["", f"It is a [`{kind.__bases__[0].__name__}`](#the-families)."]
+    lines += ["", "## The families", "", "| Error | |", "|---|---|"]
+    lines += [f"| `{kind.__name__}` | {said} |" for kind, said in ROOTS.items()]
+    return TROUBLE_HEAD + "\n" + "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    escaped = text.replace("|", r"\|").replace("<", "&lt;")
+    return f"`{escaped}`" if "`" not in text else f"`` {escaped} ``"
 
 
 def page() -> str:
