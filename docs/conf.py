@@ -1,0 +1,161 @@
+"""How Sphinx builds the site: `make docs`. The root of the repository is the source folder, so that links work as they
+do on GitHub.
+
+The pages of the API reference are written before each build, from the list of public names (`tools/public_names.py`).
+"""
+
+import builtins
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tools import site  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+project = "bullmq-protocol"
+author = "The bullmq-protocol authors"
+copyright = author
+root_doc = "docs/index"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**", "specs/*.md"]
+exclude_patterns = [
+    ".*",
+    "tests",
+    "bench",
+    "lua",
+    "examples",
+    "tools",
+    "observability",
+    "node_modules",
+    "**/__pycache__",
+]
+nitpicky = True
+default_role = "code"
+language = "en"
+highlight_language = "none"
+
+html_theme = "furo"
+html_title = "BullMQ for Python"
+html_extra_path = ["_extra"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+pygments_style, pygments_dark_style = "tango", "monokai"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 6
+# Anchors that stand in a page as HTML are known from `source-read` on.
+suppress_warnings = ["myst.header"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+# A member of these is Python's, msgspec's or pymongo's.
+site_foreign_bases = (
+    "BaseException,Exception,Struct,Enum,str,int,dict,tuple,Generic,Protocol,NamedTuple,Filter,BaseCommand"
+)
+
+_ELSEWHERE = re.compile(
+    r"(?:anyio|bson|django|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
+)
+_PYTHON = "https://docs.python.org/3/library/"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", lambda app, config: site.write_api(site_foreign_bases))
+    app.connect("source-read", lambda app, docname, source: source.__setitem__(0, site.prepared(docname, source[0])))
+    app.connect("autodoc-process-docstring", _link_source)
+    app.connect("doctree-read", _know_anchors)
+    app.connect("missing-reference", _resolve)
+    app.connect("env-check-consistency", _miss_no_name)
+    app.connect("build-finished", _write_llms)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _link_source(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Make links of the places in the specification, which the checker of the finished pages follows."""
+    for number, line in enumerate(lines):
+        if line.startswith("Source: "):
+            lines[number] = re.sub(r"specs/([\w-]+)\.md#([\w-]+)", r"`specs/\1 #\2 <../../specs/\1.html#\2>`__", line)
+
+
+def _know_anchors(app: Sphinx, doctree: nodes.document) -> None:
+    """Let links find the anchors that a page has as HTML."""
+    docname = app.env.docname
+    page = ROOT / f"{docname}.md"
+    if page.exists():
+        slugs = app.env.metadata[docname].setdefault("myst_slugs", {})
+        for anchor in site.anchors(page.read_text("utf-8")):
+            slugs.setdefault(anchor, (0, anchor, anchor))
+
+
+def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element) -> nodes.Element | None:
+    """Find what a signature names by its home, the standard library's pages, and what has no page here."""
+    if node.get("refdomain") != "py":
+        return None
+    target = node["reftarget"]
+    public = site.public_names()
+    if target in public.homes and public.homes[target] != target:
+        domain = env.domains.python_domain
+        return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", public.homes[target], node, text)
+    first = target.partition(".")[0]
+    if hasattr(builtins, target):
+        page = (
+            "exceptions"
+            if isinstance(getattr(builtins, target), type) and issubclass(getattr(builtins, target), BaseException)
+            else "functions"
+        )
+        return _external(f"{_PYTHON}{page}.html#{target}", text)
+    if first in sys.stdlib_module_names and "." in target:
+        module = target.rpartition(".")[0]
+        return _external(f"{_PYTHON}{module}.html#{target}", text)
+    if target in ("None", "...") or _ELSEWHERE.match(target) or _is_private(target):
+        return text
+    return None
+
+
+def _external(address: str, text: nodes.Element) -> nodes.Element:
+    return nodes.reference("", "", text, internal=False, refuri=address)
+
+
+def _is_private(target: str) -> bool:
+    """Tell whether a name is one of ours that nobody is to import: its text stands without a link."""
+    module, _, name = target.rpartition(".")
+    if not module:
+        return target in site.public_names().unqualified
+    try:
+        return module.split(".")[0] in site.PACKAGES and hasattr(importlib.import_module(module), name)
+    except ModuleNotFoundError:
+        return False
+
+
+def _miss_no_name(app: Sphinx, env: BuildEnvironment) -> None:
+    found = env.domains.python_domain.objects
+    for name in site.public_names().listed:
+        if name not in found:
+            log.warning("the public name %s is not in the reference", name)
+
+
+def _write_llms(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.name == "html":
+        titles: dict[str, Any] = {name: title.astext() for name, title in app.env.titles.items()}
+        (Path(app.outdir) / "llms.txt").write_text(site.llms(titles), encoding="utf-8")

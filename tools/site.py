@@ -1,0 +1,210 @@
+"""What the documentation site has besides its pages: the API reference, anchors, `llms.txt`, and a look at the links.
+
+`docs/conf.py` calls it while Sphinx builds; `python -m tools.site FOLDER` looks for dead links in the finished pages.
+"""
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from tools import drawings
+from tools.public_names import TIERS, Names
+
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "docs" / "python"
+_ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
+_LINK = re.compile(r"\]\(([^)#\s]*)(#[\w-]+)?\)")
+
+
+class Public(NamedTuple):
+    """The public names of both tiers."""
+
+    listed: tuple[str, ...]
+    """Each name, with its module and class, as the reference has it."""
+    homes: Mapping[str, str]
+    """Where a name is defined, and where the reference has it."""
+    unqualified: frozenset[str]
+    """Names of modules of ours as signatures have them, without their module."""
+
+
+@cache
+def public_names() -> Public:
+    """Return the public names; modules are imported for where their names come from."""
+    names, listed, homes, unqualified = Names(), [], {}, set()
+    for module in modules():
+        imported = import_module(module)
+        for line in names.of(module):
+            full = re.split(r":| = ", line, maxsplit=1)[0]
+            if full not in listed[-1:]:
+                listed.append(full)
+            value = getattr(imported, full.removeprefix(f"{module}."), None)
+            home = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+            if full.count(".") == module.count(".") + 1:
+                homes.setdefault(home, full)
+        unqualified |= {name for name in vars(imported) if not name.startswith("__")}
+    return Public(tuple(dict.fromkeys(listed)), homes, frozenset(unqualified))
+
+
+def modules() -> list[str]:
+    """Return the public modules, the stable ones first."""
+    names = Names()
+    return [module for patterns in TIERS.values() for pattern in patterns for module in names.modules(pattern)]
+
+
+def write_api(foreign: str) -> None:
+    """Write a page for each line of the tiers, and their table of contents. `foreign` are bases of others."""
+    names = Names()
+    TARGET.mkdir(exist_ok=True)
+    texts = {"index.md": _index()}
+    for tier, patterns in TIERS.items():
+        for pattern in patterns:
+            found = names.modules(pattern)
+            texts[f"{_page(pattern)}.md"] = "".join(_api_page(tier, pattern, found, foreign))
+    for stale in {file.name for file in TARGET.iterdir()} - texts.keys():
+        (TARGET / stale).unlink()
+    for name, text in texts.items():
+        file = TARGET / name
+        # Sphinx reads again what is newer.
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+
+
+def _page(pattern: str) -> str:
+    return pattern.removesuffix(".*")
+
+
+def _index() -> str:
+    promise = "[What may change, and when](../stability.md) says what the tiers promise."
+    parts = [f"# Python API\n\nEvery public name, from its docstring. {promise}\n"]
+    for tier, patterns in TIERS.items():
+        pages = "\n".join(_page(pattern) for pattern in patterns)
+        parts.append(f"\n## {tier.capitalize()}\n\n```{{toctree}}\n:maxdepth: 1\n\n{pages}\n```\n")
+    return "".join(parts)
+
+
+def _api_page(tier: str, pattern: str, found: Sequence[str], foreign: str) -> Iterator[str]:
+    title = _page(pattern)
+    yield f"# {title}\n\nTier: [{tier}](../stability.md#{tier}).\n"
+    for module in found:
+        if len(found) > 1 and module != title:
+            yield f"\n## {module.removeprefix(f'{title}.')}\n"
+        options = ["members:", "undoc-members:", "show-inheritance:", "special-members: __call__"]
+        options += [f"inherited-members: {foreign}"]
+        options += ["imported-members:"] if getattr(import_module(module), "__all__", None) else []
+        yield "\n".join(
+            ["", "```{eval-rst}", f".. automodule:: {module}", *(f"   :{each}" for each in options), "```", ""]
+        )
+
+
+def anchors(text: str) -> list[str]:
+    """Return the anchors that a page has as HTML."""
+    return _ANCHOR.findall(text)
+
+
+def prepared(docname: str, text: str) -> str:
+    """Return a page as Sphinx is to read it: links to folders without a page are text, blocks of mermaid are drawn."""
+    page = ROOT / f"{docname}.md"
+    own = set(anchors(text))
+
+    def linked(link: re.Match[str]) -> str:
+        target, anchor = link[1], link[2] or ""
+        if not target:
+            return f"]({page.name}{anchor})" if anchor[1:] in own else link[0]
+        if urlsplit(target).scheme:
+            return link[0]
+        place = page.parent / target
+        return f"]({target}/README.md)" if (place / "README.md").exists() else "]" if place.is_dir() else link[0]
+
+    # Of a link to a folder the words are left, in brackets.
+    return drawings.BLOCK.sub(_drawn, _LINK.sub(linked, text))
+
+
+def _drawn(block: re.Match[str]) -> str:
+    return f'<div class="drawing">\n{drawings.file_of(block[1]).read_text(encoding="utf-8")}</div>\n'
+
+
+def llms(titles: Mapping[str, str]) -> str:
+    """Return `llms.txt`: the pages by folder, with their first sentences."""
+    lines = [
+        "# bullmq-protocol",
+        "",
+        "> BullMQ job queues for Python: asyncio, trio and threads, from one core without I/O.",
+        "",
+    ]
+    groups: dict[str, list[str]] = {}
+    for name in sorted(titles):
+        groups.setdefault(posixpath.dirname(name), []).append(name)
+    for folder, names in groups.items():
+        lines += [f"## {folder or 'The project'}", ""]
+        lines += [f"- [{titles[name]}]({name}.html){_summary(ROOT / f'{name}.md')}" for name in names]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _summary(page: Path) -> str:
+    """Return the first sentence of a page, after a colon."""
+    if page.is_relative_to(TARGET) or not page.exists():
+        return ""
+    for block in page.read_text(encoding="utf-8").split("\n\n"):
+        if block[0:1].isalpha():
+            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(block.split()))
+            return f": {re.split(r'(?<=[.:]) ', plain)[0].rstrip(':.')}."
+    return ""
+
+
+class _Page(HTMLParser):
+    """The ids of a page, and where its links go."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.add(value)
+            elif name in ("href", "src") and value and tag in ("a", "img", "script", "link"):
+                self.links.add(value)
+
+
+def dead_links(folder: Path) -> list[str]:
+    """Return the links within finished pages that lead nowhere, each with its page."""
+    pages = {page.relative_to(folder).as_posix(): _Page(page.read_text("utf-8")) for page in folder.rglob("*.html")}
+    dead = []
+    for name, page in sorted(pages.items()):
+        for link in sorted(page.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            path = unquote(parts.path)
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name
+            if target not in pages:
+                if not (folder / target).exists():
+                    dead.append(f"{name}: {link}")
+            elif parts.fragment and unquote(parts.fragment) not in pages[target].ids | {""}:
+                dead.append(f"{name}: {link}")
+    return dead
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the dead links of a folder; return the exit status."""
+    if len(arguments) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    dead = dead_links(Path(arguments[0]))
+    for each in dead:
+        print(f"dead link in {each}", file=sys.stderr)
+    return 1 if dead else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
