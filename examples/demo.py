@@ -18,7 +18,8 @@ from pathlib import Path
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-from tests.support.server_programs import WHEELS, NoServer, program_of_wheel, programs_on_path
+from examples.server import find_program
+from tests.support.server_programs import NoServer
 
 JOBS = 10_000
 CHUNK = 500
@@ -95,18 +96,6 @@ async def demo(url: str) -> None:
     print(f"demo: {added} added, {counts['completed']} completed, {retries} retries, {rate:.0f} jobs/s")
 
 
-def find_program() -> tuple[str, str]:
-    """Return the kind and the path of a server program."""
-    for kind, program in programs_on_path().items():
-        return kind, program
-    for kind in reversed(WHEELS):
-        print(f"demo: no server on PATH, getting {kind} out of a wheel", flush=True)
-        found = program_of_wheel(kind)
-        if found is not None:
-            return kind, str(found)
-    raise NoServer("no redis-server or valkey-server on PATH, and no wheel of one can be had")
-
-
 @contextmanager
 def server() -> Iterator[str]:
     """Start a server at a unix socket, so that no port is taken; give its URL."""
@@ -115,7 +104,7 @@ def server() -> Iterator[str]:
         print("demo: the server of BULLMQ_TEST_REDIS_URL", flush=True)
         yield external
         return
-    kind, program = find_program()
+    kind, program = find_program("demo")
     with tempfile.TemporaryDirectory(prefix="demo-") as folder:
         socket = Path(folder, "server.sock")
         print(f"demo: starting {kind} at {socket}", flush=True)

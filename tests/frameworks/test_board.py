@@ -210,3 +210,13 @@ def test_the_board_of_the_example_shows_every_state() -> None:
         assert found["demo"]["completed"] == 10_000
         assert all(found["letters"][state] for state in _STATES if state not in ("latest", "active", "paused"))
         assert shown.end(signal.SIGINT) == 0, shown.text
+
+
+def test_the_board_of_the_tutorial_shows_the_queues_that_it_is_given(boards: Boards) -> None:
+    with Queue[Any](name := f"mail-{uuid4().hex[:8]}", boards.url) as queue:
+        queue.add("welcome")
+        with program("-m", "examples.board", name, BOARD_PORT="0", BULLMQ_URL=boards.url) as shown:
+            answer = ask(shown.port(), "GET", "/api/queues")
+            assert [(each["name"], each["counts"]["waiting"]) for each in answer.json["queues"]] == [(name, 1)]
+            assert shown.end(signal.SIGINT) == 0, shown.text
+        queue.obliterate()

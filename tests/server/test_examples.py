@@ -1,6 +1,8 @@
 """Every example runs as a program of its own and prints what it promises."""
 
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
 from bullmq_protocol import NewJob, QueueKeys, prepare
@@ -209,3 +211,21 @@ def test_the_demos_bar_moves_on_a_terminal_only(
     for done in (0, 1, 200):
         bar.show(done)
     assert capsys.readouterr().out == printed
+
+
+def test_the_server_of_the_tutorial_runs_until_it_is_interrupted() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "examples.server", str(port)]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert f"redis://127.0.0.1:{port} until Ctrl-C" in running.stdout.readline()
+            # It is starting.
+            with redis.Redis(port=port, retry=Retry(ConstantBackoff(0.05), 600)) as raw:
+                assert raw.ping()
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
