@@ -52,6 +52,11 @@ def board_folder() -> Path:
     return installed(_LOCKED / "board")
 
 
+def nest_folder() -> Path:
+    """Return the folder of NestJS, with the newest BullMQ 5."""
+    return installed(_LOCKED / "nest")
+
+
 FOLDERS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
 )

@@ -1,0 +1,1 @@
+"""Node adds and Python works, and the reverse; docs/guides/mixed-fleets.md explains it."""

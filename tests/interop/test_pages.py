@@ -1,0 +1,115 @@
+"""The programs of docs that need Node or BullMQ's Python port, and the folder examples/mixed_fleet."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.support import pages
+from tests.support.node import FOLDERS, nest_folder
+from tests.support.port import port_python
+from tests.support.servers import Server
+
+_FOLDER = pages.ROOT / "examples" / "mixed_fleet"
+_SESSIONS = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _empty(raw: redis.Redis[bytes]) -> None:
+    raw.flushdb()
+
+
+def outputs(name: str, language: str) -> tuple[str, str]:
+    """Return the first program of a page in one language, and the output below it."""
+    found = re.search(rf"^```{language}\n(.*?)^```\n\n```text\n(.*?)^```$", pages.page(name), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1], found[2]
+
+
+def finished(command: list[str], version: str = "5.62.0") -> str:
+    done = subprocess.run(command, cwd=pages.ROOT, env=of_node(version), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def of_node(version: str) -> dict[str, str]:
+    folder = nest_folder() if version == "nest" else FOLDERS[version]()
+    return {**os.environ, "NODE_PATH": str(folder)}
+
+
+@contextmanager
+def running(command: list[str], version: str) -> Generator[None]:
+    with subprocess.Popen(command, cwd=pages.ROOT, env=of_node(version)) as worker:
+        try:
+            yield
+            worker.terminate()
+            assert worker.wait(60) == 0
+        finally:
+            worker.kill()
+
+
+def test_the_program_of_the_port(home: Server) -> None:
+    program, printed = outputs("migrating/python-port.md", "py")
+    assert finished([str(port_python()), "-c", pages.with_server(program, home)]) == printed
+
+
+@pytest.mark.parametrize("version", FOLDERS)
+def test_the_program_on_node(version: str, home: Server) -> None:
+    program, printed = outputs("migrating/node.md", "js")
+    connection = f"const connection = {{ host: {home.host!r}, port: {home.port} }};\n"
+    assert finished(["node", "-e", connection + program], version) == printed
+
+
+@pytest.mark.parametrize("version", FOLDERS)
+def test_a_mixed_fleet(version: str, home: Server) -> None:
+    sessions = _SESSIONS.findall(pages.page("guides/mixed-fleets.md"))
+    assert len(sessions) == 2
+    for commands, printed in sessions:
+        worker, producer = (command_of(line, home) for line in commands.replace(" &", "").splitlines())
+        with running(worker, version):
+            assert finished(producer, version) == printed
+
+
+def test_a_fleet_with_nest(home: Server) -> None:
+    """Python works on what an application on NestJS adds, and adds what that one works on."""
+    python = [sys.executable, "-m", "examples.mixed_fleet.worker", home.url]
+    nest = ["node", str(_FOLDER / "nest.js"), str(home.port)]
+    with (
+        running(python, "nest"),
+        subprocess.Popen(nest, env=of_node("nest"), stdout=subprocess.PIPE, text=True) as both,
+    ):
+        try:
+            assert both.stdout is not None
+            answer = both.stdout.readline()
+            assert answer.startswith('Python returned {"at":"1970-01-01T00:00:00.000Z","big":"18446744073709551617"')
+            command = [sys.executable, "-m", "examples.mixed_fleet.add", home.url]
+            assert finished(command, "nest").splitlines()[1:] == [
+                "Node returned {'year': 1970, 'big': '18446744073709551617'}",
+                "Node failed: attempt 2",
+            ]
+            both.terminate()
+            assert both.wait(60) == 0
+        finally:
+            both.kill()
+
+
+def command_of(line: str, server: Server) -> list[str]:
+    program, *arguments = line.split()
+    if program == "node":
+        return ["node", str(pages.ROOT / arguments[0]), str(server.port)]
+    return [sys.executable, *arguments[:-1], server.url]
+
+
+def test_every_program_of_the_folder_is_on_the_page() -> None:
+    page = pages.page("guides/mixed-fleets.md")
+    programs = [file.name for file in Path(_FOLDER).iterdir() if file.suffix in (".js", ".py") and file.stem[0] != "_"]
+    assert len(programs) == 5
+    assert [name for name in programs if f"{{literalinclude}} ../../examples/mixed_fleet/{name}" not in page] == []
