@@ -18,6 +18,8 @@ def main() -> None:
             node.board_folder()
             print("prepare: BullMQ's Python port, by pip", flush=True)
             port.port_python()
+            for pinned in port.OTHERS.values():
+                port.python_with(pinned)
         else:
             print("prepare: no Node here, so that oracle and interop are left out", flush=True)
 

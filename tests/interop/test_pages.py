@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import redis
 
 from tests.support import pages
 from tests.support.node import FOLDERS, nest_folder
-from tests.support.port import port_python
+from tests.support.port import OTHERS, port_python, python_with
 from tests.support.servers import Server
 
 _FOLDER = pages.ROOT / "examples" / "mixed_fleet"
@@ -59,6 +59,20 @@ def running(command: list[str], version: str) -> Generator[None]:
 def test_the_program_of_the_port(home: Server) -> None:
     program, printed = outputs("migrating/python-port.md", "py")
     assert finished([str(port_python()), "-c", pages.with_server(program, home)]) == printed
+
+
+@pytest.mark.parametrize("page", OTHERS)
+def test_the_program_of_another_library(page: str, home: Server, tmp_path: Path) -> None:
+    [program] = pages.snippets(f"migrating/{page}.md", "py")
+    (tmp_path / "app.py").write_text(pages.with_server(program, home))
+    python = str(python_with(OTHERS[page]))
+    workers = [[python, *("-m", "celery", "-A", "app", "worker", "--concurrency", "1")]] if page == "celery" else []
+    with ExitStack() as stack:
+        for each in workers:
+            working = stack.enter_context(subprocess.Popen(each, cwd=tmp_path, stderr=subprocess.DEVNULL))
+            stack.callback(working.terminate)
+        done = subprocess.run([python, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("sent to ada\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("version", FOLDERS)
