@@ -11,12 +11,13 @@ def main() -> None:
         print(f"prepare: {', '.join(f'{kind} ({source.name})' for kind, source in servers.sources().items())}")
         mongo_servers.prepare(lambda text: print(f"prepare: {text}", flush=True))
         if node.node_available():
-            print("prepare: BullMQ, its telemetry and bull-board for Node, by npm", flush=True)
+            print("prepare: BullMQ, its telemetry, bull-board and NestJS for Node, by npm", flush=True)
             for installed in node.FOLDERS.values():
                 installed()
             node.otel_folder()
             node.board_folder()
-            print("prepare: BullMQ's Python port, by pip", flush=True)
+            node.nest_folder()
+            print("prepare: BullMQ's Python port and other libraries, by pip", flush=True)
             port.port_python()
             for pinned in port.OTHERS.values():
                 port.python_with(pinned)
