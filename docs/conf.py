@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tools import site  # noqa: E402
+from tools.public_names import PACKAGES  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +30,11 @@ author = "The bullmq-protocol authors"
 copyright = author
 root_doc = "docs/index"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**", "specs/*.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**", "specs/*.md", "lua/README.md"]
 exclude_patterns = [
     ".*",
     "tests",
     "bench",
-    "lua",
     "examples",
     "tools",
     "observability",
@@ -67,6 +67,7 @@ autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_preprocess_types = False
 # A member of these is Python's, msgspec's or pymongo's.
@@ -75,7 +76,8 @@ site_foreign_bases = (
 )
 
 _ELSEWHERE = re.compile(
-    r"(?:anyio|bson|django|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
+    r"(?:anyio|bson|django|django_tasks|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
+    r"|(?:Task|TaskResult|InvalidTask|TaskResultDoesNotExist)$"
 )
 _PYTHON = "https://docs.python.org/3/library/"
 
@@ -83,7 +85,9 @@ _PYTHON = "https://docs.python.org/3/library/"
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", lambda app, config: site.write_api(site_foreign_bases))
     app.connect("source-read", lambda app, docname, source: source.__setitem__(0, site.prepared(docname, source[0])))
-    app.connect("autodoc-process-docstring", _link_source)
+    # Before napoleon reads the sections.
+    app.connect("autodoc-process-docstring", _write_rst, priority=400)
+    app.connect("autodoc-process-docstring", _keep_colons, priority=600)
     app.connect("doctree-read", _know_anchors)
     app.connect("missing-reference", _resolve)
     app.connect("env-check-consistency", _miss_no_name)
@@ -91,11 +95,20 @@ def setup(app: Sphinx) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _link_source(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Make links of the places in the specification, which the checker of the finished pages follows."""
-    for number, line in enumerate(lines):
-        if line.startswith("Source: "):
-            lines[number] = re.sub(r"specs/([\w-]+)\.md#([\w-]+)", r"`specs/\1 #\2 <../../specs/\1.html#\2>`__", line)
+_ATTRIBUTES = ("attribute", "data", "property")
+_written: dict[str, list[str]] = {}
+
+
+def _write_rst(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    lines[:] = site.rst(lines, is_module=what == "module")
+    if what in _ATTRIBUTES:
+        _written[name] = list(lines)
+
+
+def _keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Take back what napoleon makes of an attribute's first colon: a type."""
+    if what in _ATTRIBUTES:
+        lines[:] = _written.pop(name, lines)
 
 
 def _know_anchors(app: Sphinx, doctree: nodes.document) -> None:
@@ -143,7 +156,7 @@ def _is_private(target: str) -> bool:
     if not module:
         return target in site.public_names().unqualified
     try:
-        return module.split(".")[0] in site.PACKAGES and hasattr(importlib.import_module(module), name)
+        return module.split(".")[0] in PACKAGES and hasattr(importlib.import_module(module), name)
     except ModuleNotFoundError:
         return False
 
@@ -151,7 +164,8 @@ def _is_private(target: str) -> bool:
 def _miss_no_name(app: Sphinx, env: BuildEnvironment) -> None:
     found = env.domains.python_domain.objects
     for name in site.public_names().listed:
-        if name not in found:
+        # A class stands with the arguments of its `__init__`.
+        if name.removesuffix(".__init__") not in found and site.public_names().aliases.get(name) not in found:
             log.warning("the public name %s is not in the reference", name)
 
 

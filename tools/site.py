@@ -20,6 +20,8 @@ from tools.public_names import TIERS, Names
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "python"
 _ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
+_SPEC = re.compile(r"specs/([\w-]+)\.md#([\w-]+)")
+_SPECIAL = "__call__, __enter__, __aenter__, __iter__, __aiter__"
 _LINK = re.compile(r"\]\(([^)#\s]*)(#[\w-]+)?\)")
 
 
@@ -30,6 +32,8 @@ class Public(NamedTuple):
     """Each name, with its module and class, as the reference has it."""
     homes: Mapping[str, str]
     """Where a name is defined, and where the reference has it."""
+    aliases: Mapping[str, str]
+    """Names of classes that stand elsewhere in the reference, since a private module defines them for several."""
     unqualified: frozenset[str]
     """Names of modules of ours as signatures have them, without their module."""
 
@@ -37,7 +41,7 @@ class Public(NamedTuple):
 @cache
 def public_names() -> Public:
     """Return the public names; modules are imported for where their names come from."""
-    names, listed, homes, unqualified = Names(), [], {}, set()
+    names, listed, homes, aliases, unqualified = _all_names(), [], {}, {}, set()
     for module in modules():
         imported = import_module(module)
         for line in names.of(module):
@@ -47,20 +51,28 @@ def public_names() -> Public:
             value = getattr(imported, full.removeprefix(f"{module}."), None)
             home = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
             if full.count(".") == module.count(".") + 1:
-                homes.setdefault(home, full)
+                first = homes.setdefault(home, full)
+                if first != full and "._" in home:
+                    aliases[full] = first
         unqualified |= {name for name in vars(imported) if not name.startswith("__")}
-    return Public(tuple(dict.fromkeys(listed)), homes, frozenset(unqualified))
+    return Public(tuple(dict.fromkeys(listed)), homes, aliases, frozenset(unqualified))
+
+
+@cache
+def _all_names() -> Names:
+    """Return what the modules define; their texts are read once."""
+    return Names()
 
 
 def modules() -> list[str]:
     """Return the public modules, the stable ones first."""
-    names = Names()
+    names = _all_names()
     return [module for patterns in TIERS.values() for pattern in patterns for module in names.modules(pattern)]
 
 
 def write_api(foreign: str) -> None:
     """Write a page for each line of the tiers, and their table of contents. `foreign` are bases of others."""
-    names = Names()
+    names = _all_names()
     TARGET.mkdir(exist_ok=True)
     texts = {"index.md": _index()}
     for tier, patterns in TIERS.items():
@@ -95,12 +107,60 @@ def _api_page(tier: str, pattern: str, found: Sequence[str], foreign: str) -> It
     for module in found:
         if len(found) > 1 and module != title:
             yield f"\n## {module.removeprefix(f'{title}.')}\n"
-        options = ["members:", "undoc-members:", "show-inheritance:", "special-members: __call__"]
-        options += [f"inherited-members: {foreign}"]
-        options += ["imported-members:"] if getattr(import_module(module), "__all__", None) else []
-        yield "\n".join(
-            ["", "```{eval-rst}", f".. automodule:: {module}", *(f"   :{each}" for each in options), "```", ""]
-        )
+        imported = import_module(module)
+        names = dict.fromkeys(name.partition(".")[0] for name in _names_in(module))
+        data = [name for name in names if not callable(value := getattr(imported, name)) or _is_alias(value)]
+        elsewhere = [name for name in names if f"{module}.{name}" in public_names().aliases]
+        options = ["members:", "undoc-members:", "show-inheritance:", f"special-members: {_SPECIAL}"]
+        options += [f"inherited-members: {foreign}", f"exclude-members: {', '.join([*data, *elsewhere])}"]
+        options += ["imported-members:"] if getattr(imported, "__all__", None) else []
+        lines = [f".. automodule:: {module}", *(f"   :{each}" for each in options), ""]
+        lines += [f".. autodata:: {module}.{name}" for name in data]
+        yield "\n".join(["", "```{eval-rst}", *lines, "```", ""])
+
+
+def _names_in(module: str) -> Iterator[str]:
+    for line in _all_names().of(module):
+        yield re.split(r":| = ", line, maxsplit=1)[0].removeprefix(f"{module}.")
+
+
+def _is_alias(value: object) -> bool:
+    return not isinstance(value, type) and not hasattr(value, "__code__") and not hasattr(value, "__wrapped__")
+
+
+def rst(lines: Sequence[str], *, is_module: bool) -> list[str]:
+    """Return a docstring as reStructuredText: code in double backticks, our columns as fields, links to `specs/`."""
+    written: list[str] = []
+    section = ""
+    for number, line in enumerate(lines):
+        section = line if line and line[0] != " " else section
+        if section == "Raises:" and (raised := re.match(r" +(\w+):", line)) is not None:
+            line = line.replace(raised[1], f"~{_error(raised[1])}", 1)
+        if is_module and re.match(r"[-=]{3,}", line):
+            # From the first heading on it is laid out for a terminal.
+            return [*written[:-1], "::", "", *(f"    {each}" for each in lines[number - 1 :]), ""]
+        if is_module and line.startswith("    ") and not lines[number - 1].strip():
+            written += ["::", ""]
+        if not line.lstrip().startswith((">>>", "...")):
+            line = re.sub(r"(?<![`:])`([^`]+)`(?!`)(\w?)", _literal, line)
+        if (
+            field := re.match(r"(Keys|Args|Reply|Errors|Raises|Repeat|Cost|Events|Source|Options): +(\S.*)", line)
+        ) is not None:
+            if written and not written[-1].startswith((":", " ")):
+                written.append("")
+            line = f":{field[1]}: {field[2]}"
+        written.append(_SPEC.sub(r"`specs/\1 #\2 <../../specs/\1.html#\2>`__", line))
+    return written
+
+
+def _error(name: str) -> str:
+    """Return the full name of an error; several modules have some of them."""
+    found = [each for each in public_names().homes.values() if each.endswith(f".{name}")]
+    return next((each for each in found if each.count(".") == 1), found[0]) if found else name
+
+
+def _literal(code: re.Match[str]) -> str:
+    return f"``{code[1]}``" + (f"\\ {code[2]}" if code[2] else "")
 
 
 def anchors(text: str) -> list[str]:

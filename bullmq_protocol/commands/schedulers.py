@@ -129,7 +129,7 @@ def update_job_scheduler(
 
     Keys:    repeat, delayed, wait, paused, meta, prioritized, marker, id, events, pc, producing job, active
     Args:    next slot (ms) or empty, scheduler id, fallback data JSON, packed options, now (ms), base prefix,
-    producer id
+             producer id
     Reply:   the next job's id, nil when the scheduler is gone or has moved on -> str or None
     Raises:  UnexpectedReply
     Repeat:  guarded: a second run finds that the scheduler has moved on

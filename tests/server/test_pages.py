@@ -62,6 +62,7 @@ def blocks(name: str) -> list[Block]:
             place = re.search(r"^( *)\.\.\.\n", around, re.MULTILINE)
             assert place is not None, name
             code = f"{around[: place.start()]}{textwrap.indent(code, place[1])}{around[place.end() :]}"
+        code = code.replace("redis://localhost:6379", "redis://localhost")
         line = text.count("\n", 0, match.start("code")) + 1
         alone = around is not None or match["printed"] is not None
         found.append(Block(f"{name}:{line}", code, match["printed"], alone))

@@ -47,8 +47,9 @@ def test_every_rule_is_on_the_page() -> None:
 
 def errors() -> Iterator[type[BullMQError]]:
     """Yield every error that a public module of ours defines."""
+    names = Names()
     for patterns in TIERS.values():
-        for module in (each for pattern in patterns for each in Names().modules(pattern)):
+        for module in (each for pattern in patterns for each in names.modules(pattern)):
             for name, value in vars(importlib.import_module(module)).items():
                 if isinstance(value, type) and issubclass(value, BullMQError) and not name.startswith("_"):
                     yield value

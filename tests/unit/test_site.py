@@ -15,6 +15,7 @@ pytestmark = pytest.mark.any_python
 _ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_reference_has_a_page_for_each_line_of_the_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "TARGET", tmp_path)
     (tmp_path / "stale.md").write_text("of another day")
