@@ -7,12 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
+from bullmq_protocol import NewJob
+from bullmq_sync import Queue
 from tests.support import pages
 from tests.support.servers import Server
 
@@ -41,31 +44,27 @@ class Reader:
     def __init__(self, folder: Path, server: Server) -> None:
         self._folder = folder
         self._environment = {**os.environ, "BULLMQ_URL": server.url, "PYTHONPATH": str(pages.ROOT)}
-        self._working: list[str] = []
         self.worker: subprocess.Popen[bytes] | None = None
 
-    def save(self, text: str) -> None:
-        file = re.match(r"# (\w+\.py)\n", text)
-        assert file is not None
-        # In place of the reload, whose moment nobody tells.
-        left = self.leave() if file[1] == "mail.py" else None
-        (self._folder / file[1]).write_text(text)
-        if left is not None:
-            self._work()
+    def follow(self, given: Iterable[tuple[str, str]]) -> list[str]:
+        """Save programs and type commands; return what the commands printed."""
+        printed = []
+        for kind, text in given:
+            if kind == "python":
+                file = re.match(r"# (\w+\.py)\n", text)
+                assert file is not None
+                (self._folder / file[1]).write_text(text)
+            else:
+                printed += [self._type(line) for line in text.splitlines()]
+        return [each for each in printed if each]
 
-    def _work(self) -> None:
-        self.worker = subprocess.Popen(self._working, cwd=self._folder, env=self._environment)
-
-    def type(self, line: str) -> str:
+    def _type(self, line: str) -> str:
         program, *arguments = shlex.split(line)
         command = [sys.executable, *_PROGRAMS[program], *arguments]
         if program == "bullmq-worker":
-            self._working = command
-            self._work()
+            self.worker = subprocess.Popen(command, cwd=self._folder, env=self._environment)
             return ""
-        done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True)
         return done.stdout + done.stderr
 
     def leave(self) -> int | None:
@@ -94,20 +93,26 @@ def test_all_tabs_have_the_same_steps() -> None:
 
 
 @pytest.mark.parametrize("tab", _TABS)
-def test_tutorial(tab: str, reader: Reader) -> None:
-    first, second = list(steps("tutorial/1-a-job.md", tab)), list(steps("tutorial/2-a-retry.md", tab))
-    # Its installation is for readers who have nothing yet.
-    assert first[0][0] == "sh" and "pip install" in first[0][1]
-    said: list[str] = []
-    for kind, text in [*first[1:], *second]:
-        if kind == "python":
-            reader.save(text)
-        else:
-            said += [reader.type(line) for line in text.splitlines()]
-    added, sent, ran, third, retried, fourth, why, shown, again, at_last = [each for each in said if each]
+def test_a_job(tab: str, reader: Reader) -> None:
+    install, *following = steps("tutorial/1-a-job.md", tab)
+    # It is for readers who have nothing yet.
+    assert install[0] == "sh" and "pip install" in install[1]
+    added, sent, ran = reader.follow(following)
     assert added == "added 1 job to mail (id 1)\n"
     assert sent == '"sent to ada@example.org"\n'
     assert ran == "job 2 sent to grace@example.org\n"
+    assert reader.leave() == 0
+
+
+@pytest.mark.parametrize("tab", _TABS)
+def test_a_job_that_fails(tab: str, reader: Reader, server: Server) -> None:
+    with Queue[Any]("mail", server.url) as queue:
+        # Those of the page before.
+        queue.add_bulk([NewJob("welcome", {"to": "ada@example.org"})] * 2)
+    worker = next(text for kind, text in steps("tutorial/1-a-job.md", tab) if text.startswith("bullmq-worker"))
+    change, *following = steps("tutorial/2-a-retry.md", tab)
+    reader.follow([change, ("sh", worker)])
+    third, retried, fourth, why, shown, again, at_last = reader.follow(following)
     assert (third, fourth) == ("added 1 job to mail (id 3)\n", "added 1 job to mail (id 4)\n")
     assert retried == '"sent to ada@example.org at attempt 3"\n'
     assert "the mail server does not answer" in why
