@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -36,8 +36,7 @@ def check_clock(value: Any) -> Callable[[], Instant] | None:
     """Return what tells the time, or None. Raises `UsageError` for what cannot be called."""
     if value is not None and not callable(value):
         raise UsageError("clock", value, "must be a function that returns an Instant, such as a SimulatedClock")
-    clock: Callable[[], Instant] | None = value
-    return clock
+    return cast("Callable[[], Instant] | None", value)
 
 
 def to_ms(field: str, value: object) -> Millis:

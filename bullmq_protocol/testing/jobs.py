@@ -6,7 +6,7 @@ The adapters do the asking: `queued`, `assert_added` and `work_off` of `bullmq_a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET
@@ -101,11 +101,12 @@ class Wanted(msgspec.Struct, frozen=True):
             lines.append(f"its name is {shown(job.name)}")
         if self.data is not UNSET and job.data != self.data:
             lines.append(f"its payload is {_text(job.data)}")
+        found = cast("dict[str, Any]", job.data) if isinstance(job.data, dict) else {}
         for member, value in self.members.items():
-            if not isinstance(job.data, dict) or member not in job.data:
+            if member not in found:
                 lines.append(f"{member} is missing")
-            elif job.data[member] != value:
-                lines.append(f"{member} is {_text(job.data[member])}, not {_text(value)}")
+            elif found[member] != value:
+                lines.append(f"{member} is {_text(found[member])}, not {_text(value)}")
         return lines
 
     def __str__(self) -> str:

@@ -26,7 +26,7 @@ import tempfile
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -498,7 +498,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def closed_port() -> Iterator[int]:
+def closed_port() -> Generator[int]:
     """Give a port at which nobody listens, and nobody else can."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET
 
@@ -22,6 +22,7 @@ from bullmq_protocol.testing.jobs import (
     refuse_added,
     wanted,
 )
+from bullmq_protocol.worker.ending import Idle
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobMoved
 from bullmq_protocol.worker.options import WorkerOptions
 from bullmq_sync.drive import unscripted
@@ -43,7 +44,8 @@ def work_off(
     it.
 
     Jobs that are added meanwhile are processed too, and retries that are due at once. Jobs that are delayed for later,
-    those of a paused queue, and those that others hold stay where they are: `clock.advance` lets delays pass.
+    those of a queue that is paused or rate limited, and those that others hold stay where they are: `clock.advance` and
+    `travel` let time pass.
 
     Args:
         queue: The queue. The worker has its connection, profile, clock, `data_type` and limits.
@@ -87,7 +89,7 @@ def work_off(
     made.on(JobCompleted, outcomes.add)
     made.on(JobFailed, outcomes.add)
     made.on(JobMoved, outcomes.add)
-    made.run(until="idle", max_jobs=max_jobs)
+    made.run(until=Idle(1, limited=True), max_jobs=max_jobs)
     if raise_on_failure:
         outcomes.check()
     return outcomes.worked_off()
@@ -209,4 +211,4 @@ def travel(
 def _parts(queue: object) -> Parts:
     if not isinstance(queue, Queue):
         raise UsageError("queue", queue, "must be a Queue")
-    return parts_of(queue)
+    return parts_of(cast("Queue[Any]", queue))
