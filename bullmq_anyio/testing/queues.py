@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET
 
@@ -13,6 +13,7 @@ from bullmq_anyio.queue import Parts, Queue, parts_of
 from bullmq_anyio.worker import Worker
 from bullmq_protocol.common.units import Duration, check_flag
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.testing.clock import SimulatedClock, span_ms
 from bullmq_protocol.testing.expiry import shorten_expiry
 from bullmq_protocol.testing.jobs import (
@@ -117,14 +118,16 @@ async def queued(queue: Queue[Any], states: str | Sequence[str] = PENDING) -> li
     return await queue.run(queued_jobs(queue.keys, (states,) if isinstance(states, str) else states))
 
 
-async def assert_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **members: Any) -> QueuedJob:
+async def assert_added(
+    queue: Queue[Any], name: str | JobType[Any, Any], /, data: Any = UNSET, **members: Any
+) -> QueuedJob:
     """Assert that a job was added, in whatever state it is now; return the last one that fits.
 
     A job that was removed at its end is not found.
 
     Args:
         queue: The queue.
-        name: The job's name.
+        name: The job's name, or its `JobType`.
         data: The whole payload, as JSON values. By default nothing is said of it.
         members: Members that the payload has, besides others.
 
@@ -143,12 +146,14 @@ async def assert_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **mem
     return find_added(await queued(queue, STATES), asked, queue.name)
 
 
-async def assert_not_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **members: Any) -> None:
+async def assert_not_added(
+    queue: Queue[Any], name: str | JobType[Any, Any], /, data: Any = UNSET, **members: Any
+) -> None:
     """Assert that no such job is in the queue, in any state.
 
     Args:
         queue: The queue.
-        name: The job's name.
+        name: The job's name, or its `JobType`.
         data: The whole payload, as in `assert_added`; by default nothing is said of it.
         members: Members of the payload, as in `assert_added`.
 
@@ -211,4 +216,4 @@ async def travel(
 def _parts(queue: object) -> Parts:
     if not isinstance(queue, Queue):
         raise UsageError("queue", queue, "must be a Queue")
-    return parts_of(cast("Queue[Any]", queue))
+    return parts_of(queue)  # pyright: ignore[reportUnknownArgumentType]

@@ -17,6 +17,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, shown
 from bullmq_protocol.model.job import JobRecord
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.operations.read_jobs import get_jobs
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed, JobMoved
@@ -117,8 +118,9 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def wanted(name: object, data: Any, members: Mapping[str, Any]) -> Wanted:
     """Return what a job is to be, its payload as it will be read. Raises `UsageError`."""
+    name = name.name if isinstance(name, JobType) else name
     if not isinstance(name, str):
-        raise UsageError("name", name, "must be a string")
+        raise UsageError("name", name, "must be a string or a JobType")
     return Wanted(
         name, data if data is UNSET else _plain(data), {each: _plain(value) for each, value in members.items()}
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET
 
 from bullmq_protocol.common.units import Duration, check_flag
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.testing.clock import SimulatedClock, span_ms
 from bullmq_protocol.testing.expiry import shorten_expiry
 from bullmq_protocol.testing.jobs import (
@@ -117,14 +118,14 @@ def queued(queue: Queue[Any], states: str | Sequence[str] = PENDING) -> list[Que
     return queue.run(queued_jobs(queue.keys, (states,) if isinstance(states, str) else states))
 
 
-def assert_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **members: Any) -> QueuedJob:
+def assert_added(queue: Queue[Any], name: str | JobType[Any, Any], /, data: Any = UNSET, **members: Any) -> QueuedJob:
     """Assert that a job was added, in whatever state it is now; return the last one that fits.
 
     A job that was removed at its end is not found.
 
     Args:
         queue: The queue.
-        name: The job's name.
+        name: The job's name, or its `JobType`.
         data: The whole payload, as JSON values. By default nothing is said of it.
         members: Members that the payload has, besides others.
 
@@ -143,12 +144,12 @@ def assert_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **members: 
     return find_added(queued(queue, STATES), asked, queue.name)
 
 
-def assert_not_added(queue: Queue[Any], name: str, /, data: Any = UNSET, **members: Any) -> None:
+def assert_not_added(queue: Queue[Any], name: str | JobType[Any, Any], /, data: Any = UNSET, **members: Any) -> None:
     """Assert that no such job is in the queue, in any state.
 
     Args:
         queue: The queue.
-        name: The job's name.
+        name: The job's name, or its `JobType`.
         data: The whole payload, as in `assert_added`; by default nothing is said of it.
         members: Members of the payload, as in `assert_added`.
 
@@ -211,4 +212,4 @@ def travel(
 def _parts(queue: object) -> Parts:
     if not isinstance(queue, Queue):
         raise UsageError("queue", queue, "must be a Queue")
-    return parts_of(cast("Queue[Any]", queue))
+    return parts_of(queue)  # pyright: ignore[reportUnknownArgumentType]

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import plugins, servers
+from tests.support.pages import snippets
 
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
-_ROOT = Path(__file__).parents[2]
-_PAGE = (_ROOT / "docs" / "testing.md").read_text("utf-8")
-_PROGRAM, *_TESTS = re.findall(r"^```python\n(.*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+_PROGRAM, *_TESTS = snippets("testing.md")
 
 
 _CASES = [
@@ -44,7 +43,7 @@ def test_snippet(number: int, backend: str, tmp_path: Path) -> None:
 
 
 def test_the_readable_difference_is_what_stands_there(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"^```text\n(AssertionError: .*?)^```$", _PAGE, re.MULTILINE | re.DOTALL)
+    (shown,) = snippets("testing.md", "text")
     (tmp_path / "mail.py").write_text(_PROGRAM)
     program = (
         "import anyio\nfrom bullmq_anyio import Queue\nfrom bullmq_anyio.testing import assert_added\n"

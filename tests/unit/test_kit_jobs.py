@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from bullmq_protocol import JobRecord, QueueKeys, ServerError, UsageError
+from bullmq_protocol import JobRecord, JobType, QueueKeys, ServerError, UsageError
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import UnexpectedReply
 from bullmq_protocol.testing.expiry import shorten_expiry
@@ -120,6 +120,7 @@ def test_what_must_not_be_there_is_shown() -> None:
 def test_a_name_is_text() -> None:
     with pytest.raises(UsageError, match="name"):
         wanted(5, UNSET, {})
+    assert wanted(JobType("welcome", dict[str, str]), UNSET, {}).name == "welcome"
 
 
 # --- what became of jobs ----------------------------------------------------------------------------------------------
