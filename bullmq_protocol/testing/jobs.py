@@ -102,7 +102,8 @@ class Wanted(msgspec.Struct, frozen=True):
             lines.append(f"its name is {shown(job.name)}")
         if self.data is not UNSET and job.data != self.data:
             lines.append(f"its payload is {_text(job.data)}")
-        found = cast("dict[str, Any]", job.data) if isinstance(job.data, dict) else {}
+        data: Any = job.data
+        found = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         for member, value in self.members.items():
             if member not in found:
                 lines.append(f"{member} is missing")
