@@ -70,7 +70,7 @@ def test_an_order_is_confirmed_and_written_about(shop: Shop) -> None:
     order = answer.json()["order"]
     orders, mail = shop.queue("shop-orders"), shop.queue("shop-mail")
     job = assert_added(orders, "shop.tasks.confirm")
-    assert (job.state, job.data["args"]) == ("waiting", [order])
+    assert (job.state, job.data["args"]) == ("prioritized", [order])
 
     shop.work("shop-orders")
     assert shop.client.get(f"/orders/{order}").json()["state"] == "confirmed"

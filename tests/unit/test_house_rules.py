@@ -128,7 +128,7 @@ _OF_OTHERS = MappingProxyType(
         "examples": (
             *(*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
             *(_MONQUE, "monque_anyio", "pymongo"),
-            *("django", "django_tasks", "shop", "fastapi", "flask", "pydantic", "pytest", "starlette"),
+            *("django", "django_tasks", "shop", "fastapi", "flask", "httpx", "pydantic", "pytest", "starlette"),
         ),
     }
 )
