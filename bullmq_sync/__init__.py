@@ -1,7 +1,9 @@
 """BullMQ queues and workers for blocking programs: plain functions and threads, on a connection of their own."""
 
+import importlib
 import logging
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 if _missing := [name for name in ("redis", "hiredis") if find_spec(name) is None]:
     raise ModuleNotFoundError(
@@ -18,7 +20,6 @@ from bullmq_sync.drive import clock, perform, run
 from bullmq_sync.events import EventStream, QueueEvents
 from bullmq_sync.job import Job
 from bullmq_sync.net.connection import Connection
-from bullmq_sync.net.redis_py import RedisPyTransport
 from bullmq_sync.notices import Notices
 from bullmq_sync.outbox import relay_entries
 from bullmq_sync.producers import FlowProducer, QueueEventsProducer
@@ -27,6 +28,9 @@ from bullmq_sync.router import Router
 from bullmq_sync.runner import run_workers
 from bullmq_sync.scripts import bullmq_scripts
 from bullmq_sync.worker import Worker
+
+if TYPE_CHECKING:
+    from bullmq_sync.net.redis_py import RedisPyTransport
 
 __version__ = VERSION
 
@@ -59,3 +63,10 @@ __all__ = [
 
 # Silent, unless the program says where records go.
 logging.getLogger("bullmq_sync").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    # redis-py takes longer to import than all the rest: programs that hand over no client do without.
+    if name == "RedisPyTransport":
+        return importlib.import_module("bullmq_sync.net.redis_py").RedisPyTransport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
 
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.errors import UsageError
@@ -12,9 +14,10 @@ from bullmq_protocol.net.transport import InterruptibleTransport, Transport, how
 from bullmq_protocol.scripts.profile import Profile, applier
 from bullmq_sync.net.cluster import ClusterConnection
 from bullmq_sync.net.connection import Connection
-from bullmq_sync.net.redis_py import RedisPyTransport, is_client
-from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport, is_cluster_client
 from bullmq_sync.net.sentinel import SentinelConnection
+
+if TYPE_CHECKING:
+    from bullmq_sync.net.redis_py import RedisPyTransport
 
 
 def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection | RedisPyTransport:
@@ -41,16 +44,27 @@ def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection 
         return SentinelConnection(options)
     if isinstance(options, ClusterOptions):
         return ClusterConnection(options)
-    if is_cluster_client(options):
-        return RedisPyClusterTransport(options)
     if isinstance(options, ConnectionOptions):
         return Connection(options)
-    if is_client(options):
-        return RedisPyTransport(options)
+    wrapped = _wrapped(options)
+    if wrapped is not None:
+        return wrapped
     hint = how_to_wrap(options)
     rule = "must be a URL, options, a client of redis-py or a transport"
     kind: type[object] = type(options)  # pyright: ignore[reportUnknownVariableType]
     raise UsageError("connection", kind, rule if hint is None else f"{rule}: {hint}")
+
+
+def _wrapped(client: object) -> RedisPyTransport | ClusterConnection | None:
+    """Return a transport over a client of redis-py, None for what is none.
+
+    redis-py takes longer to import than all of this package, and a program that has a client has imported it.
+    """
+    if "redis" not in sys.modules:
+        return None
+    transport: RedisPyTransport | ClusterConnection | None
+    transport = importlib.import_module("bullmq_sync.net.redis_py_cluster").wrapped(client)
+    return transport
 
 
 class Scripted:

@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "unit" / "public_names.txt"
 PACKAGES = (
     *("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django"),
-    "bullmq_pytest",
     *("monque_protocol", "monque_anyio", "monque_sync"),
 )
 
@@ -55,8 +54,6 @@ TIERS = MappingProxyType(
             "bullmq_anyio.testing",
             "bullmq_sync.relay",
             "bullmq_sync.testing",
-            "bullmq_sync.testing.stateful",
-            "bullmq_pytest",
             "bullmq_django.workers",
             "monque_protocol.backoff",
             "monque_protocol.commands",
@@ -140,7 +137,7 @@ class Names:
         """Follow a name to the module of ours that defines it."""
         if name in self._defined(module):
             return module, name
-        for node in self._trees[module].body:
+        for node in _with_those_for_type_checkers(self._trees[module].body):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     if (alias.asname or alias.name) == name and node.module in self._trees:
@@ -177,6 +174,14 @@ class Names:
             for inherited in self._defined(home[0])[home[1]] if home else ():
                 if home and isinstance(inherited, ast.ClassDef):
                     self._members(home[0], inherited, members)
+
+
+def _with_those_for_type_checkers(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements, also those of `if TYPE_CHECKING`: such a name is imported when it is asked for."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
 
 
 def _names(node: ast.stmt) -> list[str]:

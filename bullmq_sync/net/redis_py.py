@@ -225,11 +225,6 @@ def _free(pool: Any, process: int) -> None:
             renew()
 
 
-def is_client(client: object) -> bool:
-    """Tell whether it is a `redis.Redis`."""
-    return isinstance(client, redis.Redis)
-
-
 def _limit_ms_of(client: redis.Redis) -> Millis | None:
     limit_s: float | None = client.connection_pool.connection_kwargs.get("socket_timeout", _DEFAULT_S)
     return None if limit_s is None else int(limit_s * 1000)

@@ -22,7 +22,7 @@ class RedisPyClusterTransport(ClusterConnection):
     """
 
     def __init__(self, client: redis.RedisCluster) -> None:
-        if not is_cluster_client(client):
+        if not isinstance(client, redis.RedisCluster):
             raise UsageError("connection", type(client), "must be a redis.RedisCluster")
         self._manager: Any = client.nodes_manager
         seeds = ((str(node.host), int(node.port)) for node in self._manager.startup_nodes.values())
@@ -34,6 +34,8 @@ class RedisPyClusterTransport(ClusterConnection):
         return RedisPyTransport(cast("redis.Redis", manager.create_redis_node(host, port, **manager.connection_kwargs)))
 
 
-def is_cluster_client(client: object) -> bool:
-    """Whether it is a `redis.RedisCluster`."""
-    return isinstance(client, redis.RedisCluster)
+def wrapped(client: object) -> RedisPyTransport | RedisPyClusterTransport | None:
+    """Return the transport over a `redis.Redis` or a `redis.RedisCluster`, None for another object."""
+    if isinstance(client, redis.RedisCluster):
+        return RedisPyClusterTransport(client)
+    return RedisPyTransport(client) if isinstance(client, redis.Redis) else None
