@@ -69,7 +69,7 @@ class PayloadType(Struct, frozen=True):
         try:
             self.read(text)
         except PayloadError as error:
-            name = "result type" if field == "returnvalue" else "queue's data type"
+            name = "result type" if field == "returnvalue" else "data type"
             raise UsageError(field, value, f"does not fit the {name}: {error}") from None
         return text
 
@@ -249,6 +249,8 @@ def _refuse_objects(field: str, kind: Any) -> None:
             raise UsageError(field, kind, "must be a model of pydantic 2, and is one of pydantic 1")
         if hasattr(kind, "__pydantic_validator__"):
             raise UsageError(field, kind, f"is a dataclass of pydantic's: give TypeAdapter({kind.__qualname__})")
+    elif _is_record(kind) and {"data_type", "result_type"} <= getattr(kind, "__dataclass_fields__", {}).keys():
+        raise UsageError(field, kind, "must be a type, and is a JobType: queue.add and a Router take it as it is")
     elif isinstance(kind, Struct) or _is_record(kind):
         name = type(cast("object", kind)).__qualname__
         raise UsageError(field, kind, f"must be a type, and is an instance: give the class {name}")

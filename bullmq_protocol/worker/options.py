@@ -287,7 +287,8 @@ def _check_takes(field: str, handler: Callable[..., Any], takes: tuple[str, ...]
             rule = f"must take one argument, the job (its token is job.token): called with one, {error}"
         else:
             rule = f"must take {' and '.join(takes)}: called with these, {error}"
-        raise UsageError(field, handler, rule) from None
+        hint = "; it is a class: give an object of it" if isinstance(handler, type) else ""
+        raise UsageError(field, handler, rule + hint) from None
 
 
 def check_processor(processor: object, *, is_async: bool) -> None:

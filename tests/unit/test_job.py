@@ -364,7 +364,7 @@ def test_data_must_fit_the_queues_type() -> None:
         to: str
 
     assert prepare(KEYS, NewJob("n", Mail("a")), now_ms=T, data_type=Mail).data_text == '{"to":"a"}'
-    with pytest.raises(UsageError, match="data: does not fit the queue's data type: Expected `str`, got `int`"):
+    with pytest.raises(UsageError, match="data: does not fit the data type: Expected `str`, got `int`"):
         prepare(KEYS, NewJob("n", {"to": 5}), now_ms=T, data_type=Mail)
     with pytest.raises(UsageError, match="does not fit"):
         prepare(KEYS, NewJob("n"), now_ms=T, data_type=Mail)

@@ -25,6 +25,7 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.payloads import PayloadType, payload_type, read_as
 from bullmq_protocol.errors import PayloadError, PayloadMismatch, UsageError
 from bullmq_protocol.model.job import JobRecord, NewJob, prepare
+from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import Limits, result_text
 from bullmq_protocol.testing.strategies import json_values
 from tests.support.points import Point, PointCodec
@@ -195,13 +196,13 @@ def test_without_a_type_bytes_and_sets_are_refused_still() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        (Mail, 3, "does not fit the queue's data type: Input should be an object - at `$`"),
+        (Mail, 3, "does not fit the data type: Input should be an object - at `$`"),
         (Mail, {"to": 1}, "Input should be a valid string - at `$.to`"),
         (Mail, Mail.model_construct(to="x", sizes=[1, "a"]), "- at `$.sizes[1]`"),
         (
             MAILS,
             [{"to": 1, "sizes": ["a", "b", "c"]}, 3],
-            "does not fit the queue's data type: Input should be a valid string - at `$[0].to`; Input should be ",
+            "does not fit the data type: Input should be a valid string - at `$[0].to`; Input should be ",
         ),
         (
             MAILS,
@@ -212,13 +213,13 @@ def test_without_a_type_bytes_and_sets_are_refused_still() -> None:
         (Call, {"number": 1}, "Expected `str`, got `int` - at `$.number`"),
         (Call, {"number": "1", "length": 1}, "'length' must be > 3: 1"),
         (Visit, {"place": "x", "id": "y"}, "Invalid UUID - at `$.id`"),
-        (Raising, {"x": 0}, "does not fit the queue's data type: LookupError: no such x"),
+        (Raising, {"x": 0}, "does not fit the data type: LookupError: no such x"),
         (bytes, "?", "Invalid base64 encoded string"),
         (dict[Any, int], {object(): 1}, "keys of objects must be strings"),
         (dict[Any, int], {(1,): 1}, "keys of objects must be strings"),
         (PointCodec(), 3, "is refused by dumps: AttributeError: 'int' object has no attribute 'dumps'"),
         (json, {1j: 2}, "is refused by dumps: TypeError: keys must be str"),
-        (json, float("nan"), "does not fit the queue's data type: invalid JSON: NaN is not JSON"),
+        (json, float("nan"), "does not fit the data type: invalid JSON: NaN is not JSON"),
         (pickle, 3, "dumps must return JSON in UTF-8"),
         (marshal, 3, "dumps must return JSON in UTF-8"),
         (Mail, Mail.model_construct(to="x", sizes=[2**53]), "JavaScript and the server hold integers exactly only"),
@@ -344,6 +345,7 @@ class Validated:
         (Note("x"), "must be a type, and is an instance: give the class Note"),
         (Visit("x", uuid.UUID(int=1)), "must be a type, and is an instance: give the class Visit"),
         (Call("1"), "must be a type, and is an instance: give the class Call"),
+        (JobType("welcome", Mail), "must be a type, and is a JobType: queue.add and a Router take it as it is"),
         (typing, "must be a type, and is a module: give a class of it"),
         (json.dumps, "must be a type, and is a function: give an object with dumps and loads"),
         (print, "must be a type, and is a function"),

@@ -182,6 +182,19 @@ def test_what_cannot_be_called_is_no_processor(is_async: bool) -> None:
     assert (caught.value.field, caught.value.value) == ("processor", 7)
 
 
+class Handler:
+    async def __call__(self, job: object) -> None: ...
+
+
+def test_a_class_is_not_an_object_of_it() -> None:
+    check_processor(Handler(), is_async=True)
+    for is_async in (True, False):
+        with pytest.raises(
+            UsageError, match=r"must take one argument, the job .*; it is a class: give an object of it"
+        ):
+            check_processor(Handler, is_async=is_async)
+
+
 @pytest.mark.parametrize("value", [0, True, 1.0, "2", None])
 def test_a_concurrency_is_a_whole_number_above_0(value: Any) -> None:
     assert check_concurrency(1) == 1
