@@ -17,10 +17,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
-from bullmq_protocol.command import Batch, Command
+from bench import memory
+from bench.memory import Memory
 from bullmq_protocol.worker.options import WorkerOptions
 
 ROOT = Path(__file__).parents[1]
@@ -39,69 +40,6 @@ FACADE = "bullmq_anyio.worker"
 COUNTERS = {"completed", "failed", "retried"}
 FEW, MANY = 200, 700
 LONG, ROUNDS = 20_000, 7
-FIELDS = (
-    "name",
-    "n",
-    "data",
-    "{}",
-    "opts",
-    '{"attempts":0}',
-    "timestamp",
-    "1",
-    "delay",
-    "0",
-    "priority",
-    "0",
-    "ats",
-    "1",
-)
-
-
-class Memory:
-    """Answers as a queue with this many jobs; then it holds back the wait for the marker."""
-
-    def __init__(self, jobs: int) -> None:
-        self._left = jobs
-        self._finished = 0
-        self._jobs = jobs
-        self.over = asyncio.Event()
-        self._fields = [text.encode() for text in FIELDS]
-
-    async def perform(self, step: Command[Any] | Batch, /) -> Any:
-        if isinstance(step, Batch):
-            return [await self.perform(command) for command in step.commands]
-        match step.name:
-            case "moveToFinished":
-                self._finished += 1
-                if self._finished == self._jobs:
-                    self.over.set()
-                return self._next()
-            case "moveToActive":
-                return self._next()
-            case "moveStalledJobsToWait":
-                return []
-            case "BZPOPMIN":
-                await asyncio.Event().wait()
-            case "PTTL":
-                # No other check in the time of a run: how many there are would hang on how long it takes.
-                return 3_600_000
-            case "PING":
-                return "PONG"
-            case "INFO":
-                return "redis_version:7.0.0\r\nmaxmemory_policy:noeviction\r\n"
-        return 0
-
-    def dedicated(self, *, client_name: str | None = None) -> Memory:
-        return self
-
-    async def aclose(self) -> None:
-        pass
-
-    def _next(self) -> list[Any]:
-        if not self._left:
-            return [0, 0, 0, 0]
-        self._left -= 1
-        return [self._fields, str(self._left).encode(), 0, 0]
 
 
 class Cut(ast.NodeTransformer):
@@ -183,23 +121,8 @@ async def work(module: ModuleType, jobs: int) -> None:
 
 def instructions(build: str, jobs: int) -> int:
     """Return how many instructions of Python a run takes."""
-    counted = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal counted
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            counted += 1
-        return trace
-
     module = load(build)
-    sys.settrace(trace)
-    try:
-        asyncio.run(work(module, jobs))
-    finally:
-        sys.settrace(None)
-    return counted
+    return memory.instructions(lambda: asyncio.run(work(module, jobs)))
 
 
 def cpu_seconds(build: str, jobs: int) -> float:

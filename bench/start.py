@@ -94,10 +94,11 @@ def main() -> None:
         for kind in KINDS:
             taken = [start(kind, server.url) for _ in range(rounds + 1)][1:]
             walls = [wall for wall, _ in taken]
-            used = statistics.median(processor for _, processor in taken)
+            used = [processor for _, processor in taken]
             print(
                 f"{kind}: {statistics.median(walls) * 1000:.0f} ms to the first job "
-                f"({min(walls) * 1000:.0f} to {max(walls) * 1000:.0f}), processor {used * 1000:.0f} ms"
+                f"({min(walls) * 1000:.0f} to {max(walls) * 1000:.0f}), "
+                f"processor {statistics.median(used) * 1000:.0f} ms ({min(used) * 1000:.0f})"
             )
             parts = (f"{library} {taken_ms:.0f}" for library, taken_ms in imports(kind).items() if taken_ms >= 1)
             print(f"  imports (ms, while they are timed): {', '.join(parts)}")

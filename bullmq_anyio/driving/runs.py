@@ -15,6 +15,7 @@ import anyio
 from msgspec import UNSET
 
 from bullmq_anyio.base import expected_result, handler_of, lend_state, set_handler
+from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
@@ -23,7 +24,6 @@ from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
 from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
-from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
 from bullmq_protocol.model.categories import is_one, repr_of
@@ -77,7 +77,6 @@ class Runs(Generic[T]):
         self._dispatch = shared.dispatch
         self._machine = shared.machine
         self._tracing = shared.tracing
-        self._clock = shared.clock
         self._tasks = shared.tasks
         self._alarm = alarm
         self._errands = errands
@@ -109,7 +108,9 @@ class Runs(Generic[T]):
                 event = JobReturned(number, await self._traced(self._tracing, job))
             else:
                 value = await self._process(job)
-                event = JobReturned(number, self._failures.result_text(value, self._result_type(job)))
+                # What only a router has, looked at here: each call would cost each job.
+                result_type = None if self._routes is None else expected_result(job)
+                event = JobReturned(number, self._failures.result_text(value, result_type))
         except BaseException as error:
             failed = error
         try:
@@ -215,7 +216,8 @@ class Runs(Generic[T]):
 
     async def _traced(self, tracing: WorkerTracing, job: Job[T]) -> str:
         with tracing.running(job.record):
-            value = self._failures.result_text(await self._process(job), self._result_type(job))
+            returned = await self._process(job)
+            value = self._failures.result_text(returned, None if self._routes is None else expected_result(job))
         tracing.returned(job.record)
         return value
 
@@ -237,10 +239,6 @@ class Runs(Generic[T]):
         if self._routes is None:
             return NotAsync("processor", self.processor)
         return handler_not_async(job.name, self._routes.find(job.name).handler)
-
-    def _result_type(self, job: Job[T]) -> PayloadType | None:
-        """Return the type of the job's result, where that is its route's."""
-        return None if self._routes is None else expected_result(job)
 
     def _prepared(self, chain: Callable[[Job[T]], Awaitable[Any]], job: Job[T]) -> Callable[[Job[T]], Awaitable[Any]]:
         """Return what to call for a job, once it is certain that there is a handler for its payload."""
@@ -302,7 +300,7 @@ class Runs(Generic[T]):
         delay: float | None = None,
         strategy_error: str | None = None,
     ) -> JobRaised:
-        failure, roll = self._failures.failure(error, self._clock().wall), random.random()
+        failure, roll = self._failures.failure(error, clock().wall), random.random()
         return self._failures.event(number, job, error, failure, roll=roll, delay=delay, strategy_error=strategy_error)
 
 
