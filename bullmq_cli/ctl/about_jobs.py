@@ -22,8 +22,10 @@ from bullmq_cli.ctl.session import Session
 from bullmq_cli.ctl.show import age, console, flush, job_fields, print_json, put, say, table, write
 from bullmq_cli.text import json_line, visible
 from bullmq_protocol import FlowJob
+from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.queues import DEFAULT_STATES
 from bullmq_protocol.common.codec import parse_json
+from bullmq_protocol.common.reply import as_int
 from bullmq_protocol.errors import (
     BulkAddError,
     BullMQError,
@@ -546,6 +548,17 @@ def _look(job: Job[Any], state: str) -> None:
         raise _Refused(f"job {job.id} is not {state}: it is {found}")
 
 
+def _check_removable(queue: Queue[Any], job: Job[Any]) -> None:
+    """Raise what a removal would raise of the job itself."""
+    key = job.record.repeat_job_key
+    scheduler = None if key is None else queue.get_job_scheduler(key)
+    if scheduler is not None and job.id == f"repeat:{key}:{scheduler.next_at}":
+        raise _Refused(f"job {job.id} is the next one of the scheduler {key}: it stays")
+    locked = Command("EXISTS", (queue.keys.lock(job.id),), (), as_int, repeat=Repeat.SAFE)
+    if queue.call(locked):
+        raise _Refused(f"job {job.id} is being processed: it stays")
+
+
 def _some(ids: tuple[str, ...], all_of_them: bool) -> None:
     if bool(ids) == all_of_them:
         raise click.UsageError("name jobs by their ids, or say --all")
@@ -633,7 +646,9 @@ def remove(session: Session, /, queue: str, ids: tuple[str, ...], keep_children:
             ask(f"Remove {count:,} job{'' if count == 1 else 's'} of {found.name}?", yes=yes)
 
         def act(job: Job[Any]) -> None:
-            if not dry_run and not job.remove(remove_children=not keep_children):
+            if dry_run:
+                _check_removable(found, job)
+            elif not job.remove(remove_children=not keep_children):
                 raise _Refused(f"job {job.id}, or a child of it, is being processed: it stays")
 
         return _each(session, found, ids, "would remove" if dry_run else "removed", act)

@@ -28,6 +28,8 @@ _GIVE_WAY: Final = ("children", "completed", "prio", "delayed")
 _LEAST_NAME: Final = 8
 _BY_SCORE: Final = ("completed", "failed", "waiting-children")
 _CLEANABLE: Final = ("completed", "failed", "waiting", "paused", "active", "delayed", "prioritized", "waiting-children")
+_AT_MOST: Final = "at most "
+"""Of those that are counted the server may keep some: jobs that are locked, and next ones of schedulers."""
 _UNREACHABLE_DOCTOR: Final = 4
 _MOST_MINUTES: Final = 1_000_000
 
@@ -253,8 +255,9 @@ def clean(session: Session, /, queue: str, state: str, older_than: int, limit: i
         if likely is not None and limit:
             likely = min(likely, limit)
         if dry_run:
-            return _removed(session, found, likely or 0, state=state, dry_run=True)
-        ask(f"Remove {jobs_text(likely or 0)} of {found.name} ({state}, older than {age(older_than)})?", yes=yes)
+            return _would_remove(session, found, likely or 0, state=state)
+        about = f"{state}, older than {age(older_than)}"
+        ask(f"Remove {_AT_MOST}{jobs_text(likely or 0)} of {found.name} ({about})?", yes=yes)
         removed = 0
 
         def count(page: Page[list[str]]) -> int:
@@ -263,7 +266,7 @@ def clean(session: Session, /, queue: str, state: str, older_than: int, limit: i
             return removed
 
         go_through(found.clean_pages(older_than, limit, state, page_size=1000), "cleaning", likely, count)
-        return _removed(session, found, removed, state=state, dry_run=False)
+        return _removed(session, found, removed, state=state)
 
 
 def _count_old(queue: Queue[Any], state: str, until: int) -> int:
@@ -293,11 +296,19 @@ def go_through(pages: Pages[Any], what: str, total: int | None, done: Callable[[
         raise
 
 
-def _removed(session: Session, queue: Queue[Any], removed: int, *, dry_run: bool, **more: object) -> int:
+def _removed(session: Session, queue: Queue[Any], removed: int, **more: object) -> int:
+    return _reported(session, queue, removed, "removed ", dry_run=False, **more)
+
+
+def _would_remove(session: Session, queue: Queue[Any], likely: int, *, at_most: str = _AT_MOST, **more: object) -> int:
+    return _reported(session, queue, likely, f"would remove {at_most}", dry_run=True, **more)
+
+
+def _reported(session: Session, queue: Queue[Any], count: int, words: str, *, dry_run: bool, **more: object) -> int:
     if session.as_json:
-        print_json({"queue": queue.name, **more, "removed": removed, "dry_run": dry_run})
+        print_json({"queue": queue.name, **more, "removed": count, "dry_run": dry_run})
     else:
-        say(f"{'would remove' if dry_run else 'removed'} {jobs_text(removed)} of {queue.name}")
+        say(f"{words}{jobs_text(count)} of {queue.name}")
     return DONE
 
 
@@ -321,13 +332,12 @@ def drain(session: Session, /, queue: str, delayed: bool, dry_run: bool, yes: bo
     with session.existing(queue) as found:
         before = sum(found.get_job_counts(*states).values())
         if dry_run:
-            return _removed(session, found, before, dry_run=True)
-        ask(
-            f"Remove all that waits{' or is delayed' if delayed else ''} in {found.name}, {jobs_text(before)}?", yes=yes
-        )
+            return _would_remove(session, found, before)
+        what = f"all that waits{' or is delayed' if delayed else ''}"
+        ask(f"Remove {what} in {found.name}, {_AT_MOST}{jobs_text(before)}?", yes=yes)
         found.drain(delayed)
         left = sum(found.get_job_counts(*states).values())
-        return _removed(session, found, max(0, before - left), dry_run=False)
+        return _removed(session, found, max(0, before - left))
 
 
 @ctl.command("obliterate")
@@ -351,11 +361,11 @@ def obliterate(session: Session, /, queue: str, force: bool, dry_run: bool, yes:
         counts = found.get_job_counts()
         total = sum(counts.values())
         if dry_run:
-            return _removed(session, found, total, dry_run=True)
+            return _would_remove(session, found, total, at_most="")
         active = f", {counts['active']:,} of them active" if counts["active"] else ""
         ask(f"Destroy {found.name} at {session.address.address}, with {jobs_text(total)}{active}?", yes=yes)
         go_through(found.obliterate_pages(force=force), "destroying", total, lambda page: max(0, total - page.value))
-        return _removed(session, found, total, dry_run=False)
+        return _removed(session, found, total)
 
 
 # --- schedulers -------------------------------------------------------------------------------------------------------

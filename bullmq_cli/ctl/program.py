@@ -170,9 +170,11 @@ SPAN: Final = Span()
 
 
 @click.group(name=_NAME, cls=Ctl, context_settings=_SETTINGS, no_args_is_help=True)
-@click.option("--url", envvar="BULLMQ_URL", help="The server. [default: redis://127.0.0.1:6379]")
-@click.option("--prefix", envvar="BULLMQ_PREFIX", help="What all keys begin with. [default: bull]")
-@click.option("--profile", envvar="BULLMQ_PROFILE", type=click.Choice(tuple(PROFILES)), help="Whose scripts.")
+@click.option("--url", envvar="BULLMQ_URL", show_envvar=True, help="The server. [default: redis://127.0.0.1:6379]")
+@click.option("--prefix", envvar="BULLMQ_PREFIX", show_envvar=True, help="What all keys begin with. [default: bull]")
+@click.option(
+    "--profile", envvar="BULLMQ_PROFILE", show_envvar=True, type=click.Choice(tuple(PROFILES)), help="Whose scripts."
+)
 @click.version_option(VERSION)
 @click.pass_context
 def ctl(context: click.Context, /, **options: Any) -> None:

@@ -26,6 +26,7 @@ from bullmq_cli.ctl.frame import COUNTED
 from bullmq_cli.ctl.session import Session
 from bullmq_cli.ctl.show import JOB_KEYS, console
 from bullmq_cli.ctl.top import Watch, put_look
+from bullmq_doctor.__main__ import main as doctor
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UnrecoverableError, WorkerOptions
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_int, as_text
@@ -251,7 +252,7 @@ def test_promote(queue: Queue[Any], run: Run, name: str) -> None:
     assert (queue.get_delayed_count(), queue.get_waiting_count()) == (0, 3)
 
 
-def test_remove(queue: Queue[Any], run: Run, name: str) -> None:
+def test_remove(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
     ids = [queue.add("a").id for _ in range(3)]
     assert run("remove", name, ids[0]).exit_code == 2
     assert run("remove", name, ids[0], "--dry-run").stdout == f"would remove {ids[0]}\n"
@@ -260,8 +261,18 @@ def test_remove(queue: Queue[Any], run: Run, name: str) -> None:
     assert queue.count() == 1
     queue.upsert_job_scheduler("yearly", RepeatOptions(pattern="0 3 1 1 *", tz="utc"))
     (next_job,) = queue.get_delayed()
-    assert run("remove", name, next_job.id, "--yes").exit_code == 1
-    assert run("remove", name, "nobody", "--yes").exit_code == 4
+    taker = Worker[Any](name, None, server.url)
+    taken = taker.get_next_job()
+    assert taken is not None
+    for job, words in ((next_job, "scheduler"), (taken, "is being processed: it stays")):
+        for how in ("--yes", "--dry-run"):
+            refused = run("remove", name, job.id, how)
+            assert (refused.exit_code, words in refused.stderr) == (1, True), refused.output
+    taker.complete(taken)
+    taker.close()
+    assert run("remove", name, taken.id, "--dry-run").stdout == f"would remove {taken.id}\n"
+    for how in ("--yes", "--dry-run"):
+        assert run("remove", name, "nobody", how).exit_code == 4
 
 
 def test_clean(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
@@ -276,7 +287,10 @@ def test_clean(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
     assert run("clean", name, "--older-than", "0").exit_code == 2
     assert parsed(run("clean", name, "--older-than", "0", "--yes", "--json"))["removed"] == 4
     assert queue.get_completed_count() == 0
-    assert "would remove 1 job" in run("clean", name, "--state", "waiting", "--older-than", "0", "--dry-run").stdout
+    dry = run("clean", name, "--state", "waiting", "--older-than", "0", "--dry-run")
+    assert dry.stdout == f"would remove at most 1 job of {name}\n"
+    asked = run("clean", name, "--state", "waiting", "--older-than", "0").stderr
+    assert f"Remove at most 1 job of {name} (waiting, older than 0 ms)?" in asked
     assert "removed 1 job" in run("clean", name, "--state", "waiting", "--older-than", "0", "-y").stdout
 
 
@@ -288,7 +302,9 @@ def test_drain(queue: Queue[Any], run: Run, name: str) -> None:
         "removed": 3,
         "dry_run": True,
     }
-    assert run("drain", name).exit_code == 2
+    assert run("drain", name, "--dry-run").stdout == f"would remove at most 2 jobs of {name}\n"
+    refused = run("drain", name)
+    assert (refused.exit_code, f"Remove all that waits in {name}, at most 2 jobs?" in refused.stderr) == (2, True)
     assert queue.count() == 3
     assert parsed(run("drain", name, "--yes", "--json"))["removed"] == 2
     assert queue.count() == 1
@@ -540,18 +556,58 @@ def test_interrupted_in_the_middle(queue: Queue[Any], server: Server, name: str)
 # --- addresses --------------------------------------------------------------------------------------------------------
 
 
+_EVERY_COMMAND = """
+add NAME a {} --job-id mine
+queues
+queues NAME
+top NAME --count 1
+jobs NAME
+job NAME mine
+logs NAME mine
+flow NAME mine
+workers NAME
+schedulers NAME
+metrics NAME
+events NAME --from 0-0 --count 1
+exporter NAME --once
+doctor NAME
+pause NAME
+resume NAME
+clean NAME --older-than 0 --yes
+add NAME a {} --delay 1h --job-id later
+promote NAME later
+retry NAME --all
+remove NAME later --yes
+drain NAME --delayed --yes
+obliterate NAME --yes
+"""
+
+
 def _goes_through(url: str, prefix: str, name: str) -> None:
+    """Let every command do its work at an address: `wait` and the programs of the doctor, too."""
+
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(ctl, ["--url", url, "--prefix", prefix, *arguments])
 
-    added = call("add", name, "a", "--json")
-    assert added.exit_code == 0, added.output
+    lines = [line.replace("NAME", name).split() for line in _EVERY_COMMAND.strip().splitlines()]
+    assert {line[0] for line in lines} | {"wait"} == set(ctl.commands)
     try:
-        assert name in [each["queue"] for each in parsed(call("queues", "--json"))]
-        assert parsed(call("top", name, "--count", "1", "--json"))[0]["waiting"] == 1
-        assert "no-workers" in {each["check"] for each in json.loads(call("doctor", name, "--json").stdout)}
+        for line in lines[:-1]:
+            result = call(*line)
+            assert result.exit_code == (3 if line[0] == "doctor" else 0), (line, result.output)
+        assert parsed(call("top", name, "--count", "1", "--json"))[0]["waiting"] == 0
+        assert call("add", name, "good", "5", "--job-id", "good").exit_code == 0
+        Worker[Any](name, process, url, prefix=prefix).run(until="idle")
+        assert call("wait", name, "good").stdout == '{"sent": 5}\n'
+        for found in (
+            call("doctor", name, "--json"),
+            CliRunner().invoke(doctor, [url, name, "--prefix", prefix, "--json"]),
+        ):
+            assert found.exit_code in (0, 1, 3), found.output
+            checks = {each["check"] for each in json.loads(found.stdout)}
+            assert not checks & {"no-queues", "hash-tag"}
     finally:
-        assert call("obliterate", name, "--yes").exit_code == 0
+        assert call(*lines[-1]).exit_code == 0
 
 
 def test_a_cluster(cluster: topology.ClusterSet, name: str) -> None:
