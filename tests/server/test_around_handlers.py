@@ -1,11 +1,10 @@
 """What stands around handlers: routers, middleware, lifespans, time limits, and the job of the running code."""
 
-import asyncio
 import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import anyio
@@ -418,13 +417,19 @@ async def test_each_job_has_its_own_context(adapter: Adapter, server: Server, na
         await queue.obliterate(force=True)
 
 
-def test_a_filter_adds_the_job_to_what_handlers_log(server: Server, name: str) -> None:
-    records: list[logging.LogRecord] = []
+class Kept(logging.Handler):
+    """Keeps records."""
 
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
 
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+def test_a_filter_adds_the_job_to_what_handlers_log(server: Server, name: str, backend: str) -> None:
     log = logging.getLogger(f"application.{name}")
     log.setLevel(logging.INFO)
     kept = Kept()
@@ -432,20 +437,31 @@ def test_a_filter_adds_the_job_to_what_handlers_log(server: Server, name: str) -
 
     async def handler(job: Any) -> None:
         log.info("in the handler")
-        await asyncio.to_thread(log.info, "in a thread of its own")
+        await anyio.to_thread.run_sync(log.info, "in a thread of its own")
+
+    def blocking_handler(job: Any) -> None:
+        log.info("in the handler")
+        thread = threading.Thread(target=copy_context().run, args=(log.info, "in a thread of its own"))
+        thread.start()
+        thread.join()
 
     async def main() -> None:
-        kept.addFilter(bullmq_anyio.JobFilter())
-        async with bullmq_anyio.Queue[Any](name, server.url) as queue:
-            await queue.add("welcome", None, JobOptions(job_id="mine"))
-            await worked_off(bullmq_anyio.Worker[Any](name, handler, server.url))
-            await queue.obliterate(force=True)
-        log.info("outside")
+        await bullmq_anyio.Worker[Any](name, handler, server.url).run(until="idle")
 
-    asyncio.run(main())
-    inside = [(each.job_id, each.job_name, each.queue, each.attempt) for each in records[:2]]  # type: ignore[attr-defined]
-    assert inside == [("mine", "welcome", name, 1)] * 2
-    assert not hasattr(records[2], "job_id")
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        queue.add("welcome", None, JobOptions(job_id="mine"))
+        if backend == "threads":
+            kept.addFilter(bullmq_sync.JobFilter())
+            bullmq_sync.Worker[Any](name, blocking_handler, server.url).run(until="idle")
+        else:
+            kept.addFilter(bullmq_anyio.JobFilter())
+            anyio.run(main, backend=backend)
+        queue.obliterate(force=True)
+    log.info("outside")
+    inside = [vars(each) for each in kept.records[:2]]
+    found = [(each["job_id"], each["job_name"], each["queue"], each["attempt"]) for each in inside]
+    assert found == [("mine", "welcome", name, 1)] * 2
+    assert not hasattr(kept.records[2], "job_id")
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

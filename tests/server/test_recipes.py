@@ -1,12 +1,14 @@
 """The recipes of docs/observability.md, with the real libraries, around workers that work."""
 
-import asyncio
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import pytest
 import sentry_sdk
@@ -16,9 +18,11 @@ from sentry_sdk.envelope import Envelope
 from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
-from bullmq_anyio import Queue, Worker
+import bullmq_sync
+from bullmq_anyio import Worker
 from bullmq_otel import BullMQOtel
 from bullmq_protocol import DelayedError, JobOptions
+from bullmq_sync import Queue
 from tests.support import pages
 from tests.support.servers import Server
 
@@ -46,12 +50,20 @@ def _root_is_left_as_it_was() -> Iterator[None]:
     root.handlers, root.level = handlers, level
 
 
-async def work(name: str, server: Server, handler: Any, jobs: list[tuple[str, JobOptions]], worker: Any) -> None:
-    async with Queue[Any](name, server.url) as queue:
-        for data, options in jobs:
-            await queue.add("welcome", data, options)
-        await worker.run(until="idle")
-        await queue.obliterate(force=True)
+def work(name: str, server: Server, worker: Any, backend: str = "asyncio") -> None:
+    """Let a worker do the jobs."""
+    with Queue[Any](name, server.url) as queue:
+        for data, options in JOBS:
+            queue.add("welcome", data, options)
+        if isinstance(worker, bullmq_sync.Worker):
+            worker.run(until="idle")
+        else:
+
+            async def run() -> None:
+                await worker.run(until="idle")
+
+            anyio.run(run, backend=backend)
+        queue.obliterate(force=True)
 
 
 async def greet(job: Any) -> None:
@@ -64,14 +76,42 @@ async def greet(job: Any) -> None:
         raise DelayedError
 
 
+def greet_on_thread(job: Any) -> None:
+    log.info("write to %s", job.data)
+    thread = threading.Thread(target=copy_context().run, args=(log.info, "in a thread"))
+    thread.start()
+    thread.join()
+    if job.data == "nobody":
+        raise ValueError("no such address")
+    if job.data == "later":
+        job.move_to_delayed(job.timestamp + 3_600_000, job.token)
+        raise DelayedError
+
+
 JOBS = [("ada", JobOptions(job_id="a")), ("nobody", JobOptions(job_id="b", attempts=2)), ("later", JobOptions())]
 
 
-def test_structlog_shows_the_job_and_the_traceback(server: Server, name: str) -> None:
+BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+
+
+def worker_of(backend: str, name: str, server: Server) -> Any:
+    if backend == "threads":
+        return bullmq_sync.Worker[Any](name, greet_on_thread, server.url)
+    return Worker[Any](name, greet, server.url)
+
+
+def on_threads(code: str) -> str:
+    """Return a recipe as the page says it is on threads."""
+    return code.replace("async def", "def").replace("await ", "").replace("bullmq_anyio", "bullmq_sync")
+
+
+@BACKENDS
+def test_structlog_shows_the_job_and_the_traceback(server: Server, name: str, backend: str) -> None:
     written = io.StringIO()
     made: dict[str, Any] = {"written": written}
-    exec(recipe("structlog").replace("StreamHandler()", "StreamHandler(written)"), made)
-    asyncio.run(work(name, server, greet, JOBS, Worker[Any](name, greet, server.url)))
+    code = recipe("structlog").replace("StreamHandler()", "StreamHandler(written)")
+    exec(on_threads(code) if backend == "threads" else code, made)
+    work(name, server, worker_of(backend, name, server), backend)
     lines = [json.loads(line) for line in written.getvalue().splitlines() if line.startswith("{")]
     own = [line for line in lines if line["event"] in ("write to ada", "in a thread") and line["job_id"] == "a"]
     assert len(own) == 2
@@ -96,7 +136,8 @@ class Sent(Transport):
             self.events.append(event)
 
 
-def test_sentry_gets_one_event_of_each_job_that_failed_for_good(server: Server, name: str) -> None:
+@BACKENDS
+def test_sentry_gets_one_event_of_each_job_that_failed_for_good(server: Server, name: str, backend: str) -> None:
     sent = Sent()
     # Its other integrations patch threads, for ever.
     integrations = [LoggingIntegration()]
@@ -104,10 +145,10 @@ def test_sentry_gets_one_event_of_each_job_that_failed_for_good(server: Server, 
         "https://key@sentry.example/1", transport=sent, default_integrations=False, integrations=integrations
     )
     try:
-        made: dict[str, Any] = {"send": greet}
+        made: dict[str, Any] = {"send": greet_on_thread if backend == "threads" else greet}
         code = pages.with_server(recipe("sentry_sdk").replace('"mail"', repr(name)), server)
-        exec(code, made)
-        asyncio.run(work(name, server, greet, JOBS, made["worker"]))
+        exec(on_threads(code) if backend == "threads" else code, made)
+        work(name, server, made["worker"], backend)
     finally:
         sentry_sdk.get_client().close()
         sentry_sdk.init(default_integrations=False)
@@ -125,7 +166,7 @@ def test_opentelemetry_gets_records_with_the_job_and_its_trace(server: Server, n
     made: dict[str, Any] = {"Kept": lambda _: SimpleLogRecordProcessor(exporter)}
     exec(recipe("opentelemetry", **{"BatchLogRecordProcessor(Cons": "Kept(Cons"}), made)
     worker = Worker[Any](name, greet, server.url, telemetry=BullMQOtel("tests", tracer_provider=TracerProvider()))
-    asyncio.run(work(name, server, greet, JOBS, worker))
+    work(name, server, worker)
     made["provider"].shutdown()
     records = [each.log_record for each in exporter.get_finished_logs()]
     own = [each for each in records if each.attributes and each.body == "write to ada"]
