@@ -22,7 +22,6 @@ from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, ch
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
-from bullmq_protocol.net.transport import Clock
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
@@ -76,8 +75,6 @@ class Worker(Defaulted, Generic[T, S]):
             by default.
         lifespan: A function of the worker that returns an async context manager, which is entered as `run` begins and
             left as it ends. What it yields is the `state` of every job. None, the default: there is no state.
-        clock: What tells the worker's time, for tests (docs/testing.md): a `SimulatedClock`, or any function that
-            returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/05-worker-runtime.md#sec-2
 
@@ -109,7 +106,6 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[Y]] | None = None,
-        clock: Clock | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -131,7 +127,6 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[S]] | None = None,
-        clock: Clock | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -152,7 +147,6 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._setup = setup = WorkerSetup(
             name,
@@ -173,7 +167,6 @@ class Worker(Defaulted, Generic[T, S]):
             limits=limits,
             middleware=middleware,
             lifespan=lifespan,
-            clock=clock,
         )
         transport, owned = transport_of(connection, scripts)
         around = None if lifespan is None else partial(lifespan, self)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 if find_spec("click") is None:
     raise ModuleNotFoundError(
@@ -21,28 +22,36 @@ from bullmq_cli.processes import CHILD, Parent
 from bullmq_cli.serve import LOOPS, Work, serve
 from bullmq_protocol import VERSION, UsageError, parse_address
 
-_SETTINGS = {"auto_envvar_prefix": "BULLMQ", "help_option_names": ["-h", "--help"], "max_content_width": 100}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def _option(name: str, **more: Any) -> Callable[[C], C]:
+    """Return an option that may stand in the environment, too, and says so where its value is wrong."""
+    variable = f"BULLMQ_{name.removeprefix('--').upper().replace('-', '_')}"
+    return click.option(name, envvar=variable, show_envvar=True, **more)
 
 
 @click.command(name="bullmq-worker", context_settings=_SETTINGS)
 @click.argument("target", envvar="BULLMQ_TARGET", required=False)
-@click.option("--url", help="The server of queues and workers that name none. [default: redis://127.0.0.1:6379]")
-@click.option("--burst", is_flag=True, help="End when no job is held, waiting or due.")
-@click.option("--max-jobs", type=click.IntRange(1), help="End when a worker has processed this many jobs.")
-@click.option("--concurrency", type=click.IntRange(1), help="Jobs at a time for each worker, in place of its own.")
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Processes, each with all.")
-@click.option(
+@_option("--url", help="The server of queues and workers that name none. [default: redis://127.0.0.1:6379]")
+@_option("--burst", is_flag=True, help="End when no job is held, waiting or due.")
+@_option("--max-jobs", type=click.IntRange(1), help="End when a worker has processed this many jobs.")
+@_option("--concurrency", type=click.IntRange(1), help="Jobs at a time for each worker, in place of its own.")
+@_option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Processes, each with all.")
+@_option(
     "--reload", is_flag=False, flag_value=".", help="Restart when a Python file in DIR [.] changes.", metavar="[DIR]"
 )
-@click.option("--loop", type=click.Choice(LOOPS), help="Of workers of bullmq_anyio. [default: asyncio]")
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--log-config", type=click.Path(path_type=Path), help="A file for logging.config: JSON, TOML or ini.")
-@click.option("--no-logging", is_flag=True, help="Leave logging as it is.")
-@click.option("--health-host", default="0.0.0.0", show_default=True)
-@click.option("--health-port", type=click.IntRange(0, 65_535), help="Serve /live, /ready and /metrics; 0: any port.")
-@click.option("--health-file", type=click.Path(path_type=Path), help="Write this file each second while all is well.")
-@click.option(
+@_option("--loop", type=click.Choice(LOOPS), help="Of workers of bullmq_anyio. [default: asyncio]")
+@_option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@_option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+@_option("--log-config", type=click.Path(path_type=Path), help="A file for logging.config: JSON, TOML or ini.")
+@_option("--no-logging", is_flag=True, help="Leave logging as it is.")
+@_option("--health-host", default="0.0.0.0", show_default=True)
+@_option("--health-port", type=click.IntRange(0, 65_535), help="Serve /live, /ready and /metrics; 0: any port.")
+@_option("--health-file", type=click.Path(path_type=Path), help="Write this file each second while all is well.")
+@_option(
     "--health-patience",
     type=click.FloatRange(0),
     default=60.0,
@@ -112,4 +121,4 @@ def _check_reload(folder: str) -> None:
     if find_spec("watchfiles") is None:
         raise click.UsageError("--reload needs watchfiles: pip install 'bullmq-protocol[cli]'")
     if not Path(folder).is_dir():
-        raise click.UsageError(f"--reload {folder}: there is no such folder")
+        raise click.UsageError(f"--reload {folder}: there is no such folder (BULLMQ_RELOAD names one, too: '.')")

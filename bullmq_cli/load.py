@@ -34,13 +34,18 @@ def load(target: str) -> tuple[str, list[Any]]:
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
         raise TargetError(f"{target!r} must be module:object, such as app.jobs:worker")
+    if "/" in module_name or module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise TargetError(f"{target}: {module_name} is a path: name the module, {dotted}:{path}")
     found: Any = _module(module_name)
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
             raise TargetError(f"{target}: {_kind(found)} has no attribute {name!r}") from None
-    if adapter_of(found) is None and callable(found) and not isinstance(found, type):
+    # A router is a function, too, and makes no workers.
+    is_ours = type(found).__module__.partition(".")[0] in ADAPTERS
+    if callable(found) and not is_ours and not isinstance(found, type):
         found = _called(target, found)
     return _checked(target, found)
 
@@ -55,7 +60,7 @@ def _module(name: str) -> Any:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise TargetError(f"there is no module {name!r} (looked in {here} first)") from None
         raise TargetError(f"{name} could not be imported:\n{_from_their_code(error)}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(f"{name} could not be imported:\n{_from_their_code(error)}") from None
 
 
@@ -83,7 +88,7 @@ def _called(target: str, function: Any) -> Any:
         pass
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(f"{target} failed:\n{_from_their_code(error)}") from None
 
 

@@ -15,6 +15,8 @@ from bullmq_cli.text import visible
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_KEPT = {"disable_existing_loggers": False}
+"""Unless a file says otherwise: else the program's own logger, which is there already, would say nothing any more."""
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -55,6 +57,13 @@ def set_up(level: str, form: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
+def name_jobs(jobs: logging.Filter) -> None:
+    """Let records that handlers of jobs make have the fields of their job, where `set_up` says how they look."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, JsonFormatter | TextFormatter):
+            handler.addFilter(jobs)
+
+
 def set_up_by_file(path: Path) -> None:
     """Set logging up as a file says: a dictionary of `logging.config` in JSON or TOML, else its ini format.
 
@@ -63,10 +72,14 @@ def set_up_by_file(path: Path) -> None:
     config: Any = importlib.import_module("logging.config")
     try:
         if path.suffix == ".json":
-            config.dictConfig(json.loads(path.read_text(encoding="utf-8")))
+            config.dictConfig({**_KEPT, **json.loads(path.read_text(encoding="utf-8"))})
         elif path.suffix == ".toml":
-            config.dictConfig(tomllib.loads(path.read_text(encoding="utf-8")))
+            config.dictConfig({**_KEPT, **tomllib.loads(path.read_text(encoding="utf-8"))})
         else:
-            config.fileConfig(path, disable_existing_loggers=False)
+            # Given a path, it takes a file that is not there for an empty one.
+            with path.open(encoding="utf-8") as file:
+                config.fileConfig(file, disable_existing_loggers=False)
+    except OSError as error:
+        raise LogConfigError(f"{path} cannot be read: {error.strerror}") from None
     except Exception as error:
         raise LogConfigError(f"{path} sets up no logging: {type(error).__name__}: {error}") from None

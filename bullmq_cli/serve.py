@@ -16,6 +16,7 @@ import msgspec
 
 from bullmq_cli.entry import CUT_SHORT, FAILED, GOOD_ORDER, UNREACHABLE, USAGE, Signals
 from bullmq_cli.load import TargetError, load
+from bullmq_cli.logs import name_jobs
 from bullmq_cli.probes import file, port
 from bullmq_protocol import VERSION
 from bullmq_protocol.errors import (
@@ -93,6 +94,7 @@ def _code(run: Any, signals: Signals) -> int:
 def _runner(adapter: str, work: Work, workers: list[Any]) -> Any:
     """Return what runs the workers. Raises `TargetError` for what these cannot do."""
     package: Any = importlib.import_module(adapter)
+    name_jobs(package.JobFilter())
     if work.concurrency is not None:
         for worker in workers:
             worker.concurrency = work.concurrency

@@ -27,10 +27,7 @@ NAMES = (
     "drive",
     "base",
     "events",
-    "testing/__init__",
-    "testing/conformance",
-    "testing/queues",
-    "testing/handlers",
+    "testing",
     "worker",
     "manual",
     "worker_ids",
@@ -61,7 +58,7 @@ WORDS = (
     (r"\bmonque_anyio\b", "monque_sync"),
     (r"\baclose\b", "close"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
-    (r"\b(Stop)?Async(?=Iteration|Iterator|Transport|RecordingTransport)", r"\1"),
+    (r"\b(Stop)?Async(?=Iteration|Iterator|Transport)", r"\1"),
     (r"\bAwaitable\[(\w+(?:\[\w+\])?)\]", r"\1"),
     (r"\ban asynchronous (?=iterator|transport)", "a blocking "),
     (r"\bLink, SocketLink\b", "Link"),
@@ -133,9 +130,6 @@ OF_ONE = {
         (r"The function, async or not;", "The function;"),
         (r"(-> )bool \| (?=None:)", r"\1"),
     ),
-    "testing/__init__": ((r"on asyncio and trio", "on threads"),),
-    "testing/queues": ((r"an async function of the `Job`", "a function of the `Job`"),),
-    "testing/handlers": ((r"an async function of the `Job`", "a function of the `Job`"),),
     "net/cluster": (
         (r"for asyncio and trio: each queue", "for threads: each queue"),
         (r"commands; cancelling a call on it drops it", "commands, which another thread can interrupt"),
@@ -184,7 +178,7 @@ OF_ONE = {
     ),
 }
 """What only one module has. A thread is not cancelled as a task is, but looks whether it is to end."""
-LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a(?!ll__)\w+__)\b")
+LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a\w+__)\b")
 
 
 def twin(name: str, text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.runs import Runs
@@ -62,7 +63,6 @@ class Slots(Generic[T]):
         self._notifier = notifier
         self._runs = runs
         self._merges = shared.merges
-        self._clock = shared.clock
         self._is_foreign = is_foreign
         """Code of others runs in its calls."""
         self._sleeping: list[Wake] = []
@@ -84,7 +84,7 @@ class Slots(Generic[T]):
 
     def _decide(self, tell: Callable[..., list[Action]], *what: Any) -> list[Action]:
         """Call one of the dispatcher's methods that pass events to the machine; return its actions."""
-        actions = tell(*what, self._clock())
+        actions = tell(*what, clock())
         alarm = self._alarm
         if alarm.event is not None:
             due = self._machine.deadline()
@@ -304,9 +304,7 @@ class Slots(Generic[T]):
         try:
             while action is not None:
                 number, record = action.run, action.job
-                job: Job[T] = Job(
-                    record, setup.keys, self._transport, setup.data_type, action.token, setup.limits, setup.clock
-                )
+                job: Job[T] = Job(record, setup.keys, self._transport, setup.data_type, action.token, setup.limits)
                 handling = dispatch.handling[number] = Handling(number, job)
                 started.append(handling)
                 try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -127,6 +129,50 @@ def test_options_stand_in_the_environment_and_lines_are_json(queue: Queue[Any], 
     done = [line for line in lines if "completed" in line["message"]]
     assert [(line["level"], line["queue"], line["logger"]) for line in done] == [("info", name, "bullmq_anyio")] * 4
     assert [line["job_id"] for line in done] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_lines_that_handlers_log_have_their_job(queue: Queue[Any], server: Server, name: str, kind: str) -> None:
+    job = queue.add("log")
+    target, *options = _KINDS[kind]
+    with program(f"{_APP}:{target}", "--burst", "--log-format", "json", *options, url=server.url, name=name) as started:
+        assert started.end() == 0, started.text
+    lines = [json.loads(line) for line in started.lines if not line.startswith("began")]
+    [own] = [line for line in lines if line["logger"] == "application"]
+    fields = {field: own[field] for field in ("message", "job_id", "job_name", "queue", "attempt")}
+    assert fields == {"message": "in the handler", "job_id": job.id, "job_name": "log", "queue": name, "attempt": 1}
+    # Those that are nobody's have none.
+    assert all("job_id" not in line for line in lines if line["logger"] == "bullmq_cli")
+
+
+def test_a_file_sets_logging_up_or_it_is_left_alone(
+    queue: Queue[Any], server: Server, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "log.json"
+    form = {"format": "mine %(levelname)s %(message)s"}
+    handler = {"class": "logging.StreamHandler", "formatter": "mine"}
+    root = {"level": "INFO", "handlers": ["out"]}
+    file.write_text(
+        json.dumps({"version": 1, "formatters": {"mine": form}, "handlers": {"out": handler}, "root": root})
+    )
+    for arguments, environment in (
+        (("--log-config", str(file)), {}),
+        ((), {"BULLMQ_LOG_CONFIG": str(file)}),
+        # What the file says counts.
+        (("--log-config", str(file), "--log-level", "error", "--log-format", "json"), {}),
+        (("--no-logging",), {}),
+    ):
+        queue.add("a")
+        with program(f"{_APP}:tasks", "--burst", *arguments, url=server.url, name=name, **environment) as started:
+            assert started.end() == 0, started.text
+        said = [line for line in started.lines if not line.startswith("began")]
+        assert len(started.lines) > len(said)
+        if arguments == ("--no-logging",):
+            assert said == []
+        else:
+            assert said
+            assert all(line.startswith("mine INFO ") for line in said)
+            assert "mine INFO ended, exit code 0" in said
 
 
 def test_a_worker_that_fails_is_named_with_its_traceback(server: Server) -> None:
@@ -249,6 +295,45 @@ def test_a_process_that_dies_is_started_again(queue: Queue[Any], server: Server,
         assert started.end() == 0, started.text
 
 
+def test_one_that_dies_again_and_again_is_started_less_and_less_often(server: Server) -> None:
+    with program(f"{_APP}:broken", "--processes", "2", url=server.url) as started:
+        for delay in ("0.1", "0.2", "0.4"):
+            started.line(f"process 0 died, exit code 1: another in {delay} s")
+        started.send(signal.SIGTERM)
+        assert started.end() in (0, 1), started.text
+    assert started.text.count("RuntimeError: the disk is gone") >= 3
+
+
+def test_what_none_can_do_ends_all_processes() -> None:
+    with program(f"{_APP}:impatient", "--processes", "2") as started:
+        assert started.end() == 3, started.text
+    assert "the server cannot be used" in started.text and "another in" not in started.text
+
+
+def test_each_process_has_a_port_and_a_file(queue: Queue[Any], server: Server, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "health"
+    first = two_free_ports()
+    arguments = ("--processes", "2", "--health-port", str(first), "--health-file", str(file))
+    with program(f"{_APP}:tasks", *arguments, url=server.url, name=name) as started:
+        started.await_starts(2)
+        ports = {int(line.split()[-1]) for line in started.lines if "health at port" in line}
+        assert ports == {first, first + 1}
+        assert not file.exists()
+        assert all(json.loads((tmp_path / f"health.{number}").read_bytes())["live"] for number in range(2))
+        started.send(signal.SIGTERM)
+        assert started.end() == 0, started.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def two_free_ports() -> int:
+    """Return the first of two that stand side by side."""
+    while True:
+        with socket.create_server(("", 0)) as one:
+            port = int(one.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError), socket.create_server(("", port + 1)):
+                return port
+
+
 def test_signals_are_passed_on_and_restart_each_process(queue: Queue[Any], server: Server, name: str) -> None:
     with program(f"{_APP}:tasks", "--processes", "2", url=server.url, name=name) as started:
         first = [started.line(_STARTED) for _ in range(2)]
@@ -298,6 +383,21 @@ worker = Worker({name!r}, process)
         started.line("two")
         started.send(signal.SIGTERM)
         assert started.end() == 0, started.text
+
+
+def test_only_changes_in_its_folder_restart(queue: Queue[Any], server: Server, name: str, tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    with program(f"{_APP}:tasks", "--reload", str(watched), url=server.url, name=name) as started:
+        started.line(_STARTED)
+        (tmp_path / "outside.py").write_text("a = 1\n")
+        (watched / "notes.txt").write_text("no Python\n")
+        (watched / "inside.py").write_text("a = 1\n")
+        assert started.line("changed: ").endswith(f"changed: {watched / 'inside.py'}")
+        started.line(_STARTED)
+        started.send(signal.SIGTERM)
+        assert started.end() == 0, started.text
+    assert started.text.count("changed: ") == 1
 
 
 # --- health ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Workers for `bullmq-worker`, as an application has them. The environment names the queue."""
 
+import logging
 import os
 import sys
 import threading
@@ -12,6 +13,7 @@ import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import WorkerOptions
 
+_log = logging.getLogger("application")
 _QUEUE = os.environ.get("CLI_QUEUE", "q")
 _OPTIONS = WorkerOptions(concurrency=3, shutdown_timeout=60_000)
 
@@ -25,6 +27,8 @@ async def process(job: Any) -> Any:
     _say(f"began {job.id}")
     if job.name == "long":
         await anyio.sleep_forever()
+    if job.name == "log":
+        _log.info("in the handler")
     if job.name == "pipe":
         # Until somebody has written into it.
         await anyio.to_thread.run_sync(Path(os.environ["CLI_FLAG"]).read_text)
@@ -36,6 +40,8 @@ def process_on_thread(job: Any) -> Any:
     _say(f"began {job.id}")
     if job.name == "long":
         threading.Event().wait()
+    if job.name == "log":
+        _log.info("in the handler")
     if job.name == "pipe":
         Path(os.environ["CLI_FLAG"]).read_text()
     return job.data

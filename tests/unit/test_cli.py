@@ -5,26 +5,31 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
+import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_cli import entry, probes
+from bullmq_cli import command, entry, probes
 from bullmq_cli.command import main
 from bullmq_cli.load import TargetError, load
 from bullmq_cli.logs import JsonFormatter, LogConfigError, TextFormatter, set_up_by_file
 from bullmq_cli.processes import FIRST_DELAY_S, LONGEST_DELAY_S, Child
+from bullmq_cli.serve import Work
 from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.worker.health import Health
 
 _MODULE = """
-from bullmq_anyio import Worker
+from bullmq_anyio import Queue, Router, Worker
 from bullmq_sync import Worker as OnThreads
 
 async def process(job): ...
@@ -34,6 +39,8 @@ threads = OnThreads("mail", print)
 several = [worker, Worker("print", process)]
 mixed = [worker, threads]
 nothing = []
+router = Router()
+queue = Queue("mail", "redis://localhost")
 number = 5
 secret = "redis://me:secret-4711@example"
 class Holder:
@@ -46,6 +53,7 @@ async def later(): return worker
 def asks(name): return worker
 def fails(): raise ValueError("no such address")
 def nonsense(): return None
+def leaves(): raise SystemExit("no settings")
 """
 
 
@@ -53,10 +61,11 @@ def nonsense(): return None
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cli_target.py").write_text(_MODULE)
     (tmp_path / "cli_broken.py").write_text("def helper():\n    1 / 0\n\nhelper()\n")
+    (tmp_path / "cli_leaving.py").write_text("import sys\n\nsys.exit(3)\n")
     (tmp_path / "cli_lacking.py").write_text("import cli_nowhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("cli_target", "cli_broken", "cli_lacking"):
+    for name in ("cli_target", "cli_broken", "cli_lacking", "cli_leaving"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -86,9 +95,15 @@ def test_what_names_workers(target: str, adapter: str, queues: list[str]) -> Non
         ("cli_target.deeper:worker", "there is no module 'cli_target.deeper'"),
         ("cli_lacking:worker", "No module named 'cli_nowhere'"),
         ("cli_broken:worker", "ZeroDivisionError"),
+        ("cli_leaving:worker", "SystemExit: 3"),
+        ("cli_target:leaves", "SystemExit: no settings"),
         ("cli_target:nobody", "cli_target:nobody: module 'cli_target' has no attribute 'nobody'"),
         ("cli_target:Holder.nobody", "type 'Holder' has no attribute 'nobody'"),
         ("cli_target:nothing", "there are no workers in it"),
+        ("cli_target:router", "an object of type 'Router' is no worker"),
+        ("cli_target:queue", "an object of type 'Queue' is no worker"),
+        ("app/jobs.py:worker", "app/jobs.py is a path: name the module, app.jobs:worker"),
+        ("./jobs.py:worker", "./jobs.py is a path: name the module, jobs:worker"),
         ("cli_target:number", "an object of type 'int' is no worker of bullmq_anyio or bullmq_sync"),
         ("cli_target:secret", "an object of type 'str' is no worker"),
         ("cli_target:Holder", "type 'Holder' is no worker"),
@@ -124,7 +139,8 @@ def test_the_traceback_of_an_import_is_that_of_the_application() -> None:
         (["--loop", "curio", "a:b"], "Invalid value for '--loop'"),
         (["--log-level", "loud", "a:b"], "Invalid value for '--log-level'"),
         (["--log-format", "xml", "a:b"], "Invalid value for '--log-format'"),
-        (["--log-config", "nowhere.ini", "a:b"], "nowhere.ini sets up no logging"),
+        (["--log-config", "nowhere.ini", "a:b"], "nowhere.ini cannot be read: No such file"),
+        (["--log-config", "nowhere.json", "a:b"], "nowhere.json cannot be read: No such file"),
         (["--health-port", "65536", "a:b"], "Invalid value for '--health-port'"),
         (["--health-patience", "-1", "a:b"], "Invalid value for '--health-patience'"),
         (["--reload", "nowhere", "a:b"], "there is no such folder"),
@@ -136,6 +152,128 @@ def test_wrong_options_are_refused(arguments: list[str], words: str, monkeypatch
     result = CliRunner().invoke(main, arguments, obj=entry.Signals())
     assert result.exit_code == 2, result.output
     assert words in result.output and "4711" not in result.output
+
+
+_OF_OPTIONS: dict[str, tuple[str, Any, str]] = {
+    "url": ("redis://example.org:4711/3", "redis://example.org:4711/3", "http://example.org"),
+    "burst": ("1", True, "perhaps"),
+    "max_jobs": ("4", 4, "many"),
+    "concurrency": ("7", 7, "0"),
+    "processes": ("3", 3, "0"),
+    "reload": (".", ".", "1"),
+    "loop": ("trio", "trio", "curio"),
+    "log_level": ("DEBUG", "debug", "loud"),
+    "log_format": ("json", "json", "xml"),
+    "log_config": ("log.json", Path("log.json"), "nowhere.json"),
+    "no_logging": ("yes", True, "perhaps"),
+    "health_host": ("127.0.0.1", "127.0.0.1", ""),
+    "health_port": ("8080", 8080, "65536"),
+    "health_file": ("health", Path("health"), ""),
+    "health_patience": ("2.5", 2.5, "-1"),
+}
+"""Of each option a text in the environment, what it becomes, and a wrong text; none where nothing is wrong."""
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Give what the command has made of its options, in place of running workers."""
+    found: dict[str, Any] = {}
+
+    def serve(work: Work, _: Any) -> int:
+        found.update({name: getattr(work, name) for name in work.__struct_fields__})
+        found["health_patience"] = work.patience_ms / 1000
+        return 0
+
+    class Processes:
+        def __init__(self, count: int, folder: Path | None) -> None:
+            found.update(processes=count, reload=None if folder is None else str(folder))
+
+        def run(self) -> int:
+            return 0
+
+    (tmp_path / "log.json").write_text(json.dumps({"version": 1, "disable_existing_loggers": False}))
+    monkeypatch.setattr(command, "serve", serve)
+    monkeypatch.setattr(command, "Parent", Processes)
+    monkeypatch.setattr(command, "set_up", lambda level, form: found.update(log_level=level, log_format=form))
+
+    def by_file(path: Path) -> None:
+        set_up_by_file(path)
+        found.update(log_config=path)
+
+    monkeypatch.setattr(command, "set_up_by_file", by_file)
+    monkeypatch.delenv("BULLMQ_URL", raising=False)
+    return found
+
+
+@pytest.mark.parametrize("name", [each.name for each in main.params if isinstance(each, click.Option)])
+def test_every_option_may_stand_in_the_environment(
+    name: str, chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "version":
+        # It is no option: an application may well keep that of its BullMQ there.
+        monkeypatch.setenv("BULLMQ_VERSION", "5.62.0")
+        assert CliRunner().invoke(main, ["a:b"], obj=entry.Signals()).exit_code == 0
+        return
+    text, value, wrong = _OF_OPTIONS[name]
+    variable = f"BULLMQ_{name.upper()}"
+    monkeypatch.setenv(variable, text)
+    monkeypatch.setenv("BULLMQ_TARGET", "a:b")
+    result = CliRunner().invoke(main, [], obj=entry.Signals())
+    assert result.exit_code == 0, result.output
+    if name == "url":
+        chosen["url"] = os.environ["BULLMQ_URL"]
+    if name == "no_logging":
+        chosen["no_logging"] = "log_level" not in chosen
+    assert chosen[name] == value
+    if wrong:
+        monkeypatch.setenv(variable, wrong)
+        refused = CliRunner().invoke(main, [], obj=entry.Signals())
+        assert refused.exit_code == 2, refused.output
+        assert variable in refused.output or name in ("url", "log_config")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (["--reload", "a:b"], "."),
+        (["a:b", "--reload"], "."),
+        (["--reload", "deeper", "a:b"], "deeper"),
+        (["a:b", "--reload", "deeper"], "deeper"),
+        (["--reload=deeper", "a:b"], "deeper"),
+        (["a:b", "--processes", "2"], None),
+    ],
+)
+def test_the_folder_of_a_reload_may_be_left_out(
+    arguments: list[str], folder: str | None, chosen: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "deeper").mkdir()
+    result = CliRunner().invoke(main, arguments, obj=entry.Signals())
+    assert (result.exit_code, chosen["reload"]) == (0, folder), result.output
+
+
+def test_exit_codes_are_those_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "worker-command.md").read_text(encoding="utf-8")
+    table = page[page.index("| Exit code |") :].split("\n\n")[0]
+    codes = {entry.GOOD_ORDER, entry.FAILED, entry.USAGE, entry.UNREACHABLE, entry.CUT_SHORT}
+    assert {int(code) for code in re.findall(r"^\| ([0-9]+) \|", table, re.MULTILINE)} == codes
+    assert all(f"{code} " in str(main.help) for code in codes)
+    listed = re.findall(r"`(--[a-z-]+)", page[page.index("| Option |") :].split("\n\n")[0])
+    options = {name for each in main.params for name in each.opts if name.startswith("--")}
+    assert options - {"--url", "--version"} == set(listed)
+
+
+@pytest.mark.parametrize("package", ["bullmq_anyio", "bullmq_sync"])
+def test_a_start_imports_nothing_that_the_first_fetch_does_not_need(package: str) -> None:
+    unused = ("redis", "rich", "watchfiles", "trio", "uvloop", "logging.config", "http", "multiprocessing")
+    if package == "bullmq_sync":
+        unused += ("asyncio", "anyio")
+    code = (
+        f"import sys, bullmq_cli.command, {package}\n"
+        f"{package}.Worker('mail', None, 'redis://localhost'); {package}.connect('rediss://localhost')\n"
+        f"print(*[name for name in {unused!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
@@ -185,7 +323,7 @@ def test_what_comes_out_of_a_job_steers_no_terminal() -> None:
     assert line.isascii() and json.loads(line)["message"] == "job \x1b[31m\u202e1\x9b failed"
 
 
-_LOGGERS = {"version": 1, "disable_existing_loggers": False, "loggers": {"cli.test": {"level": "ERROR"}}}
+_LOGGERS = {"version": 1, "loggers": {"cli.test": {"level": "ERROR"}}}
 _INI = "[loggers]\nkeys=root,x\n[handlers]\nkeys=\n[formatters]\nkeys=\n[logger_root]\nhandlers=\n"
 
 
@@ -193,7 +331,7 @@ _INI = "[loggers]\nkeys=root,x\n[handlers]\nkeys=\n[formatters]\nkeys=\n[logger_
     ("name", "text"),
     [
         ("a.json", json.dumps(_LOGGERS)),
-        ("a.toml", 'version = 1\ndisable_existing_loggers = false\n[loggers."cli.test"]\nlevel = "ERROR"\n'),
+        ("a.toml", 'version = 1\n[loggers."cli.test"]\nlevel = "ERROR"\n'),
         ("a.ini", f"{_INI}[logger_x]\nqualname=cli.test\nhandlers=\nlevel=ERROR\n"),
     ],
 )
@@ -204,7 +342,11 @@ def test_files_set_up_logging(tmp_path: Path, name: str, text: str) -> None:
     try:
         set_up_by_file(tmp_path / name)
         assert logging.getLogger("cli.test").level == logging.ERROR
+        # The logger of the program itself is there already.
+        assert not logging.getLogger("bullmq_cli").disabled
     finally:
+        for each in ("bullmq_cli", "bullmq_anyio", "bullmq_sync"):
+            logging.getLogger(each).disabled = False
         logging.getLogger("cli.test").setLevel(logging.NOTSET)
         root.handlers[:] = handlers
         root.setLevel(level)
