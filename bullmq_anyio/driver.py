@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 
 from bullmq_anyio.connecting import is_ours
-from bullmq_anyio.drive import clock, run
+from bullmq_anyio.drive import run
 from bullmq_anyio.driving.base import DriverBase, within
 from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.errands import Errands
@@ -249,7 +249,7 @@ class Driver(DriverBase[Handling], Generic[T]):
                         tasks.group = group
                         if self.tracing is not None:
                             self.tracing.started()
-                        self._slots.start(self._dispatch.start(clock(), paused=self._pauses))
+                        self._slots.start(self._dispatch.start(self.clock(), paused=self._pauses))
                         tasks.spawn(self._timer.keep_time)
                     tasks.group = None
                     if tasks.stopped is not None and not tasks.stopped.is_set():
@@ -286,14 +286,14 @@ class Driver(DriverBase[Handling], Generic[T]):
                 self.notifier.say(logging.WARNING, " may still hold jobs: %s", error)
 
     async def _settle(self) -> None:
-        actions = self._dispatch.last_actions(clock())
+        actions = self._dispatch.last_actions(self.clock())
         while actions:
             match actions.pop(0):
                 case Notify(notice):
                     self.notifier.tell(notice)
                 case Call() as call:
                     outcome = await self._slots.perform(call)
-                    actions += self._dispatch.answered(call, outcome, random.random(), clock())
+                    actions += self._dispatch.answered(call, outcome, random.random(), self.clock())
                 case _:
                     pass
 

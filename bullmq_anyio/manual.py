@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Generic, TypeVar
 
-from bullmq_anyio.drive import clock, run
+from bullmq_anyio.drive import run
 from bullmq_anyio.driver import Driver
 from bullmq_anyio.driving.connections import Connections
 from bullmq_anyio.job import Job
@@ -33,6 +33,7 @@ class Manual(Generic[T]):
         self._setup = setup
         self._tracing = driver.tracing
         self._steps = _Steps(driver.connections)
+        self._clock = driver.clock
         self._work = ManualWork(setup.keys, setup.settings)
         in_each_process(self._renew)
 
@@ -57,7 +58,7 @@ class Manual(Generic[T]):
             waits = block and not self._waits
             self._waits = self._waits or waits
         try:
-            job = self._taken(await run(self._work.next_job(token, block=waits), self._steps))
+            job = self._taken(await run(self._work.next_job(token, block=waits), self._steps, self._clock))
             if job is not None and self._tracing is not None:
                 self._tracing.taken(job.record, block=block)
             return job
@@ -79,8 +80,8 @@ class Manual(Generic[T]):
         check_flag("fetch_next", fetch_next)
         operation = self._work.complete(job.record, token, text, fetch_next=fetch_next)
         with NO_SPAN if self._tracing is None else self._tracing.completing():
-            taken = await run(operation, self._steps)
-        driver.notifier.meter_manual(JobCompleted(job.record, text, lasted(job.record, clock().wall)))
+            taken = await run(operation, self._steps, self._clock)
+        driver.notifier.meter_manual(JobCompleted(job.record, text, lasted(job.record, self._clock().wall)))
         return self._taken(taken)
 
     async def fail(self, job: Job[T], error: BaseException, *, fetch_next: bool) -> Job[T] | None:
@@ -112,8 +113,8 @@ class Manual(Generic[T]):
                 telemetry=None if self._tracing is None or omits_context(record) else span.metadata() or None,
                 fetch_next=fetch_next,
             )
-            taken = await run(operation, self._steps)
-        driver.notifier.meter_manual(report.notice(record, lasted(record, clock().wall)))
+            taken = await run(operation, self._steps, self._clock)
+        driver.notifier.meter_manual(report.notice(record, lasted(record, self._clock().wall)))
         return self._taken(taken)
 
     def _taken(self, taken: Taken) -> Job[T] | None:
@@ -123,7 +124,7 @@ class Manual(Generic[T]):
         if taken.job is None:
             return None
         setup, transport = self._setup, self._driver.connections.transport
-        return Job(taken.job, setup.keys, transport, setup.data_type, taken.token, setup.limits)
+        return Job(taken.job, setup.keys, transport, setup.data_type, taken.token, setup.limits, setup.clock)
 
     async def extend_lock(self, job: Job[T], duration: Duration | None) -> bool:
         """Renew a job's lock, by default for the worker's lock time."""

@@ -8,17 +8,20 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from bullmq_anyio.drive import Connection, check_server, clock, is_cluster, perform, run, transport_of
+from bullmq_anyio.clocks import clock as system_clock
+from bullmq_anyio.drive import Connection, check_server, is_cluster, perform, run, transport_of
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.common.codec import listed
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
+from bullmq_protocol.common.units import check_clock
 from bullmq_protocol.errors import BullMQError, UsageError, without_login
 from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits
+from bullmq_protocol.net.transport import Clock
 from bullmq_protocol.observability.job_context import FlowTracing, bulk_span, flow_span
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.operations.add_flow import add_flow
@@ -49,6 +52,8 @@ class FlowProducer:
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
+        clock: What tells the time of new jobs and delays, for tests (docs/testing.md): a `SimulatedClock`, or any
+            function that returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/04-schedulers-flows-events.md#sec-7
 
@@ -67,7 +72,10 @@ class FlowProducer:
         limits: Limits = DEFAULT_LIMITS,
         scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._own_clock = check_clock(clock)
+        self._clock = system_clock if clock is None else clock
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be a Limits")
         # Names the prefix and the layout where they are wrong.
@@ -245,7 +253,7 @@ class FlowProducer:
         await self.aclose()
 
     def _job(self, keys: QueueKeys, record: JobRecord, data_type: Any = None) -> Job[Any]:
-        return Job(record, keys, self._transport, data_type, limits=self._limits)
+        return Job(record, keys, self._transport, data_type, None, self._limits, self._own_clock)
 
     def _prepare(self, flows: Sequence[FlowNode], queues_options: Mapping[str, JobOptions] | None) -> PreparedFlow:
         nodes = None if self._telemetry is None else FlowTracing(self._telemetry)
@@ -253,7 +261,7 @@ class FlowProducer:
             prepared = prepare_flow(
                 flows,
                 new_id=_new_id,
-                now_ms=clock().wall,
+                now_ms=self._clock().wall,
                 prefix=self._prefix,
                 layout=self._layout,
                 switches=self._switches,

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import time_ns
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from bullmq_anyio.base import Items, Pages, QueueBase, check_callback, expect_result, finish
-from bullmq_anyio.drive import Connection, check_parents, clock, is_cluster, run, unscripted
+from bullmq_anyio.drive import Connection, check_parents, is_cluster, run, unscripted
 from bullmq_anyio.events import QueueEvents
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
@@ -27,7 +27,7 @@ from bullmq_protocol.commands.queues import QueueSummary
 from bullmq_protocol.commands.schedulers import JobScheduler
 from bullmq_protocol.common.codec import check_choice, json_text, listed, plain, plain_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, check_name
-from bullmq_protocol.common.payloads import DataType, payload_type
+from bullmq_protocol.common.payloads import DataType, PayloadType, payload_type
 from bullmq_protocol.common.units import Duration, Millis, check_flag, check_whole, to_ms
 from bullmq_protocol.errors import BulkAddError, BullMQError, UsageError, without_login
 from bullmq_protocol.events.waiters import check_reader
@@ -36,6 +36,7 @@ from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, validate, within_size
 from bullmq_protocol.model.outbox import OutboxEntry, entry_of
 from bullmq_protocol.model.schedule import PreparedScheduler, RepeatOptions, prepare_scheduler
+from bullmq_protocol.net.transport import AsyncTransport, Clock
 from bullmq_protocol.observability.job_context import jobs_span, with_context
 from bullmq_protocol.observability.telemetry import Attributes, TelemetryProvider, TelemetrySpan, Tracing, guarded
 from bullmq_protocol.operations.add_jobs import add_each, add_many, add_one, added_record
@@ -98,6 +99,8 @@ class Queue(QueueBase, Generic[T]):
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
+        clock: What tells the time of new jobs, delays and schedulers, for tests (docs/testing.md): a `SimulatedClock`,
+            or any function that returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/01-data-model-and-adding.md#sec-2
 
@@ -121,6 +124,7 @@ class Queue(QueueBase, Generic[T]):
         data_type: None = None,
         scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -137,6 +141,7 @@ class Queue(QueueBase, Generic[T]):
         data_type: DataType[T],
         scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -152,6 +157,7 @@ class Queue(QueueBase, Generic[T]):
         data_type: DataType[T] | None = None,
         scripts: Profile = DEFAULT,
         telemetry: TelemetryProvider | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._data_type = payload_type("data_type", data_type)
         telemetry = guarded(telemetry, provider_raised)
@@ -162,6 +168,7 @@ class Queue(QueueBase, Generic[T]):
             max_len_events=max_len_events,
             skip_meta_update=skip_meta_update,
             telemetry=telemetry,
+            clock=clock,
         )
         if not isinstance(default_job_options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("default_job_options", default_job_options, "must be a JobOptions")
@@ -1182,7 +1189,7 @@ class Queue(QueueBase, Generic[T]):
             True
         """
         grace_ms = check_whole("grace", to_ms("grace", grace), least=0)
-        plan = Clean(state=state, until=clock().wall - grace_ms, limit=limit, page_size=page_size)
+        plan = Clean(state=state, until=self._clock().wall - grace_ms, limit=limit, page_size=page_size)
         return self.pages(plan.checked())
 
     async def remove_orphaned_jobs(
@@ -1318,7 +1325,7 @@ class Queue(QueueBase, Generic[T]):
         source = check_choice("state", state, finished)
         check_whole("count", count, least=1)
         # Read once: a job that fails again at once is not retried again.
-        until = clock().wall if timestamp is None else check_whole("timestamp", timestamp, least=0)
+        until = self._clock().wall if timestamp is None else check_whole("timestamp", timestamp, least=0)
         return self.pages(MoveAll(state=source, count=count, until=until))
 
     async def promote_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> None:
@@ -1709,7 +1716,7 @@ class Queue(QueueBase, Generic[T]):
             template,
             defaults=self._defaults,
             limits=self._limits,
-            now_ms=clock().wall,
+            now_ms=self._clock().wall,
             zones=find_zone,
             data_type=self._data_type if kind is None else kind.data_type,
             metadata=None if self._tracing is None else span.metadata() or None,
@@ -1949,7 +1956,8 @@ class Queue(QueueBase, Generic[T]):
             template = known[0]
         for warning in template.model.warnings:
             _log.warning("queue %s, job %s: %s", self.name, without_login(name), warning)
-        return template.prepare(data, time_ns() // 1_000_000)
+        own = self._own_clock
+        return template.prepare(data, time_ns() // 1_000_000 if own is None else own().wall)
 
     def _template(self, name: str, options: JobOptions, kind: Kind) -> JobTemplate:
         if not isinstance(options, JobOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -1962,13 +1970,31 @@ class Queue(QueueBase, Generic[T]):
 
     def _job(self, record: JobRecord, kind: Kind = None) -> Job[Any]:
         if kind is None:
-            return Job(record, self._keys, self._transport, self._data_type, limits=self._limits)
-        job: Job[Any] = Job(record, self._keys, self._transport, kind.data_type, limits=self._limits)
+            return Job(record, self._keys, self._transport, self._data_type, None, self._limits, self._own_clock)
+        job: Job[Any] = Job(record, self._keys, self._transport, kind.data_type, None, self._limits, self._own_clock)
         expect_result(job, kind.result_type)
         return job
 
+    def _parts(self) -> Parts:
+        return Parts(self._transport, self._profile, self._data_type, self._limits, self._own_clock)
+
     def _jobs(self, records: Sequence[JobRecord]) -> list[Job[T]]:
         return [self._job(record) for record in records]
+
+
+class Parts(NamedTuple):
+    """What a queue is made of, for the test kit."""
+
+    transport: AsyncTransport
+    scripts: Profile
+    data_type: PayloadType | None
+    limits: Limits
+    clock: Clock | None
+
+
+def parts_of(queue: Queue[Any]) -> Parts:
+    """Return what a worker of the same queue is to have."""
+    return queue._parts()  # pyright: ignore[reportPrivateUsage]
 
 
 def _scheduled(

@@ -22,6 +22,7 @@ from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, ch
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
+from bullmq_protocol.net.transport import Clock
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
@@ -75,6 +76,8 @@ class Worker(Defaulted, Generic[T, S]):
             by default.
         lifespan: A function of the worker that returns an async context manager, which is entered as `run` begins and
             left as it ends. What it yields is the `state` of every job. None, the default: there is no state.
+        clock: What tells the worker's time, for tests (docs/testing.md): a `SimulatedClock`, or any function that
+            returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/05-worker-runtime.md#sec-2
 
@@ -106,6 +109,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[Y]] | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -127,6 +131,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[S]] | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -147,6 +152,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._setup = setup = WorkerSetup(
             name,
@@ -167,6 +173,7 @@ class Worker(Defaulted, Generic[T, S]):
             limits=limits,
             middleware=middleware,
             lifespan=lifespan,
+            clock=clock,
         )
         transport, owned = transport_of(connection, scripts)
         around = None if lifespan is None else partial(lifespan, self)

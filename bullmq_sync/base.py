@@ -15,11 +15,11 @@ from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
 from bullmq_protocol.commands.queues import write_meta
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.units import check_flag, check_whole
+from bullmq_protocol.common.units import check_clock, check_flag, check_whole
 from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerError, UsageError
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
-from bullmq_protocol.net.transport import Transport
+from bullmq_protocol.net.transport import Clock, Transport
 from bullmq_protocol.observability.telemetry import (
     NO_SPAN,
     Attributes,
@@ -31,6 +31,7 @@ from bullmq_protocol.observability.telemetry import (
 from bullmq_protocol.operations.paging import Page, Plan
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_sync.cancellation import Cancellable
+from bullmq_sync.clocks import clock as system_clock
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
 from bullmq_sync.generics import Defaulted
 from bullmq_sync.primitives import Lock, in_each_process
@@ -116,8 +117,11 @@ class QueueBase:
         max_len_events: int,
         skip_meta_update: bool,
         telemetry: TelemetryProvider | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._keys = keys
+        self._own_clock = check_clock(clock)
+        self._clock = system_clock if clock is None else clock
         if 0 < check_whole("max_len_events", max_len_events, least=0) < SHORT_EVENT_STREAM:
             _log.warning("max_len_events: %d is short; slow listeners will miss events", max_len_events)
         self._max_len_events = max_len_events
@@ -186,7 +190,7 @@ class QueueBase:
         """
         if not isinstance(operation, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("operation", operation, "must be an operation of the core (a command goes through call)")
-        return run(operation, self._transport, opening=self._open)
+        return run(operation, self._transport, self._clock, self._open)
 
     def pages(self, plan: Plan[V]) -> Pages[V]:
         """Iterate over the pages of a long operation, or over the rest of one that was begun before.
@@ -283,6 +287,7 @@ class JobBase(Cancellable, Defaulted):
     _result_type: Any = None
     _handler: Callable[..., Any] | None = None
     _limits = DEFAULT_LIMITS
+    _clock: Clock = staticmethod(system_clock)
 
     def __init__(
         self,
@@ -292,9 +297,12 @@ class JobBase(Cancellable, Defaulted):
         data_type: Any = Any,
         token: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        clock: Clock | None = None,
     ) -> None:
         if limits is not DEFAULT_LIMITS:
             self._limits = limits
+        if clock is not None:
+            self._clock = clock
         self.record = record
         self._added = record.added
         self.token = token
@@ -306,7 +314,7 @@ class JobBase(Cancellable, Defaulted):
         return perform(self._transport, command)
 
     def _run(self, operation: Operation[R]) -> R:
-        return run(operation, self._transport)
+        return run(operation, self._transport, self._clock)
 
     def _pages(self, plan: Plan[V]) -> Pages[V]:
         return Pages(plan, self._keys, self._run)

@@ -32,7 +32,7 @@ from bullmq_protocol.worker.events import CloseRequested, Event
 from bullmq_protocol.worker.routing import check_manager
 from bullmq_protocol.worker.setup import WorkerSetup
 from bullmq_protocol.worker.snapshot import WorkerState
-from bullmq_sync.drive import clock, perform, run
+from bullmq_sync.drive import perform, run
 from bullmq_sync.driving.base import DriverBase, within
 from bullmq_sync.driving.contact import Contact
 from bullmq_sync.driving.hands import Hands
@@ -171,7 +171,7 @@ class Driver(DriverBase[Job[T]], Generic[T]):
                     if self._ending.error is not None:
                         raise self._ending.error
                     return
-                actions = self._dispatch.start(clock(), paused=self._pauses)
+                actions = self._dispatch.start(self.clock(), paused=self._pauses)
                 threads.due.notify_all()
             self._hands.start(actions)
             if not hears_signals:

@@ -51,7 +51,6 @@ from bullmq_protocol.operations.read_dependencies import (
 )
 from bullmq_protocol.operations.read_logs import LogPages, get_job_logs
 from bullmq_sync.base import Items, JobBase
-from bullmq_sync.drive import clock
 from bullmq_sync.events import QueueEvents
 from bullmq_sync.generics import R, S
 
@@ -578,7 +577,7 @@ class Job(JobBase, Generic[T, R, S]):
             5000
         """
         delay_ms = check_whole("delay", to_ms("delay", delay), least=0)
-        self._perform(change_delay(self._keys, self.id, delay=delay_ms, now=clock().wall))
+        self._perform(change_delay(self._keys, self.id, delay=delay_ms, now=self._clock().wall))
         self._note(delay=str(delay_ms))
 
     def change_priority(self, priority: int = 0, *, lifo: bool = False) -> None:
@@ -623,7 +622,7 @@ class Job(JobBase, Generic[T, R, S]):
             >>> active.get_state()
             'delayed'
         """
-        now = clock().wall
+        now = self._clock().wall
         delay = max(to_ms("timestamp_ms", timestamp_ms) - now, 0)
         self._perform(
             move_to_delayed(self._keys, self.id, token=self._token(token), now=now, delay=delay, count_attempt=False)
@@ -683,7 +682,7 @@ class Job(JobBase, Generic[T, R, S]):
             raise UsageError("token", None, "is needed: the job was not taken by a worker")
         child_key = None if child is None else check_name("child", child, max_length=None)
         return self._perform(
-            move_to_waiting_children(self._keys, self.id, token=own, now=clock().wall, child_key=child_key)
+            move_to_waiting_children(self._keys, self.id, token=own, now=self._clock().wall, child_key=child_key)
         )
 
     def extend_lock(self, duration: Duration) -> bool:

@@ -12,6 +12,7 @@ from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, ch
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
+from bullmq_protocol.net.transport import Clock
 from bullmq_protocol.observability.metrics import NO_METRICS, MetricsCollector
 from bullmq_protocol.observability.telemetry import TelemetryProvider, guarded
 from bullmq_protocol.scripts.profile import DEFAULT, Profile, check_profile
@@ -76,6 +77,8 @@ class Worker(Defaulted, Generic[T, S]):
             by default.
         lifespan: A function of the worker that returns a context manager, which is entered as `run` begins and
             left as it ends. What it yields is the `state` of every job. None, the default: there is no state.
+        clock: What tells the worker's time, for tests (docs/testing.md): a `SimulatedClock`, or any function that
+            returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/05-worker-runtime.md#sec-2
 
@@ -107,6 +110,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractContextManager[Y]] | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -128,6 +132,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractContextManager[S]] | None = None,
+        clock: Clock | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -148,6 +153,7 @@ class Worker(Defaulted, Generic[T, S]):
         limits: Limits = DEFAULT_LIMITS,
         middleware: Sequence[Middleware] = (),
         lifespan: Callable[[Any], AbstractContextManager[Any]] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._setup = setup = WorkerSetup(
             name,
@@ -168,6 +174,7 @@ class Worker(Defaulted, Generic[T, S]):
             limits=limits,
             middleware=middleware,
             lifespan=lifespan,
+            clock=clock,
         )
         transport, owned = transport_of(connection, scripts)
         around = None if lifespan is None else partial(lifespan, self)

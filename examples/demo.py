@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bullmq_anyio import Job, Queue, Worker
 from bullmq_protocol import Backoff, JobOptions, NewJob, WorkerOptions
+from bullmq_protocol.testing.server import NoServer
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from examples.server import find_program
-from tests.support.server_programs import NoServer
 
 JOBS = 10_000
 CHUNK = 500

@@ -1,21 +1,24 @@
 """A server for the tutorial: `make server`, at port 6379 or the first argument, until Ctrl-C. It keeps nothing.
 
-It is a `redis-server` or `valkey-server` on PATH, else a program out of a wheel. No package is needed besides pip.
+It is a `redis-server` or `valkey-server` on PATH, else a program out of a wheel.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.support.server_programs import WHEELS, NoServer, program_of_wheel, programs_on_path
+from bullmq_protocol.testing.server import WHEELS, NoServer, program_of_wheel, programs_on_path
 
 
 def find_program(title: str) -> tuple[str, str]:
     """Return the kind and the path of a server program; say under a title what takes a while."""
     for kind, program in programs_on_path().items():
         return kind, program
-    for kind in reversed(WHEELS):
+    os.environ.setdefault("BULLMQ_TEST_CACHE", str(Path(__file__).parents[1] / ".cache" / "servers"))
+    for kind in reversed(tuple(WHEELS)):
         print(f"{title}: no server on PATH, getting {kind} out of a wheel", flush=True)
         found = program_of_wheel(kind)
         if found is not None:

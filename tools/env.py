@@ -30,6 +30,8 @@ OLDEST = (3, 11)
 SHARED = ".venv"
 HELD = ("dev", "test", "newer")
 """What `.venv` holds: the group of everything, and those that are part of it."""
+EXTRAS = "anyio,sync,cron,prometheus,otel,testing"
+QUIET = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action=ignore")
 QUIET_S = 20.0
 """After how long without a word a step says that it still runs."""
 
@@ -61,8 +63,10 @@ def main(arguments: list[str]) -> int:
     stamp = folder / "stamp"
     wanted = stamp_of(base, version)
     if not (stamp.exists() and stamp.read_text() == wanted and version_of(str(python)) == version):
-        remove(folder)
-        make(base, folder, python, asked.group, asked.extra)
+        stands = asked.extra is None and stamp.exists() and version_of(str(python)) == version
+        if not (stands and update(folder, python, asked.group)):
+            remove(folder)
+            make(base, folder, python, asked.group, asked.extra)
         stamp.write_text(wanted)
     print(python)
     return 0
@@ -93,8 +97,7 @@ def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -
     run(base, "-m", "venv", "--without-pip", str(folder))
     # Any pip will do to fetch the environment's own: the base's, or that of the Python that runs this.
     pip = base if has_pip(base) else sys.executable
-    quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action=ignore")
-    install = (pip, "-m", "pip", "--python", str(python), "install", *quiet)
+    install = (pip, "-m", "pip", "--python", str(python), "install", *QUIET)
     if extra is not None:
         needed = requirements(extra)
         tell(f"installing {', '.join(needed)}")
@@ -103,10 +106,27 @@ def make(base: str, folder: Path, python: Path, group: str, extra: str | None) -
     else:
         tell("installing pip")
         run(*install, "pip>=25.1")
-        extras = "anyio,sync,cron,prometheus,otel,testing"
         tell("installing the library, and what tests and checks need; that takes a few minutes")
-        run(str(python), "-m", "pip", "install", *quiet, "--group", group, "--editable", f".[{extras}]")
+        install_all(python, group)
     tell(f"{folder.name} is made, it took {time.monotonic() - began:.0f} s")
+
+
+def update(folder: Path, python: Path, group: str) -> bool:
+    """Install what changed into an environment that stands; False: it must be made anew. What is needed no more stays
+    in it until then."""
+    began = time.monotonic()
+    tell(f"bringing {folder.name} up to date")
+    try:
+        install_all(python, group)
+    except subprocess.CalledProcessError:
+        return False
+    tell(f"{folder.name} is up to date, it took {time.monotonic() - began:.0f} s")
+    return True
+
+
+def install_all(python: Path, group: str) -> None:
+    """Install the library, and what tests and checks need."""
+    run(str(python), "-m", "pip", "install", *QUIET, "--group", group, "--editable", f".[{EXTRAS}]")
 
 
 def requirements(extra: str) -> list[str]:

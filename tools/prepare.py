@@ -1,6 +1,6 @@
 """Get what the tests bring along, once and not in each of their processes: `python -m tools.prepare`."""
 
-from tests.support import mongo_servers, node, port, servers
+from tests.support import mongo_servers, node, plugins, port, servers
 from tests.support.progress import Ticker
 
 
@@ -9,6 +9,8 @@ def main() -> None:
     with Ticker(lambda seconds: print(f"prepare: still at it after {seconds:.0f} s", flush=True), 20):
         print("prepare: servers", flush=True)
         print(f"prepare: {', '.join(f'{kind} ({source.name})' for kind, source in servers.sources().items())}")
+        print("prepare: plugins for pytest, by pip", flush=True)
+        plugins.folder()
         mongo_servers.prepare(lambda text: print(f"prepare: {text}", flush=True))
         if node.node_available():
             print("prepare: BullMQ, its telemetry, bull-board and NestJS for Node, by npm", flush=True)

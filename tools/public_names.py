@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "unit" / "public_names.txt"
 PACKAGES = (
     *("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django"),
+    "bullmq_pytest",
     *("monque_protocol", "monque_anyio", "monque_sync"),
 )
 
@@ -54,6 +55,8 @@ TIERS = MappingProxyType(
             "bullmq_anyio.testing",
             "bullmq_sync.relay",
             "bullmq_sync.testing",
+            "bullmq_sync.testing.stateful",
+            "bullmq_pytest",
             "bullmq_django.workers",
             "monque_protocol.backoff",
             "monque_protocol.commands",

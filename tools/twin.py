@@ -27,7 +27,10 @@ NAMES = (
     "drive",
     "base",
     "events",
-    "testing",
+    "testing/__init__",
+    "testing/conformance",
+    "testing/queues",
+    "testing/handlers",
     "worker",
     "manual",
     "worker_ids",
@@ -58,7 +61,7 @@ WORDS = (
     (r"\bmonque_anyio\b", "monque_sync"),
     (r"\baclose\b", "close"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
-    (r"\b(Stop)?Async(?=Iteration|Iterator|Transport)", r"\1"),
+    (r"\b(Stop)?Async(?=Iteration|Iterator|Transport|RecordingTransport)", r"\1"),
     (r"\bAwaitable\[(\w+(?:\[\w+\])?)\]", r"\1"),
     (r"\ban asynchronous (?=iterator|transport)", "a blocking "),
     (r"\bLink, SocketLink\b", "Link"),
@@ -130,6 +133,9 @@ OF_ONE = {
         (r"The function, async or not;", "The function;"),
         (r"(-> )bool \| (?=None:)", r"\1"),
     ),
+    "testing/__init__": ((r"on asyncio and trio", "on threads"),),
+    "testing/queues": ((r"an async function of the `Job`", "a function of the `Job`"),),
+    "testing/handlers": ((r"an async function of the `Job`", "a function of the `Job`"),),
     "net/cluster": (
         (r"for asyncio and trio: each queue", "for threads: each queue"),
         (r"commands; cancelling a call on it drops it", "commands, which another thread can interrupt"),
@@ -178,7 +184,7 @@ OF_ONE = {
     ),
 }
 """What only one module has. A thread is not cancelled as a task is, but looks whether it is to end."""
-LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a\w+__)\b")
+LEFT = re.compile(r"\b(async|await|anyio|aclose|Async\w+|__a(?!ll__)\w+__)\b")
 
 
 def twin(name: str, text: str) -> str:

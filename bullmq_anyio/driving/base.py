@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
-from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.guard import say
@@ -50,6 +49,7 @@ class DriverBase(ABC, Generic[H]):
         self._setup = setup
         self._ending = shared.dispatch.ending
         self.tracing = shared.tracing
+        self.clock = shared.clock
         self.connections = shared.connections
 
     @abstractmethod
@@ -115,7 +115,7 @@ class DriverBase(ABC, Generic[H]):
         """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode."""
         self.check_use()
         with self._tasks.lock:
-            return self._machine.snapshot(clock())
+            return self._machine.snapshot(self.clock())
 
     async def pause(self, *, wait: bool = True) -> None:
         """Start no further job."""

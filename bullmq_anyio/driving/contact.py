@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 
-from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
 from bullmq_protocol.errors import BullMQError
@@ -24,6 +23,7 @@ class Contact:
         self._connections = shared.connections
         self._dispatch = shared.dispatch
         self._tasks = shared.tasks
+        self._clock = shared.clock
         self._notifier = notifier
         self._waits: dict[int, anyio.CancelScope] = {}
         self._introducing: set[anyio.CancelScope] = set()
@@ -41,7 +41,7 @@ class Contact:
 
     def look(self) -> ConnectionEnded | None:
         """Return the event for the machine if the connection was lost while no call waited for an answer."""
-        now = clock().mono
+        now = self._clock().mono
         if not self._dispatch.should_look(now):
             return None
         if self._connections.has_ended():
@@ -52,7 +52,7 @@ class Contact:
 
     async def introduce(self) -> None:
         """Open the named connection, where it may be gone and nobody waits on it."""
-        if not self._dispatch.introducing(clock().mono):
+        if not self._dispatch.introducing(self._clock().mono):
             return
         scope = anyio.CancelScope()
         self._introducing.add(scope)

@@ -15,7 +15,6 @@ import anyio
 from msgspec import UNSET
 
 from bullmq_anyio.base import expected_result, handler_of, lend_state, set_handler
-from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
@@ -77,6 +76,7 @@ class Runs(Generic[T]):
         self._dispatch = shared.dispatch
         self._machine = shared.machine
         self._tracing = shared.tracing
+        self._clock = shared.clock
         self._tasks = shared.tasks
         self._alarm = alarm
         self._errands = errands
@@ -300,7 +300,7 @@ class Runs(Generic[T]):
         delay: float | None = None,
         strategy_error: str | None = None,
     ) -> JobRaised:
-        failure, roll = self._failures.failure(error, clock().wall), random.random()
+        failure, roll = self._failures.failure(error, self._clock().wall), random.random()
         return self._failures.event(number, job, error, failure, roll=roll, delay=delay, strategy_error=strategy_error)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Generic, TypeVar
 
-from bullmq_anyio.drive import clock
+from bullmq_anyio.clocks import clock as system_clock
 from bullmq_anyio.driving.connections import Connections
 from bullmq_anyio.driving.tasks import WorkerTasks
 from bullmq_anyio.notices import Notices
@@ -43,6 +43,7 @@ class Shared(Generic[H]):
         self.tasks = tasks
         self.transport = transport
         self.connections = Connections(transport, setup.keys, setup.settings.name, owned=owned)
-        self.tracing: WorkerTracing | None = setup.tracing(self.machine, clock)
+        self.clock = system_clock if setup.clock is None else setup.clock
+        self.tracing: WorkerTracing | None = setup.tracing(self.machine, self.clock)
         """What makes the worker's spans."""
         self.failures = Failures(setup, self.tracing)

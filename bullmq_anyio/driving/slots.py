@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from bullmq_anyio.drive import clock
 from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.runs import Runs
@@ -63,6 +62,7 @@ class Slots(Generic[T]):
         self._notifier = notifier
         self._runs = runs
         self._merges = shared.merges
+        self._clock = shared.clock
         self._is_foreign = is_foreign
         """Code of others runs in its calls."""
         self._sleeping: list[Wake] = []
@@ -84,7 +84,7 @@ class Slots(Generic[T]):
 
     def _decide(self, tell: Callable[..., list[Action]], *what: Any) -> list[Action]:
         """Call one of the dispatcher's methods that pass events to the machine; return its actions."""
-        actions = tell(*what, clock())
+        actions = tell(*what, self._clock())
         alarm = self._alarm
         if alarm.event is not None:
             due = self._machine.deadline()
@@ -304,7 +304,9 @@ class Slots(Generic[T]):
         try:
             while action is not None:
                 number, record = action.run, action.job
-                job: Job[T] = Job(record, setup.keys, self._transport, setup.data_type, action.token, setup.limits)
+                job: Job[T] = Job(
+                    record, setup.keys, self._transport, setup.data_type, action.token, setup.limits, setup.clock
+                )
                 handling = dispatch.handling[number] = Handling(number, job)
                 started.append(handling)
                 try:

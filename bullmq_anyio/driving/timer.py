@@ -5,16 +5,22 @@ from __future__ import annotations
 import logging
 import random
 import time
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
 import anyio
+from anyio import from_thread
+from anyio.lowlevel import current_token
 
+from bullmq_anyio.clocks import clock as system_clock
 from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
+from bullmq_protocol.common.units import Millis
+from bullmq_protocol.net.transport import subscribed
 from bullmq_protocol.worker.dispatch import LOOK_MS
 from bullmq_protocol.worker.events import Event, Tick
 
@@ -37,6 +43,7 @@ class Timer:
         self._dispatch = shared.dispatch
         self._machine = shared.machine
         self._tasks = shared.tasks
+        self._clock = shared.clock
         self._alarm = alarm
         self._errands = errands
         self._contact = contact
@@ -45,6 +52,7 @@ class Timer:
 
     async def keep_time(self) -> None:
         """Keep time until the worker has stopped and nothing of the user's is left."""
+        unsubscribe = subscribed(self._clock, self._wake_up())
         try:
             await self._tick()
             await self._await_handlers()
@@ -54,12 +62,31 @@ class Timer:
             if self._tasks.is_torn():
                 raise
             self._tasks.spawn(self.keep_time)
+        finally:
+            unsubscribe()
+
+    def _wake_up(self) -> Callable[[], None]:
+        """Return what lets it look again when a clock of the user's jumps, from any thread."""
+        loop, thread, alarm = current_token(), get_ident(), self._alarm
+
+        def wake_up() -> None:
+            if get_ident() == thread:
+                alarm.set()
+            else:
+                from_thread.run_sync(alarm.set, token=loop)
+
+        return wake_up
+
+    def _left_s(self, due: Millis) -> float:
+        if self._clock is system_clock:
+            return due / 1000 - time.monotonic()
+        return (due - self._clock().mono) / 1000
 
     async def _tick(self) -> None:
         machine, alarm, stopped = self._machine, self._alarm, self._tasks.stopped
         while stopped is not None and not stopped.is_set():
             alarm.due = due = machine.deadline()
-            left = None if due is None else due / 1000 - time.monotonic()
+            left = None if due is None else self._left_s(due)
             if left is None or left > 0:
                 if machine.unattended:
                     left = _LOOK_S if left is None else min(left, _LOOK_S)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -29,6 +30,13 @@ class Instant(msgspec.Struct, frozen=True):
 
     wall: Millis
     mono: Millis
+
+
+def check_clock(value: Any) -> Callable[[], Instant] | None:
+    """Return what tells the time, or None. Raises `UsageError` for what cannot be called."""
+    if value is not None and not callable(value):
+        raise UsageError("clock", value, "must be a function that returns an Instant, such as a SimulatedClock")
+    return cast("Callable[[], Instant] | None", value)
 
 
 def to_ms(field: str, value: object) -> Millis:

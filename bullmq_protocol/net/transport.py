@@ -7,7 +7,7 @@ the command's repeat class is SAFE; then once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -66,6 +66,24 @@ class Clock(Protocol):
     """Read both clocks. Lives in the adapters and in `bullmq_protocol.testing`."""
 
     def __call__(self) -> Instant: ...
+
+
+class MovableClock(Clock, Protocol):
+    """A clock that jumps, and tells those of it who wait for time to pass."""
+
+    def subscribe(self, jumped: Callable[[], object], /) -> Callable[[], None]:
+        """Call the function after each jump, on the thread that made it, until the returned function is called."""
+        ...
+
+
+def subscribed(clock: Clock, jumped: Callable[[], object]) -> Callable[[], None]:
+    """Have `jumped` called after each jump of the clock, where it can jump; return what ends that."""
+    subscribe: Callable[[Callable[[], object]], Callable[[], None]] | None = getattr(clock, "subscribe", None)
+    return _nothing if subscribe is None else subscribe(jumped)
+
+
+def _nothing() -> None:
+    pass
 
 
 # By module and name of the class, and that of a class above it: nobody's client need be imported.

@@ -161,7 +161,7 @@ class _Noting:
         return getattr(self._machine, name)
 
 
-class _Worker:
+class Worker:
     """A machine and what its driver holds."""
 
     def __init__(self, name: str, machine: WorkerMachine, settings: WorkerSettings, *, batches: bool) -> None:
@@ -201,7 +201,7 @@ class _World:
         self._keys = QueueKeys.of("q")
         self._model = ServerModel(self._keys)
         self._trace: list[TraceLine] = []
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._down = False
         self._crowded_until: Millis = -QUIET_MS
         """Till then the server lets no new connection in; the waits need one each time."""
@@ -234,12 +234,12 @@ class _World:
     def _fault(self) -> bool:
         return self._troubled and self._dice.chance(self._faults)
 
-    def _at(self, worker: _Worker) -> Instant:
+    def _at(self, worker: Worker) -> Instant:
         return Instant(EPOCH + self.now + worker.skew, self.now)
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
-    def _check_fetch(self, worker: _Worker, command: Command[Any]) -> None:
+    def _check_fetch(self, worker: Worker, command: Command[Any]) -> None:
         """See, when a call is decided on, that it brings no job where none may come."""
         name = command.name
         may_fetch = not worker.paused and worker.closing_since is None
@@ -251,7 +251,7 @@ class _World:
             wants = command.args[5] == "1" if name == "moveToFinished" else command.args[7:8] == ("1",)
             self._must(may_fetch or not wants, "a paused or draining worker fetches nothing", worker.name)
 
-    def _check_call(self, worker: _Worker, command: Command[Any]) -> None:
+    def _check_call(self, worker: Worker, command: Command[Any]) -> None:
         """See, when a call is made, that its job is the worker's to settle, and its locks are to be renewed."""
         name = command.name
         if name == "extendLocks":
@@ -267,7 +267,7 @@ class _World:
         self._must(over, "nothing is reported before the handler is over", detail)
         held.sending = True
 
-    def _check_renewal(self, worker: _Worker, command: Command[Any]) -> None:
+    def _check_renewal(self, worker: Worker, command: Command[Any]) -> None:
         tokens, ids = _unpacked(command.args[1]), _unpacked(command.args[2])
         owners = zip(ids, tokens, strict=True)
         for held in [worker.held[owner] for owner in owners if owner in worker.held]:
@@ -275,7 +275,7 @@ class _World:
             self._must(not over, "no lock is renewed once its report is under way", f"{worker.name}: {held.job_id}")
             held.renewed_at = self.now
 
-    def _check_reports(self, worker: _Worker) -> None:
+    def _check_reports(self, worker: Worker) -> None:
         """What ended a good while ago, in calm, is reported."""
         for key, held in list(worker.held.items()):
             if held.owed_since is None:
@@ -293,7 +293,7 @@ class _World:
                 self._check_upkeep(worker)
         self._check_liveness()
 
-    def _check_upkeep(self, worker: _Worker) -> None:
+    def _check_upkeep(self, worker: Worker) -> None:
         self._check_reports(worker)
         limit = worker.settings.renew_ms + PATIENCE_MS // 2
         for held in worker.held.values():
@@ -410,11 +410,11 @@ class Life(_World):
                 self._serve(worker)
         return reply
 
-    def _resume(self, worker: _Worker) -> None:
+    def _resume(self, worker: Worker) -> None:
         worker.paused = False
         self._tell(worker, ResumeRequested())
 
-    def _close(self, worker: _Worker, *, force: bool) -> None:
+    def _close(self, worker: Worker, *, force: bool) -> None:
         if worker.closing_since is None:
             worker.closing_since = self.now
         self._tell(worker, CloseRequested(force))
@@ -460,23 +460,23 @@ class Life(_World):
         self._named += 1
         name = f"w{self._named}"
         batches = dice.chance(500)
-        worker = _Worker(name, self._make(self._keys, settings, name, batches=batches), settings, batches=batches)
+        worker = Worker(name, self._make(self._keys, settings, name, batches=batches), settings, batches=batches)
         self._workers.append(worker)
         self._begin(worker)
 
     # --- the driver ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, worker: _Worker) -> None:
+    def _begin(self, worker: Worker) -> None:
         self._done(worker, worker.machine.start(self._at(worker)))
 
-    def _tell(self, worker: _Worker, event: Event) -> None:
+    def _tell(self, worker: Worker, event: Event) -> None:
         if worker.batches and isinstance(event, JobReturned) and self._dice.chance(500):
             worker.returned.append(event)
             self._in(self._dice.below(3), lambda: self._tell_all(worker))
         else:
             self._tell_all(worker, event)
 
-    def _tell_all(self, worker: _Worker, *events: Event) -> None:
+    def _tell_all(self, worker: Worker, *events: Event) -> None:
         events = (*worker.returned, *events)
         worker.returned.clear()
         if events:
@@ -485,7 +485,7 @@ class Life(_World):
             self._trace += [TraceLine(worker.name, at.wall, at.mono, event) for event in events]
             self._done(worker, worker.machine.handle_all(events, at))
 
-    def _done(self, worker: _Worker, actions: Sequence[WorkerAction]) -> None:
+    def _done(self, worker: Worker, actions: Sequence[WorkerAction]) -> None:
         self._must(not (worker.stopped and actions), "a stopped worker says nothing", f"{worker.name}: {actions}")
         for action in actions:
             match action:
@@ -508,7 +508,7 @@ class Life(_World):
                     self._stop(worker, action.error)
         self._look_at(worker)
 
-    def _noted(self, worker: _Worker, notice: Notice) -> None:
+    def _noted(self, worker: Worker, notice: Notice) -> None:
         match notice:
             case LockLost(job):
                 for held in worker.held.values():
@@ -518,7 +518,7 @@ class Life(_World):
             case _:
                 pass
 
-    def _look_at(self, worker: _Worker) -> None:
+    def _look_at(self, worker: Worker) -> None:
         """Check the invariants after each event of a machine, and set its timer."""
         machine = worker.machine
         if machine.state is WorkerState.DRAINING and worker.closing_since is None:
@@ -529,12 +529,14 @@ class Life(_World):
         self._must(alive <= limit, "at most `concurrency` handlers are alive", f"{worker.name}: {alive}")
         room = machine.state is WorkerState.RUNNING and machine.running_jobs < limit and alive < limit
         worker.room_since = (self.now if worker.room_since is None else worker.room_since) if room else None
-        deadline = machine.deadline()
+        self._set_timer(worker, machine.deadline())
+
+    def _set_timer(self, worker: Worker, deadline: Millis | None) -> None:
         if deadline is not None and deadline != worker.tick_at:
             worker.tick_at = deadline
             self._in(max(deadline - self.now, 0) + self._dice.below(4), self._ticked(worker, deadline))
 
-    def _ticked(self, worker: _Worker, deadline: Millis) -> Callable[[], None]:
+    def _ticked(self, worker: Worker, deadline: Millis) -> Callable[[], None]:
         def act() -> None:
             if worker.tick_at == deadline:
                 worker.tick_at = None
@@ -542,7 +544,7 @@ class Life(_World):
 
         return act
 
-    def _call(self, worker: _Worker, action: CommandCall) -> None:
+    def _call(self, worker: Worker, action: CommandCall) -> None:
         command, ticket = action.command, action.ticket
         self._check_call(worker, command)
         worker.calls[ticket] = command
@@ -578,12 +580,12 @@ class Life(_World):
 
         self._in(there, arrive)
 
-    def _lost(self, worker: _Worker, ticket: int, *, maybe_applied: bool) -> Callable[[], None]:
+    def _lost(self, worker: Worker, ticket: int, *, maybe_applied: bool) -> Callable[[], None]:
         roll = self._dice.below(1000) / 1000
         event = CallFailed(ticket, "connection lost", lost=True, maybe_applied=maybe_applied, roll=roll)
         return lambda: self._answer(worker, event)
 
-    def _answer(self, worker: _Worker, event: Replied | CallFailed | WaitCancelled) -> None:
+    def _answer(self, worker: Worker, event: Replied | CallFailed | WaitCancelled) -> None:
         if worker.wait is not None and worker.wait.ticket == event.ticket:
             worker.wait = None
             worker.waiting = False
@@ -598,17 +600,17 @@ class Life(_World):
         over = worker.stopped or worker.machine.state is WorkerState.DRAINING
         self._must(over or not worker.gave_up, "a worker gives up when it was asked to", worker.name)
 
-    def _reply_to(self, worker: _Worker, event: Replied | CallFailed | WaitCancelled) -> None:
+    def _reply_to(self, worker: Worker, event: Replied | CallFailed | WaitCancelled) -> None:
         self._tell(worker, event)
 
-    def _settle(self, worker: _Worker, command: Command[Any], event: Event) -> None:
+    def _settle(self, worker: Worker, command: Command[Any], event: Event) -> None:
         owner = _finishing(command)
         held = None if owner is None else worker.held.get(owner)
         if held is not None:
             held.sending = False
             held.settled = isinstance(event, Replied)
 
-    def _wait(self, worker: _Worker, action: CommandWait) -> None:
+    def _wait(self, worker: Worker, action: CommandWait) -> None:
         self._must(worker.wait is None, "at most one wait is in flight", worker.name)
         worker.wait = action
         if self._down or self.now < self._crowded_until:
@@ -620,7 +622,7 @@ class Life(_World):
         if self._model.marker:
             self._serve(worker)
 
-    def _serve(self, worker: _Worker) -> None:
+    def _serve(self, worker: Worker) -> None:
         action = worker.wait
         assert action is not None  # it waits
         worker.waiting = False
@@ -631,27 +633,27 @@ class Life(_World):
         else:
             self._in(1 + self._dice.below(3), lambda: self._answer(worker, Replied(action.ticket, reply)))
 
-    def _empty_handed(self, worker: _Worker, ticket: int, event: Callable[[], Any]) -> Callable[[], None]:
+    def _empty_handed(self, worker: Worker, ticket: int, event: Callable[[], Any]) -> Callable[[], None]:
         def act() -> None:
             if worker.waiting and worker.wait is not None and worker.wait.ticket == ticket:
                 self._answer(worker, event())
 
         return act
 
-    def _wait_cancelled(self, worker: _Worker, ticket: int) -> Callable[[], None]:
+    def _wait_cancelled(self, worker: Worker, ticket: int) -> Callable[[], None]:
         return self._empty_handed(worker, ticket, lambda: WaitCancelled(ticket))
 
-    def _hold(self, worker: _Worker, action: JobRun) -> None:
+    def _hold(self, worker: Worker, action: JobRun) -> None:
         worker.held[action.job.id, action.token] = _Held(action.job.id, self.now)
         self._idle_since = None
 
-    def _run(self, worker: _Worker, action: JobRun) -> None:
+    def _run(self, worker: Worker, action: JobRun) -> None:
         worker.handlers[action.run] = action
         dice = self._dice
         lasting = dice.pick(1, 20, 20, 150, 150, 1_200, worker.settings.lock_ms * 3)
         self._in(1 + dice.below(lasting), self._ended(worker, action.run))
 
-    def _ended(self, worker: _Worker, run: int) -> Callable[[], None]:
+    def _ended(self, worker: Worker, run: int) -> Callable[[], None]:
         def act() -> None:
             action = worker.handlers.pop(run, None)
             if action is None:
@@ -685,10 +687,10 @@ class Life(_World):
 
         return act
 
-    def _over(self, worker: _Worker, run: int, event: Event) -> None:
+    def _over(self, worker: Worker, run: int, event: Event) -> None:
         self._tell(worker, event)
 
-    def _stop(self, worker: _Worker, error: str | None) -> None:
+    def _stop(self, worker: Worker, error: str | None) -> None:
         machine = worker.machine
         holds = (
             machine.running_jobs,
@@ -746,7 +748,7 @@ class DispatchedLife(Life):
 
     # --- events of the driver -----------------------------------------------------------------------------------------
 
-    def _begin(self, worker: _Worker) -> None:
+    def _begin(self, worker: Worker) -> None:
         def note(events: Sequence[Event]) -> None:
             self.steps += len(events)
             at = self._at(worker)
@@ -760,11 +762,11 @@ class DispatchedLife(Life):
         self._drives[worker.name] = drive
         self._start(worker, drive, dispatch.start(self._at(worker)))
 
-    def _tell(self, worker: _Worker, event: Event) -> None:
+    def _tell(self, worker: Worker, event: Event) -> None:
         drive = self._drives[worker.name]
         self._start(worker, drive, drive.dispatch.feed((event,), self._at(worker)))
 
-    def _reply_to(self, worker: _Worker, event: Replied | CallFailed | WaitCancelled) -> None:
+    def _reply_to(self, worker: Worker, event: Replied | CallFailed | WaitCancelled) -> None:
         go_on = self._drives[worker.name].calls.pop(event.ticket)
         match event:
             case Replied():
@@ -775,7 +777,7 @@ class DispatchedLife(Life):
             case _:
                 go_on(event)
 
-    def _over(self, worker: _Worker, run: int, event: Event) -> None:
+    def _over(self, worker: Worker, run: int, event: Event) -> None:
         drive = self._drives[worker.name]
         go_on = drive.handlers.pop(run, None)
         if go_on is not None:
@@ -788,7 +790,7 @@ class DispatchedLife(Life):
 
     # --- hands --------------------------------------------------------------------------------------------------------
 
-    def _go(self, worker: _Worker, drive: _Drive, hand: Hand, outcome: Any = None) -> None:
+    def _go(self, worker: Worker, drive: _Drive, hand: Hand, outcome: Any = None) -> None:
         """Run a hand until it waits."""
         drive.moving += 1
         sleep = next(hand, None) if outcome is None else _sent(hand, outcome)
@@ -797,7 +799,7 @@ class DispatchedLife(Life):
             sleep(lambda following: self._go(worker, drive, hand, (following,)))
         self._check_hands(worker, drive)
 
-    def _check_hands(self, worker: _Worker, drive: _Drive) -> None:
+    def _check_hands(self, worker: Worker, drive: _Drive) -> None:
         dispatch = drive.dispatch
         nobody = not (drive.moving or dispatch.coming)
         self._must(not (nobody and dispatch.has_work), "no work waits while nobody is on the way", worker.name)
@@ -807,15 +809,15 @@ class DispatchedLife(Life):
     def _sleep(self, delay: Millis) -> Sleep:
         return lambda go_on: self._in(delay, lambda: go_on(None))
 
-    def _wake(self, worker: _Worker, drive: _Drive) -> None:
+    def _wake(self, worker: Worker, drive: _Drive) -> None:
         if drive.dispatch.needs_hand():
             self._in(self._dice.below(3), lambda: self._go(worker, drive, self._woken(worker, drive)))
 
-    def _woken(self, worker: _Worker, drive: _Drive) -> Hand:
+    def _woken(self, worker: Worker, drive: _Drive) -> Hand:
         drive.dispatch.coming = False
         yield from self._work_off(worker, drive)
 
-    def _start(self, worker: _Worker, drive: _Drive, actions: list[Action]) -> None:
+    def _start(self, worker: Worker, drive: _Drive, actions: list[Action]) -> None:
         def start() -> Hand:
             call = yield from self._sort(worker, drive, actions)
             if call is not None:
@@ -824,14 +826,14 @@ class DispatchedLife(Life):
 
         self._go(worker, drive, start())
 
-    def _carry(self, worker: _Worker, drive: _Drive, call: CommandCall | CommandWait) -> Hand:
+    def _carry(self, worker: Worker, drive: _Drive, call: CommandCall | CommandWait) -> Hand:
         yield from self._follow(worker, drive, call)
         if drive.one_by_one:
             yield from self._work_off(worker, drive)
         else:
             self._wake(worker, drive)
 
-    def _follow(self, worker: _Worker, drive: _Drive, call: CommandCall | CommandWait | None) -> Hand:
+    def _follow(self, worker: Worker, drive: _Drive, call: CommandCall | CommandWait | None) -> Hand:
         """Make a call, and those that follow from its answer."""
         while call is not None:
             self._wake(worker, drive)
@@ -843,7 +845,7 @@ class DispatchedLife(Life):
                 actions = drive.dispatch.answered(call, outcome, self._dice.below(1000) / 1000, at)
             call = yield from self._sort(worker, drive, actions)
 
-    def _made(self, worker: _Worker, drive: _Drive, call: CommandCall | CommandWait) -> Generator[Sleep, Any, Any]:
+    def _made(self, worker: Worker, drive: _Drive, call: CommandCall | CommandWait) -> Generator[Sleep, Any, Any]:
         def make(go_on: Callable[[Any], None]) -> None:
             drive.calls[call.ticket] = go_on
             if isinstance(call, Wait):
@@ -855,7 +857,7 @@ class DispatchedLife(Life):
         return outcome
 
     def _sort(
-        self, worker: _Worker, drive: _Drive, actions: list[Action]
+        self, worker: Worker, drive: _Drive, actions: list[Action]
     ) -> Generator[Sleep, Any, CommandCall | CommandWait | None]:
         """Do what the dispatcher wants done; return the first of its calls."""
         self._see(worker, actions)
@@ -895,7 +897,7 @@ class DispatchedLife(Life):
                         self._go(worker, drive, self._carry(worker, drive, step))
         return first
 
-    def _see(self, worker: _Worker, actions: list[Action]) -> None:
+    def _see(self, worker: Worker, actions: list[Action]) -> None:
         self._must(not (worker.stopped and actions), "a stopped worker says nothing", f"{worker.name}: {actions}")
         for action in actions:
             if isinstance(action, Notify):
@@ -906,7 +908,7 @@ class DispatchedLife(Life):
                 self._hold(worker, action)
         self._look_at(worker)
 
-    def _work_off(self, worker: _Worker, drive: _Drive) -> Hand:
+    def _work_off(self, worker: Worker, drive: _Drive) -> Hand:
         while True:
             work = drive.dispatch.next()
             if work is None:
@@ -918,7 +920,7 @@ class DispatchedLife(Life):
             else:
                 yield from self._launch(worker, drive, work)
 
-    def _handle(self, worker: _Worker, drive: _Drive, work: JobRun) -> Hand:
+    def _handle(self, worker: Worker, drive: _Drive, work: JobRun) -> Hand:
         """Run a job on this hand, as a thread does."""
         dispatch = drive.dispatch
         dispatch.handling[work.run] = work
@@ -932,12 +934,12 @@ class DispatchedLife(Life):
             call = yield from self._sort(worker, drive, dispatch.over(work.run, event, self._at(worker)))
             yield from self._follow(worker, drive, call)
 
-    def _begun(self, worker: _Worker, work: JobRun) -> None:
+    def _begun(self, worker: Worker, work: JobRun) -> None:
         settled = worker.held[work.job.id, work.token].settled
         self._must(not settled, "a job that was given back does not begin", f"{worker.name}: {work.job.id}")
         self._run(worker, work)
 
-    def _launch(self, worker: _Worker, drive: _Drive, first: JobRun) -> Hand:
+    def _launch(self, worker: Worker, drive: _Drive, first: JobRun) -> Hand:
         """Begin jobs beside this hand, as a task does."""
         dispatch = drive.dispatch
         left = (worker.settings.concurrency + 1) // 2
@@ -951,7 +953,7 @@ class DispatchedLife(Life):
         yield self._sleep(0)
         dispatch.coming = False
 
-    def _deliver(self, worker: _Worker, drive: _Drive) -> Hand:
+    def _deliver(self, worker: Worker, drive: _Drive) -> Hand:
         dispatch = drive.dispatch
         if dispatch.handling and not drive.one_by_one:
             # Handlers that end in this turn of the loop come along.
@@ -980,7 +982,7 @@ class DispatchedLife(Life):
 
     # --- several outcomes in one call ---------------------------------------------------------------------------------
 
-    def _send(self, worker: _Worker, calls: Sequence[CommandCall], go_on: Callable[[Any], None]) -> None:
+    def _send(self, worker: Worker, calls: Sequence[CommandCall], go_on: Callable[[Any], None]) -> None:
         for call in calls:
             self._check_call(worker, call.command)
             self._must(call.ticket not in worker.calls, "one finishing call for a started job", worker.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 try:
@@ -13,11 +15,13 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from bullmq_protocol.common.codec import MAX_SAFE_INTEGER, json_text
 from bullmq_protocol.common.reply import Reply
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.backoff import Backoff
+from bullmq_protocol.model.flow import FlowNode
 from bullmq_protocol.model.job import JobRecord, NewJob
 from bullmq_protocol.model.options import (
     MAX_PRIORITY,
@@ -29,6 +33,7 @@ from bullmq_protocol.model.options import (
     check_job_id,
     stored,
 )
+from bullmq_protocol.model.schedule import RepeatOptions
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
 
@@ -133,7 +138,6 @@ _PARENT_FLAGS: Final = (
 
 def job_options(*, job_id: bool = True, parent: bool = True) -> st.SearchStrategy[JobOptions]:
     """Give options that `validate` accepts; without an id of the caller's, or without a parent, if asked."""
-    absent = st.just(UNSET)
     optional: dict[str, Strategy] = {
         "attempts": st.integers(1, 100),
         "backoff": backoffs(),
@@ -147,7 +151,7 @@ def job_options(*, job_id: bool = True, parent: bool = True) -> st.SearchStrateg
         "stack_trace_limit": st.integers(0, 100),
         "size_limit": st.integers(10**6, MAX_SAFE_INTEGER),
         "deduplication": deduplications(),
-        "telemetry": st.builds(Telemetry, st.one_of(absent, texts()), st.one_of(absent, st.booleans())),
+        "telemetry": _telemetry(),
     }
     if job_id:
         optional["job_id"] = job_ids()
@@ -221,3 +225,84 @@ def replies(*, max_leaves: int = 12) -> st.SearchStrategy[Reply]:
         ),
         max_leaves=max_leaves,
     )
+
+
+# --- by type ----------------------------------------------------------------------------------------------------------
+
+
+def _telemetry() -> st.SearchStrategy[Telemetry]:
+    absent = st.just(UNSET)
+    return st.builds(Telemetry, st.one_of(absent, texts()), st.one_of(absent, st.booleans()))
+
+
+def _kept() -> Strategy:
+    return retentions().filter(lambda value: isinstance(value, KeepJobs))
+
+
+def _backoffs() -> Strategy:
+    return backoffs().filter(lambda value: isinstance(value, Backoff))
+
+
+def repeat_options() -> st.SearchStrategy[RepeatOptions]:
+    """Give rules of job schedulers: intervals, and cron patterns in UTC."""
+    limit = st.one_of(st.just(UNSET), st.integers(1, 1000))
+    every = st.integers(1, 10**9)
+    minutes, hours = st.integers(0, 59), st.integers(0, 23)
+    days = st.sampled_from(["*", "1", "1-5", "sun"])
+    pattern = st.builds("{} {} * * {}".format, minutes, hours, days)
+    return st.one_of(
+        st.builds(_interval, every, limit),
+        st.builds(_cron, pattern, limit),
+    )
+
+
+def _interval(every: int, limit: Any) -> RepeatOptions:
+    return RepeatOptions(every=every, limit=limit)
+
+
+def _cron(pattern: str, limit: Any) -> RepeatOptions:
+    return RepeatOptions(pattern=pattern, tz="utc", limit=limit)
+
+
+def flow_nodes(*, max_leaves: int = 5) -> st.SearchStrategy[FlowNode]:
+    """Give flows of a few levels, whose jobs have neither parents outside nor ids of their own."""
+    options = job_options(job_id=False, parent=False).map(_without_deduplication)
+    data = st.one_of(st.just(UNSET), json_values(max_leaves=5))
+    queues = st.sampled_from(["mail", "prints", "renders"])
+    leaf = st.builds(FlowNode, texts(min_size=1), queues, data, options)
+    return st.recursive(
+        leaf,
+        lambda inner: st.builds(
+            FlowNode, texts(min_size=1), queues, data, options, children=st.lists(inner, min_size=1, max_size=3)
+        ),
+        max_leaves=max_leaves,
+    )
+
+
+def _without_deduplication(options: JobOptions) -> JobOptions:
+    # Nothing is linked to a job that gave way to another one.
+    return replace(options, deduplication=UNSET)
+
+
+_BY_TYPE: Final[tuple[tuple[type[Any], Callable[[], Strategy]], ...]] = (
+    (NewJob, new_jobs),
+    (JobOptions, job_options),
+    (JobRecord, job_records),
+    (FlowNode, flow_nodes),
+    (RepeatOptions, repeat_options),
+    (Backoff, _backoffs),
+    (Deduplication, deduplications),
+    (KeepJobs, _kept),
+    (ParentRef, parents),
+    (Telemetry, _telemetry),
+)
+
+
+def register() -> None:
+    """Let `st.from_type` give these types. hypothesis calls it when it is imported (an entry point)."""
+    for kind, make in _BY_TYPE:
+        st.register_type_strategy(kind, partial(_made, make))
+
+
+def _made(make: Callable[[], Strategy], kind: type[Any]) -> Strategy:
+    return make()

@@ -225,6 +225,8 @@ class Fetching(QueueView):
             return
         if self.limited_until is not None:
             if shared.at.mono < self.limited_until:
+                if self.ending is not None and self.ending.ends_limited and not shared.runs:
+                    self._end_or_ask(self.ending)
                 return
             self.limited_until = None
             self.empty = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
+from bullmq_protocol.common.units import check_flag
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.options import check_at_least
 
@@ -18,10 +19,13 @@ class Idle:
 
     Args:
         workers: How many share it, at least 1.
+        limited: True: a queue that is rate limited gives nothing to do either. False, the default: they wait until its
+            time is over.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, limited: bool = False) -> None:
         self._size = check_at_least("workers", workers, 1)
+        self.limited = check_flag("limited", limited)
         self._changes = 0
         self._seen: list[int | None] = []
 
@@ -112,6 +116,11 @@ class Ending:
     def watches(self) -> bool:
         """Whether it ends when there is nothing to do."""
         return self._idle is not None
+
+    @property
+    def ends_limited(self) -> bool:
+        """Whether it also ends while the queue is rate limited."""
+        return self._idle is not None and self._idle.limited
 
     def fitting(self, count: int, asked: int) -> int:
         """Return how many jobs of `count` may be asked for, where `asked` are under way."""

@@ -8,7 +8,7 @@ from typing import Any
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys, check_label
 from bullmq_protocol.common.payloads import payload_type
 from bullmq_protocol.common.switches import Switches
-from bullmq_protocol.common.units import Instant
+from bullmq_protocol.common.units import Instant, check_clock
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.model.cron import Zones
 from bullmq_protocol.model.options import Limits, check_kept
@@ -48,6 +48,7 @@ class WorkerSetup:
         limits: Limits,
         middleware: object = (),
         lifespan: object = None,
+        clock: Callable[[], Instant] | None = None,
     ) -> None:
         self.keys = QueueKeys.of(name, prefix=prefix, layout=layout, switches=switches)
         if not check_router(processor, is_async=is_async):
@@ -65,6 +66,7 @@ class WorkerSetup:
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("limits", limits, "must be Limits")
         check_collector(metrics_collector)
+        self.clock = check_clock(clock)
         self.settings, self.warnings = options.checked(zones=zones, switches=switches)
         for field in ("remove_on_complete", "remove_on_fail"):
             check_kept(field, getattr(options, field), switches)

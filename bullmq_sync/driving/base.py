@@ -16,7 +16,6 @@ from bullmq_protocol.worker.notices import Notice, check_callback
 from bullmq_protocol.worker.options import check_concurrency
 from bullmq_protocol.worker.snapshot import WorkerSnapshot, WorkerState
 from bullmq_protocol.worker.tracing import own_span
-from bullmq_sync.drive import clock
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.guard import say
@@ -50,6 +49,7 @@ class DriverBase(ABC, Generic[H]):
         self._setup = setup
         self._ending = shared.dispatch.ending
         self.tracing = shared.tracing
+        self.clock = shared.clock
         self.connections = shared.connections
 
     @abstractmethod
@@ -115,7 +115,7 @@ class DriverBase(ABC, Generic[H]):
         """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode."""
         self.check_use()
         with self._threads.lock:
-            return self._machine.snapshot(clock())
+            return self._machine.snapshot(self.clock())
 
     def pause(self, *, wait: bool = True) -> None:
         """Start no further job."""

@@ -11,7 +11,6 @@ from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.worker.dispatch import INTRODUCE, Introduce, closed_by_server
 from bullmq_protocol.worker.events import ConnectionEnded, WaitCancelled
 from bullmq_protocol.worker.typed import CommandWait
-from bullmq_sync.drive import clock
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.primitives import SHORTAGE
@@ -24,6 +23,7 @@ class Contact:
         self._notifier = notifier
         self._connections = shared.connections
         self._threads = shared.threads
+        self._clock = shared.clock
         # guarded by the lock of _threads
         self._dispatch = shared.dispatch
         self._cancelled: set[int] = set()
@@ -44,7 +44,7 @@ class Contact:
 
     def look(self) -> ConnectionEnded | Introduce | None:
         """Return the actions that follow if a connection was lost while no call waited for an answer."""
-        now = clock().mono
+        now = self._clock().mono
         with self._threads.lock:
             looks = self._dispatch.should_look(now)
         if not looks:
@@ -58,7 +58,7 @@ class Contact:
     def introduce(self) -> None:
         """Open the named connection: a worker that always has work never waits on it, and is to be listed too."""
         with self._threads.lock:
-            if not self._dispatch.introducing(clock().mono):
+            if not self._dispatch.introducing(self._clock().mono):
                 return
         # A fault there is met again by the wait, and reported then.
         with contextlib.suppress(BullMQError, *SHORTAGE):

@@ -15,7 +15,6 @@ from bullmq_protocol.worker.dispatch import Delivery, Dispatcher, Introduce, Que
 from bullmq_protocol.worker.events import CloseRequested, Event, JobReturned, WaitCancelled
 from bullmq_protocol.worker.tracing import WorkerTracing
 from bullmq_protocol.worker.typed import CommandCall, CommandWait
-from bullmq_sync.drive import clock
 from bullmq_sync.driving.contact import Contact
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.runs import Runs
@@ -51,6 +50,7 @@ class Hands(Generic[T]):
         self._transport = shared.transport
         self._ending = shared.dispatch.ending
         self._merges = shared.merges
+        self._clock = shared.clock
         self._tracing = shared.tracing
         self._contact = contact
         self._notifier = notifier
@@ -75,7 +75,7 @@ class Hands(Generic[T]):
         threads.check_process()
         try:
             with threads.lock:
-                actions = self._dispatch.ask(event, clock())
+                actions = self._dispatch.ask(event, self._clock())
                 threads.due.notify_all()
                 threads.changed.notify_all()
         except KeyboardInterrupt as error:
@@ -90,7 +90,7 @@ class Hands(Generic[T]):
         threads.check_process()
         try:
             with threads.lock:
-                actions = tell(self._dispatch, *what, clock())
+                actions = tell(self._dispatch, *what, self._clock())
                 due = self._machine.deadline()
                 if due is not None and (threads.armed is None or due < threads.armed):
                     threads.due.notify_all()
@@ -260,7 +260,7 @@ class Hands(Generic[T]):
                 if isinstance(work, RunJob):
                     number = work.run
                     job = dispatch.handling[number] = Job(
-                        work.job, setup.keys, self._transport, setup.data_type, work.token, setup.limits
+                        work.job, setup.keys, self._transport, setup.data_type, work.token, setup.limits, setup.clock
                     )
                     wakes = dispatch.needs_hand()
             if job is None:

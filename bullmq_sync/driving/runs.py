@@ -20,7 +20,6 @@ from bullmq_protocol.worker.failures import STRATEGY_FAILED
 from bullmq_protocol.worker.routing import chained, known_as_call_next, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
 from bullmq_sync.base import expected_result, handler_of, lend_state, set_handler
-from bullmq_sync.drive import clock
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
@@ -55,6 +54,7 @@ class Runs(Generic[T]):
         self._strategy = strategy
         self._failures = shared.failures
         self._tracing = shared.tracing
+        self._clock = shared.clock
         self._lending = lending
         self._notifier = notifier
 
@@ -114,7 +114,7 @@ class Runs(Generic[T]):
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         try:
-            failure = self._failures.failure(error, clock().wall)
+            failure = self._failures.failure(error, self._clock().wall)
         except BaseException:
             # Its own words raise, and nothing that could be caught.
             failure = Failure(kind=FailureKind.ERROR, message=name_of(error))

@@ -13,7 +13,7 @@ from bullmq_protocol.worker.machine import WorkerMachine
 from bullmq_protocol.worker.setup import WorkerSetup
 from bullmq_protocol.worker.tracing import WorkerTracing
 from bullmq_protocol.worker.typed import MERGING
-from bullmq_sync.drive import clock
+from bullmq_sync.clocks import clock as system_clock
 from bullmq_sync.driving.connections import Connections
 from bullmq_sync.driving.threads import WorkerThreads
 from bullmq_sync.notices import Notices
@@ -43,6 +43,7 @@ class Shared(Generic[H]):
         self.threads = threads
         self.transport = transport
         self.connections = Connections(transport, setup.keys, setup.settings.name, owned=owned)
-        self.tracing: WorkerTracing | None = setup.tracing(self.machine, clock)
+        self.clock = system_clock if setup.clock is None else setup.clock
+        self.tracing: WorkerTracing | None = setup.tracing(self.machine, self.clock)
         """What makes the worker's spans."""
         self.failures = Failures(setup, self.tracing)

@@ -8,10 +8,10 @@ import threading
 import time
 from typing import Any
 
+from bullmq_protocol.net.transport import subscribed
 from bullmq_protocol.worker.dispatch import LOOK_MS
 from bullmq_protocol.worker.events import ConnectionEnded, Tick
 from bullmq_protocol.worker.notices import WorkerProblem
-from bullmq_sync.drive import clock
 from bullmq_sync.driving.contact import Contact
 from bullmq_sync.driving.hands import Hands
 from bullmq_sync.driving.lending import Lending
@@ -40,6 +40,7 @@ class Timer:
         self._machine = shared.machine
         # set once
         self._ending = shared.dispatch.ending
+        self._clock = shared.clock
         self._lending = lending
         self._contact = contact
         self._notifier = notifier
@@ -80,6 +81,18 @@ class Timer:
 
     def keep_time(self, until: float | None = None) -> None:
         """Pass ticks to the machine when its deadlines come, until the worker has stopped, or until that time."""
+        unsubscribe = subscribed(self._clock, self._look_again)
+        try:
+            self._keep_time(until)
+        finally:
+            unsubscribe()
+
+    def _look_again(self) -> None:
+        """A clock of the user's has jumped."""
+        with self._threads.lock:
+            self._threads.due.notify_all()
+
+    def _keep_time(self, until: float | None) -> None:
         threads, pool = self._threads, self._hands.pool
         short = False
         while True:
@@ -93,7 +106,7 @@ class Timer:
                 ends = min((each for each in (until, threads.break_ends) if each is not None), default=None)
                 over = ends is not None and now >= ends
                 lasting = self._lending.lasting(now)
-                left_ms = None if due is None else due - clock().mono
+                left_ms = None if due is None else due - self._clock().mono
                 is_due = left_ms is not None and left_ms <= 0
                 if not (over or lasting or is_due or shortage):
                     limits = (

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support import servers
 from tests.support.fake_engine import RYUK, FakeEngine, silent_engine
-from tests.support.server_programs import programs_on_path
 
 _ROOT = Path(__file__).parents[2]
 _IMAGES = {
@@ -64,7 +63,7 @@ def _run(program: str, *arguments: str, url: str, home: Path) -> str:
 
 
 def _program_of(kind: str) -> servers.Source:
-    source = servers.choose_source(kind, docker=lambda: False, path=programs_on_path)
+    source = servers.choose_source(kind, docker=lambda: False, path=servers.programs_on_path)
     assert source is not None
     return source
 

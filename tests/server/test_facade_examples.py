@@ -21,6 +21,7 @@ import bullmq_sync
 from bullmq_protocol import FlowNode, JobOptions, errors
 from bullmq_protocol.events import stream
 from bullmq_protocol.operations import read_dependencies
+from bullmq_protocol.testing import clock
 from bullmq_protocol.worker import notices
 from tests.support.adapters import Adapter
 from tests.support.docstrings import Documented, documented, examples, needed, play
@@ -34,7 +35,7 @@ for _each in documented():
     if _each.package is bullmq_anyio and examples(_each.text):
         _NAMES.setdefault(_each.kind, []).append(_each.name)
 _TEXTS = {(each.package, each.kind, each.name): each for each in documented()}
-_PUBLIC: tuple[ModuleType, ...] = (bullmq_protocol, errors, stream, notices, read_dependencies)
+_PUBLIC: tuple[ModuleType, ...] = (bullmq_protocol, errors, stream, notices, read_dependencies, clock)
 _OTHER_NAMES = {"aclose": "close"}
 
 
@@ -150,7 +151,7 @@ def greeted(job: Any) -> str:
 def public_names(package: ModuleType) -> dict[str, Any]:
     return {
         name: value
-        for module in (*_PUBLIC, package, package.relay)
+        for module in (*_PUBLIC, package, package.relay, package.testing)
         for name, value in vars(module).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }

@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
 import anyio
@@ -18,8 +19,10 @@ from anyio.from_thread import BlockingPortal
 
 import bullmq_anyio
 import bullmq_anyio.relay
+import bullmq_anyio.testing
 import bullmq_sync
 import bullmq_sync.relay
+import bullmq_sync.testing
 from bullmq_protocol.model.flow import FlowJob, tree
 from bullmq_protocol.scripts.profile import STRICT, Profile
 
@@ -61,6 +64,7 @@ class Adapter:
         self.QueueEvents: Any = functools.partial(events, scripts=scripts)
         self.FlowProducer: Any = functools.partial(flows, scripts=scripts)
         relay = bullmq_sync.relay.Relay
+        self.kit: Any = threads.functions(bullmq_sync.testing) if name == "threads" else bullmq_anyio.testing
         self.Relay: Any = threads.making(relay) if name == "threads" else bullmq_anyio.relay.Relay
         self.QueueEventsProducer: Any = (
             threads.making(publisher) if name == "threads" else bullmq_anyio.QueueEventsProducer
@@ -96,6 +100,11 @@ class _Threads:
             return self.outward(kind(*map(self.inward, args), **{k: self.inward(v) for k, v in options.items()}))
 
         return make
+
+    def functions(self, module: ModuleType) -> SimpleNamespace:
+        """Make the public functions of a module look like their asynchronous twins."""
+        names = [name for name in module.__all__ if inspect.isfunction(getattr(module, name))]
+        return SimpleNamespace(**{name: functools.partial(self.call, getattr(module, name)) for name in names})
 
     async def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call it in a thread."""

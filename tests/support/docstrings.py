@@ -12,14 +12,18 @@ import anyio.to_thread
 
 import bullmq_anyio
 import bullmq_anyio.relay
+import bullmq_anyio.testing
 import bullmq_sync
 import bullmq_sync.relay
+import bullmq_sync.testing
 
 PACKAGES: tuple[ModuleType, ...] = (bullmq_anyio, bullmq_sync)
 FACADE = ("Queue", "Job", "Worker", "Router", "JobFilter", "QueueEvents", "FlowProducer", "QueueEventsProducer")
 # What methods of those return: only they make it.
 RETURNED = ("EventStream", "Notices", "Pages", "Items")
 FUNCTIONS = ("bullmq_scripts", "clock", "connect", "current_job", "perform", "run", "run_workers")
+# Of the test kit.
+KIT = ("assert_added", "assert_not_added", "fake_job", "queued", "run_handler", "travel", "work_off")
 # In a module of their own, which a program imports if it wants it.
 RELAY = ("Relay", "RelayNode")
 _NOT_MADE = ("Job", "RelayNode", *RETURNED)
@@ -61,6 +65,8 @@ def documented() -> Iterator[Documented]:
     for package in PACKAGES:
         for name in FUNCTIONS:
             yield Documented(package, name, "", getattr(package, name))
+        for name in KIT:
+            yield Documented(package, name, "", getattr(package.testing, name))
         for name in (*FACADE, *RETURNED, *RELAY):
             kind = getattr(package.relay if name in RELAY else package, name)
             yield Documented(package, name, "", kind)

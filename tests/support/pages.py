@@ -28,11 +28,6 @@ def snippets(name: str, language: str = "python") -> list[str]:
     return [text for each, text in _FENCED.findall(page(name)) if each == language]
 
 
-def programs(name: str) -> list[tuple[str, str]]:
-    """Return the programs of a page, each with the output that stands below it."""
-    return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
-
-
 def acl_rule(name: str, user: str) -> list[str]:
     """Return the words of a user's rule for ACL SETUSER, as a page has it."""
     [rule] = [words for each in snippets(name, "acl") if (words := each.split())[:3] == ["ACL", "SETUSER", user]]

@@ -144,9 +144,9 @@ class _Set:
 class Sentinel(Server):
     """One sentinel on a given port, with the lines of its configuration."""
 
-    def __init__(self, kind: str, source: Source, port: int, lines: Sequence[str], tls: bool | Path) -> None:
+    def __init__(self, kind: str, source: Source, port: int, lines: Sequence[str], ca_file: Path | None) -> None:
         self._given, self._lines = port, lines
-        super().__init__(kind, source, (), tls)
+        super().__init__(kind, source, (), ca_file)
 
     def _arguments(self) -> list[str]:
         self.port, self.socket_path = self._given, None
@@ -196,7 +196,7 @@ class SentinelSet(_Set):
         login = ("--requirepass", self.password, "--masterauth", self.password) if self.password else ()
         encrypted = ("--tls-replication", "yes") if self.ca_file else ()
         for _ in range(self._replicas + 1):
-            server = Server(self.kind, source, (*login, *encrypted, *_REPLICATION), self.ca_file or False)
+            server = Server(self.kind, source, (*login, *encrypted, *_REPLICATION), self.ca_file)
             self.nodes.append(self._stack.enter_context(server))
         master, *replicas = self.nodes
         for replica in replicas:
@@ -220,9 +220,7 @@ class SentinelSet(_Set):
                 lines.append(f"sentinel auth-pass {SERVICE} {self.password}")
             if self.sentinel_password:
                 lines += [f"requirepass {self.sentinel_password}", f"sentinel sentinel-pass {self.sentinel_password}"]
-            self.sentinels.append(
-                self._stack.enter_context(Sentinel(self.kind, source, own_port, lines, self.ca_file or False))
-            )
+            self.sentinels.append(self._stack.enter_context(Sentinel(self.kind, source, own_port, lines, self.ca_file)))
         self.await_ready()
 
     @property
@@ -369,7 +367,7 @@ class ClusterSet(_Set):
         if self.ca_file:
             config += ["--tls-cluster", "yes", "--tls-replication", "yes"]
         for _ in range(6):
-            server = Server(self.kind, source, tuple(config), self.ca_file or False)
+            server = Server(self.kind, source, tuple(config), self.ca_file)
             self.nodes.append(nodes.enter_context(server))
             self.ids[server] = self._say(server, "CLUSTER", "MYID")
         masters, replicas = self.nodes[:3], self.nodes[3:]

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from bullmq_protocol.errors import BullMQError, ScriptError
+from bullmq_protocol.testing import vectors as kit
 from tests.support.building import build
 
-SPECS = Path(__file__).parents[2] / "specs"
+SPECS = kit.folder()
 FOLDER = SPECS / "vectors"
 TOLERANCE_MS = 2000
 """How far a lifetime, of a key or in a reply, may be from the recorded one."""
@@ -43,25 +44,12 @@ def scripts() -> tuple[str, ...]:
     return tuple(name for name, command in table().items() if command["kind"] == "script")
 
 
+LATER, load, of_version = kit.LATER, kit.load, kit.commands
+
+
 def path(command: str, version: str = "5.62.0") -> Path:
     """Return the file of a command's vectors, of this version of BullMQ."""
     return (FOLDER if version == "5.62.0" else FOLDER / version) / f"{command}.json"
-
-
-@functools.cache
-def load(command: str, version: str = "5.62.0") -> tuple[Vector, ...]:
-    """Return the vectors of a command."""
-    found = json.loads(path(command, version).read_text(encoding="utf-8"))
-    return tuple(found["vectors"])
-
-
-LATER = ("5.81.5", "6.7.0")
-"""The versions whose vectors tell what they do otherwise than the one before."""
-
-
-def of_version(version: str) -> tuple[str, ...]:
-    """Return the commands of which a later version has vectors."""
-    return tuple(sorted(each.stem for each in (FOLDER / version).glob("*.json")))
 
 
 def everything() -> Iterable[tuple[str, Vector]]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
+from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.worker.actions import Stopped
 from bullmq_protocol.worker.ending import Ending, Idle, Together, shared_end
@@ -39,6 +40,25 @@ def test_it_asks_once_more_after_the_last_job() -> None:
     bench.reply("moveToFinished", DONE)
     bench.reply("moveToActive", NO_JOB)
     assert bench.stopped is not None
+
+
+def test_a_limited_queue_ends_it_where_that_is_asked_for() -> None:
+    bench = working(until=Idle(1, limited=True), limiter=Limiter(max=1, duration=60_000))
+    bench.reply("moveToActive", job_reply("1"))
+    bench.returned("1")
+    bench.reply("moveToFinished", [0, 0, 60_000, 0])
+    # It asks once more, as it does after the last job of any queue.
+    assert bench.stopped is None
+    bench.reply("moveToActive", [0, 0, 60_000, 0])
+    assert bench.stopped is not None
+
+
+def test_a_limited_queue_holds_up_others() -> None:
+    bench = working(until="idle", limiter=Limiter(max=1, duration=60_000))
+    bench.reply("moveToActive", [0, 0, 60_000, 0])
+    assert bench.stopped is None
+    with pytest.raises(UsageError, match="limited: must be True or False"):
+        Idle(1, limited=1)  # type: ignore[arg-type]
 
 
 def test_it_waits_for_more_jobs_while_it_holds_one() -> None:

@@ -30,6 +30,7 @@ from bullmq_protocol.model.schedule import find_zone
         ("bullmq_doctor", "click", "doctor"),
         ("bullmq_doctor", "rich", "doctor"),
         ("bullmq_protocol.testing.strategies", "hypothesis", "testing"),
+        ("bullmq_sync.testing.stateful", "hypothesis", "testing"),
     ],
 )
 def test_missing_library_is_named(package: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,15 @@
 """The test kit: a clock turned by hand, transports that follow a script."""
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import anyio
 import pytest
 
 from bullmq_protocol.command import Batch, Command, Repeat
 from bullmq_protocol.common.reply import as_int, as_text
-from bullmq_protocol.common.units import Instant
+from bullmq_protocol.common.units import Instant, check_clock
 from bullmq_protocol.errors import Closed, ConnectionLost, ServerError, UsageError
+from bullmq_protocol.net.transport import subscribed
 from bullmq_protocol.testing.clock import SimulatedClock
 from bullmq_protocol.testing.scripted import AsyncScriptedTransport, OutOfScript, ScriptedTransport
 
@@ -24,6 +27,61 @@ def test_time_passes_only_when_advanced() -> None:
     assert (clock.wall, clock.mono) == (515, 20)
     with pytest.raises(UsageError, match="must not be negative"):
         clock.advance(-1)
+
+
+def test_a_clock_begins_and_jumps_as_it_is_told() -> None:
+    zone = timezone(timedelta(hours=2))
+    clock = SimulatedClock(wall=datetime(2026, 1, 1, 2, tzinfo=zone))
+    assert clock.wall == 1_767_225_600_000
+    assert clock.advance(timedelta(seconds=1), seconds=1, minutes=1, hours=1, days=1).mono == 90_062_000
+    assert clock.advance_until(datetime(2026, 1, 3, tzinfo=UTC)).wall == 1_767_225_600_000 + 2 * 86_400_000
+    assert clock.advance_until(clock.wall).mono == 2 * 86_400_000
+    assert SimulatedClock()() == Instant(wall=1_700_000_000_000, mono=0)
+    with pytest.raises(UsageError, match="must have a time zone"):
+        SimulatedClock(wall=datetime(2026, 1, 1))
+    with pytest.raises(UsageError, match="must be a whole number"):
+        clock.advance(0.5)
+    with pytest.raises(UsageError, match="must not be negative"):
+        clock.advance_until(0)
+
+
+def test_a_clock_may_go_on_with_others() -> None:
+    real = SimulatedClock(wall=5_000, mono=70)
+    clock = SimulatedClock(wall=1_000, along=real)
+    assert clock() == Instant(wall=1_000, mono=0)
+    real.advance(5)
+    # Their wall clock may be set while it runs.
+    real.jump_wall(1_000_000)
+    assert clock() == Instant(wall=1_005, mono=5)
+    clock.advance(hours=1)
+    real.advance(5)
+    assert clock() == Instant(wall=3_601_010, mono=3_600_010)
+    assert SimulatedClock(along=real, mono=3)() == Instant(wall=real.wall, mono=3)
+
+
+def test_who_waits_for_a_clock_is_told_of_its_jumps() -> None:
+    clock, told = SimulatedClock(), []
+    ends = [clock.subscribe(lambda: told.append(clock.mono)) for _ in range(2)]
+    clock.advance(5)
+    assert told == [5, 5]
+    ends[0]()
+    ends[0]()
+    clock.jump_wall(-1)
+    assert told == [5, 5, 5]
+    end = subscribed(clock, ends[1])
+    clock.advance(1)
+    clock.advance(1)
+    assert told == [5, 5, 5, 6]
+    end()
+    subscribed(SimulatedClock.__call__.__get__(clock), ends[1])()
+
+
+def test_a_clock_is_a_function() -> None:
+    with pytest.raises(UsageError, match="clock: must be a function that returns an Instant"):
+        check_clock(5)
+    clock = SimulatedClock()
+    assert check_clock(clock) is clock
+    assert check_clock(None) is None
 
 
 def test_a_scripted_transport_answers_in_order() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bullmq_protocol.errors import UsageError
+from bullmq_protocol.testing import vectors as kit
 from tests.support import vectors
 from tests.support.building import build
 from tests.support.json_schema import problems
@@ -154,3 +156,14 @@ def test_a_vector_is_equal_to_itself_and_to_nothing_else(command: str) -> None:
         more = {**end, "bull:q:more": {"type": "string", "value": "1"}}
         assert vectors.differences(vector, vector["reply"], more, events) != []
         assert vectors.differences(vector, vector["reply"], end, {"bull:q:events": [["event", "x"]]}) != []
+
+
+def test_the_kit_has_the_vectors_by_command_and_version() -> None:
+    assert kit.load("promote") is kit.load("promote")
+    assert set(kit.commands()) == set(SCRIPTS)
+    for version in kit.LATER:
+        assert {command for command in kit.commands(version) if kit.load(command, version)}
+    with pytest.raises(UsageError, match="command: has no vectors of 6"):
+        kit.load("addLogs", "6.7.0")
+    with pytest.raises(UsageError, match="version: must be one of"):
+        kit.load("promote", "6.6.0")

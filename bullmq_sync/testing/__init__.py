@@ -1,0 +1,18 @@
+"""The test kit for applications, on threads (docs/testing.md), and the conformance cases for transports."""
+
+from bullmq_sync.testing.conformance import run_case
+from bullmq_sync.testing.handlers import FakeJob, HandlerRun, fake_job, run_handler
+from bullmq_sync.testing.queues import assert_added, assert_not_added, queued, travel, work_off
+
+__all__ = [
+    "FakeJob",
+    "HandlerRun",
+    "assert_added",
+    "assert_not_added",
+    "fake_job",
+    "queued",
+    "run_case",
+    "run_handler",
+    "travel",
+    "work_off",
+]

@@ -1,0 +1,72 @@
+"""What hypothesis gives for the library's types: values that the library takes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullmq_protocol import (
+    Backoff,
+    Deduplication,
+    FlowNode,
+    JobOptions,
+    JobRecord,
+    KeepJobs,
+    NewJob,
+    ParentRef,
+    QueueKeys,
+    RepeatOptions,
+    Telemetry,
+    prepare,
+)
+from bullmq_protocol.model.flow import prepare_flow
+from bullmq_protocol.model.schedule import prepare_scheduler
+from bullmq_protocol.testing import strategies
+
+KEYS = QueueKeys.of("q")
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> None:
+    # As the entry point of an installed package has done.
+    strategies.register()
+
+
+@pytest.mark.parametrize(
+    "kind", [Backoff, Deduplication, KeepJobs, ParentRef, Telemetry, JobOptions, NewJob, JobRecord]
+)
+@given(data=st.data())
+def test_values_are_of_their_type(kind: type[Any], data: st.DataObject) -> None:
+    assert type(data.draw(st.from_type(kind))) is kind
+
+
+@given(st.from_type(NewJob))
+def test_jobs_can_be_prepared(job: NewJob) -> None:
+    assert prepare(KEYS, job, now_ms=NOW).packed_options
+
+
+@given(st.from_type(FlowNode))
+def test_flows_can_be_prepared(flow: FlowNode) -> None:
+    ids = iter(map(str, range(1_000)))
+    assert prepare_flow([flow], new_id=lambda: next(ids), now_ms=NOW).nodes
+
+
+@given(st.from_type(RepeatOptions))
+def test_schedulers_can_be_prepared(repeat: RepeatOptions) -> None:
+    made = prepare_scheduler(KEYS, "s", repeat, NewJob("n"), defaults=JobOptions(), now_ms=NOW, zones=lambda name: None)
+    assert made is not None
+
+
+class Order(msgspec.Struct):
+    """A type of a program's own that has ours in it."""
+
+    job: NewJob
+    repeat: RepeatOptions | None
+
+
+@given(st.builds(Order))
+def test_types_with_ours_in_them(order: Order) -> None:
+    assert isinstance(order.job, NewJob)
