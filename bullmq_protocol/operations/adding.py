@@ -132,10 +132,9 @@ class Adding(Generic[T]):
             UsageError: It is no such pipeline, it would run the commands at once or without a transaction, or it
                 belongs to a cluster that has the keys in several slots. Nothing is queued then.
         """
-        queue = _queue_of(pipeline)
+        queue, place = _queue_of(pipeline)
         if _is_of_cluster(pipeline):
             self.require_one_slot()
-        place = len(pipeline.command_stack)
         for wire in self.wires(loaded=loaded):
             queue(wire)
         return Queued(self, place)
@@ -212,22 +211,31 @@ def _ours(reply: Any) -> Any:
     return ServerError(text if code is None or text.startswith(code) else f"{code} {text}")
 
 
-def _queue_of(pipeline: Any) -> Callable[[tuple[Arg, ...]], object]:
-    """Return what queues one command on a pipeline, or raise `UsageError`."""
+def _queue_of(pipeline: Any) -> tuple[Callable[[tuple[Arg, ...]], object], int]:
+    """Return what queues one command on a pipeline, and how many it holds, or raise `UsageError`."""
     kind: type[object] = type(pipeline)  # pyright: ignore[reportUnknownVariableType]
     create, execute = getattr(pipeline, "create_request", None), getattr(pipeline, "execute_command", None)
-    if not hasattr(pipeline, "command_stack") or not callable(execute):
+    # Those of redis-py's cluster clients keep all in an object of their own.
+    strategy = getattr(pipeline, "_execution_strategy", None)
+    held = getattr(pipeline, "command_stack", None) if strategy is None else pipeline
+    if held is None or not callable(execute):
         raise UsageError("pipeline", kind, "must be a pipeline of redis-py or coredis")
-    if getattr(pipeline, "watching", False) and not getattr(pipeline, "explicit_transaction", False):
+    # Named otherwise in each client.
+    if strategy is None:
+        state: Mapping[str, object] = getattr(pipeline, "__dict__", {})
+        watching, begun = state.get("watching"), state.get("explicit_transaction")
+        runs_as_one = any(state.get(name) for name in ("transaction", "is_transaction", "_transaction"))
+    else:
+        watching = getattr(strategy, "_watching", False)
+        begun = getattr(strategy, "_explicit_transaction", False)
+        runs_as_one = type(strategy).__name__ == "TransactionStrategy"
+    if watching and not begun:
         raise UsageError("pipeline", kind, "watches keys and runs each command at once: call its multi() first")
-    # Named otherwise in each client; those of clusters do not say.
-    known: Mapping[str, object] = getattr(pipeline, "__dict__", {})
-    flags: list[object] = [known.get(name) for name in ("transaction", "is_transaction", "_transaction")]
-    if not any(flags) and not getattr(pipeline, "explicit_transaction", False) and not _is_of_cluster(pipeline):
+    if not runs_as_one and not begun:
         raise UsageError("pipeline", kind, "must run as a transaction: client.pipeline(transaction=True)")
     if callable(create):
-        return lambda wire: create(str(wire[0]).encode(), *wire[1:], callback=_as_it_came)
-    return lambda wire: execute(*wire)
+        return lambda wire: create(str(wire[0]).encode(), *wire[1:], callback=_as_it_came), len(held)
+    return lambda wire: execute(*wire), len(held)
 
 
 def _is_of_cluster(pipeline: object) -> bool:

@@ -143,8 +143,31 @@ class Pipeline:
         self.command_stack.append(args)
 
 
-class ClusterPipeline(Pipeline):
-    """As redis-py has it: its attributes do not say whether it is a transaction."""
+class PipelineStrategy:
+    """What redis-py's cluster pipelines keep all in."""
+
+    def __init__(self, *, watching: bool = False, explicit: bool = False) -> None:
+        self._watching = watching
+        self._explicit_transaction = explicit
+        self.queue: list[Any] = ["own"]
+
+
+class TransactionStrategy(PipelineStrategy):
+    """The same for a transaction."""
+
+
+class ClusterPipeline:
+    """As redis-py has it: what it shows as a stack is always empty, and asyncio's has none."""
+
+    def __init__(self, strategy: PipelineStrategy) -> None:
+        self._execution_strategy = strategy
+        self.command_stack: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._execution_strategy.queue)
+
+    def execute_command(self, *args: Any) -> None:
+        self._execution_strategy.queue.append(args)
 
 
 class CoredisPipeline:
@@ -178,31 +201,40 @@ def test_a_pipeline_of_coredis_gets_requests() -> None:
     assert pipeline.decoded == [b"as it came"] * 2
 
 
+def held(pipeline: Any) -> list[Any]:
+    strategy = getattr(pipeline, "_execution_strategy", None)
+    return list(getattr(pipeline, "command_stack", ()) if strategy is None else strategy.queue)
+
+
 @pytest.mark.parametrize(
     ("pipeline", "rule"),
     [
         (Pipeline(False), "must run as a transaction"),
         (CoredisPipeline(False), "must run as a transaction"),
         (Pipeline(watching=True), "call its multi() first"),
-        (ClusterPipeline(False), "runs a transaction in one slot"),
+        (ClusterPipeline(TransactionStrategy()), "runs a transaction in one slot"),
+        (ClusterPipeline(TransactionStrategy(watching=True)), "call its multi() first"),
+        (ClusterPipeline(PipelineStrategy()), "must run as a transaction"),
         (object(), "must be a pipeline of redis-py or coredis"),
         (None, "must be a pipeline of redis-py or coredis"),
     ],
 )
 def test_another_pipeline_is_refused_before_anything_is_queued(pipeline: Any, rule: str) -> None:
-    before = list(getattr(pipeline, "command_stack", ()))
+    before = held(pipeline)
     with pytest.raises(UsageError) as caught:
         adding().into_pipeline(pipeline)
     assert rule in str(caught.value)
-    assert list(getattr(pipeline, "command_stack", ())) == before
+    assert held(pipeline) == before
 
 
 def test_a_pipeline_of_a_cluster_is_taken_for_one_slot() -> None:
     keys = QueueKeys.of("{mail}")
     job = prepare(keys, NewJob("n", {}), now_ms=1)
-    pipeline = ClusterPipeline(False)
-    Adding(lambda: add_many(keys, [job]), STRICT.applied).into_pipeline(pipeline)
-    assert len(pipeline.command_stack) == 2
+    ready = Adding(lambda: add_many(keys, [job]), STRICT.applied)
+    for strategy in (TransactionStrategy(), TransactionStrategy(watching=True, explicit=True)):
+        queued = ready.into_pipeline(ClusterPipeline(strategy))
+        assert strategy.queue == ["own", *ready.wires()]
+        assert [each.id for each in queued.results(["own", b"7"])] == ["7"]
 
 
 def test_the_results_of_refused_jobs_are_values() -> None:
