@@ -8,8 +8,8 @@ from typing import Any
 from bullmq_anyio.drive import Connection, run, transport_of
 from bullmq_anyio.job import Job
 from bullmq_protocol.common.codec import listed
+from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError, UsageError
-from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.options import DEFAULT_LIMITS, Limits
 from bullmq_protocol.model.outbox import OutboxEntry, keys_of
 from bullmq_protocol.operations.add_jobs import add_each, add_many
@@ -62,7 +62,14 @@ async def relay_entries(
     finally:
         if owned:
             await transport.aclose()
-    return [
-        Job(each, keys_of(entry, switches), transport, limits=limits) if isinstance(each, JobRecord) else each
-        for entry, each in zip(entries, found, strict=True)
-    ]
+    known: dict[tuple[str, str], QueueKeys] = {}
+    jobs: list[Job[Any] | BullMQError] = []
+    for entry, each in zip(entries, found, strict=True):
+        if isinstance(each, BullMQError):
+            jobs.append(each)
+            continue
+        queue = (entry.prefix, entry.queue)
+        if queue not in known:
+            known[queue] = keys_of(entry, switches)
+        jobs.append(Job(each, known[queue], transport, limits=limits))
+    return jobs

@@ -111,7 +111,7 @@ def entry_of(keys: QueueKeys, job: PreparedJob, *, new_id: str, limits: Limits =
         timestamp=job.timestamp,
     )
     # What the relay will do must succeed now.
-    prepared_entry(entry, switches=keys.switches, limits=limits)
+    prepared_entry(entry, keys, limits=limits)
     return entry
 
 
@@ -120,18 +120,17 @@ def keys_of(entry: OutboxEntry, switches: Switches = STRICT_SWITCHES) -> QueueKe
     return QueueKeys.of(entry.queue, prefix=entry.prefix, switches=switches)
 
 
-def prepared_entry(
-    entry: OutboxEntry, *, switches: Switches = STRICT_SWITCHES, limits: Limits = DEFAULT_LIMITS
-) -> PreparedJob:
-    """Return the job to add. Raises `UsageError` for an entry that somebody has changed."""
+def prepared_entry(entry: OutboxEntry, keys: QueueKeys, *, limits: Limits = DEFAULT_LIMITS) -> PreparedJob:
+    """Return the job to add; `keys` are `keys_of` the entry. Raises `UsageError` for an entry that somebody has
+    changed."""
     try:
         parse_json(entry.data.encode())
     except (msgspec.DecodeError, UnicodeError) as error:
         raise UsageError("data", entry.data, f"must be JSON: {error}") from None
     within_size("data", entry.data, limits)
     options = msgspec.structs.replace(_options_of(entry), job_id=entry.id, timestamp=entry.timestamp)
-    checked = check_options(JobOptions(), options, limits=limits, switches=switches)
-    job = prepare_checked(keys_of(entry, switches), entry.name, UNSET, checked, limits=limits, now_ms=entry.timestamp)
+    checked = check_options(JobOptions(), options, limits=limits, switches=keys.switches)
+    job = prepare_checked(keys, entry.name, UNSET, checked, limits=limits, now_ms=entry.timestamp)
     # As it was written: to read it and write it again would change some numbers.
     return msgspec.structs.replace(job, data_text=entry.data)
 

@@ -33,10 +33,15 @@ def relay_entries(
     """
     outcomes: list[Any] = [None] * len(entries)
     queues: dict[str, tuple[QueueKeys, list[int], list[PreparedJob]]] = {}
+    # Most entries are for a few queues: to check a name and to make all its keys costs as much as the rest.
+    known: dict[str, QueueKeys] = {}
     for place, entry in enumerate(entries):
         try:
-            job = prepared_entry(checked_entry(entry), switches=switches, limits=limits)
-            keys = keys_of(entry, switches)
+            queue = f"{checked_entry(entry).prefix!r} {entry.queue!r}"
+            keys = known.get(queue)
+            if keys is None:
+                keys = known[queue] = keys_of(entry, switches)
+            job = prepared_entry(entry, keys, limits=limits)
         except UsageError as error:
             outcomes[place] = error
             continue

@@ -70,7 +70,7 @@ def test_the_job_of_an_entry_is_the_one_that_was_checked(data: Any, options: dic
     assert read == made
     own: dict[str, Any] = {**options, "job_id": made.id, "timestamp": made.timestamp}
     direct = prepare(KEYS, NewJob("n", {} if data is None else data, JobOptions(**own)), now_ms=NOW)
-    relayed = prepared_entry(read)
+    relayed = prepared_entry(read, keys_of(read))
     assert (relayed.data_text, relayed.command, relayed.job_id) == (direct.data_text, direct.command, made.id)
     assert msgspec.msgpack.decode(relayed.packed_options) == msgspec.msgpack.decode(direct.packed_options)
     assert (relayed.deduplication_key, relayed.parent_key) == (direct.deduplication_key, direct.parent_key)
