@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "unit" / "public_names.txt"
 PACKAGES = (
     *("bullmq_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_otel", "bullmq_prometheus", "bullmq_django"),
-    "bullmq_pytest",
+    *("bullmq_outbox", "bullmq_pytest"),
     *("monque_protocol", "monque_anyio", "monque_sync"),
 )
 
@@ -29,6 +29,7 @@ TIERS = MappingProxyType(
             "bullmq_otel",
             "bullmq_prometheus",
             "bullmq_django",
+            "bullmq_outbox",
             "monque_protocol.errors",
             "monque_protocol.events",
             "monque_protocol.options",

@@ -34,6 +34,8 @@ MODULES = MappingProxyType(
         "doctor": ("bullmq_doctor",),
         "django": ("bullmq_django",),
         "cli": ("bullmq_cli.entry", "bullmq_cli.ctl.entry"),
+        "outbox-psycopg": ("bullmq_outbox",),
+        "outbox-sqlalchemy": ("bullmq_outbox.sqlalchemy",),
         "testing": ("bullmq_protocol.testing", "bullmq_protocol.testing.strategies"),
         "monque-anyio": ("monque_anyio",),
         "monque-sync": ("monque_sync",),

@@ -1,5 +1,5 @@
-"""Write what `bullmq_sync` has in common with `bullmq_anyio`, and `monque_sync` with `monque_anyio`:
-`python tools/twin.py [--check]`.
+"""Write what `bullmq_sync` has in common with `bullmq_anyio`, `monque_sync` with `monque_anyio`, and
+`bullmq_outbox.sync` with `bullmq_outbox.aio`: `python tools/twin.py [--check]`.
 
 `bullmq_sync/NAME.py` is `bullmq_anyio/NAME.py` without `await`, by the rules of `WORDS`. What tasks and threads do each
 in their own way has one name in both packages and is not generated: `primitives.py`, `callbacks.py`, `net/link.py`,
@@ -59,6 +59,7 @@ WORDS = (
     (r"\bawait ", ""),
     (r"\bbullmq_anyio\b", "bullmq_sync"),
     (r"\bmonque_anyio\b", "monque_sync"),
+    (r"\bbullmq_outbox\.aio\b", "bullmq_outbox.sync"),
     (r"\baclose\b", "close"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\b(Stop)?Async(?=Iteration|Iterator|Transport|RecordingTransport)", r"\1"),
@@ -78,11 +79,29 @@ OTHERS = (
     ("monque_anyio/perform", "monque_anyio/blocking"),
     ("monque_anyio/perform", "monque_sync/perform"),
     ("monque_anyio/monque", "monque_sync/monque"),
+    ("bullmq_outbox/aio/relay", "bullmq_outbox/sync/relay"),
+    ("bullmq_outbox/aio/psycopg", "bullmq_outbox/sync/psycopg"),
+    ("bullmq_outbox/aio/sqlalchemy", "bullmq_outbox/sync/sqlalchemy"),
 )
-"""Further pairs, of the second system: what its adapters need stands in packages that depend on pymongo alone."""
+"""Further pairs: of the second system, whose adapters depend on pymongo alone, and of the outbox."""
 COPIES = (("bullmq_anyio/apart", "monque_anyio/apart"),)
 """What one adapter of the second system has as it is."""
 OF_ONE = {
+    "bullmq_outbox/aio/relay": ((r", without waiting for that\.", ". Any thread may call it."),),
+    "bullmq_outbox/aio/psycopg": (
+        (r"on asyncio, by psycopg", "on threads, by psycopg"),
+        (r"outbox-psycopg,anyio", "outbox-psycopg,sync"),
+        (r"\bAwaitable\[(psycopg\.AsyncConnection\[Any\])\]", r"\1"),
+        (r"\bAsyncConnection\b", "Connection"),
+    ),
+    "bullmq_outbox/aio/sqlalchemy": (
+        (r"on asyncio by SQLAlchemy", "on threads by SQLAlchemy"),
+        (r"outbox-sqlalchemy,anyio", "outbox-sqlalchemy,sync"),
+        (r"from sqlalchemy import text\n", "from sqlalchemy import Connection, Engine, text\n"),
+        (r"from sqlalchemy\.ext\.asyncio import [^\n]*\n", ""),
+        (r"must be an AsyncEngine", "must be an Engine"),
+        (r"\bAsync(?=Engine|Connection\b)", ""),
+    ),
     "monque_anyio/monque": (
         (
             r"An `AsyncDatabase` on asyncio[^.]*?trio always that\.",

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 import bullmq_anyio
 import bullmq_sync
 from bullmq_protocol import Deduplication, JobOptions, JobType, KeyLayout, OutboxEntry, UsageError
-from tests.support import pages
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
@@ -97,14 +96,3 @@ async def test_a_relay_goes_on_in_a_cluster_queue_by_queue(adapter: Adapter, clu
         assert await queue.count() == 4
         await queue.obliterate()
         await queue.aclose()
-
-
-def test_the_example_of_the_docs_runs(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    [snippet] = pages.snippets("outbox.md")
-    queue: bullmq_sync.Queue[Any]
-    with bullmq_sync.Queue("mail", server.url) as queue:
-        queue.obliterate(force=True)
-        pages.run_here("outbox.md", snippet, server)
-        assert capsys.readouterr().out == "['confirm'] []\n"
-        assert [job.name for job in queue.get_jobs("waiting")] == ["confirm"]
-        queue.obliterate()

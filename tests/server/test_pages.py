@@ -25,12 +25,12 @@ _BLOCK = re.compile(
     re.MULTILINE,
 )
 # What else a block may be: output, data, what a shell gets, a drawing, a program of another library or language.
-_LANGUAGES = {"python", "text", "sh", "console", "json", "acl", "mermaid", "py", "js"}
+_LANGUAGES = {"python", "text", "sh", "console", "json", "acl", "sql", "mermaid", "py", "js"}
 TESTED = {
     "README.md": "server/test_readme.py",
     "docs/monque.md": "monque/test_page.py",
     "docs/observability.md": "server/test_recipes.py",
-    "docs/outbox.md": "server/test_outbox.py",
+    "docs/outbox.md": "server/test_outbox_relays.py",
     "docs/transactions.md": "server/test_transactions.py",
     "docs/transports.md": "server/test_coredis_example.py",
     "docs/tutorial/1-a-job.md": "server/test_tutorial.py",
