@@ -9,7 +9,7 @@ DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "testserver"]
 ROOT_URLCONF = "shop.urls"
 WSGI_APPLICATION = "shop.wsgi.application"
-INSTALLED_APPS = ["shop", "bullmq_django"]
+INSTALLED_APPS = ["shop", "bullmq_django", "bullmq_django.outbox"]
 if find_spec("django.tasks") is None:
     # Django before 6.0.
     INSTALLED_APPS.append("django_tasks")

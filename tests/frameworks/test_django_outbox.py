@@ -1,0 +1,222 @@
+"""`bullmq_django.outbox` in a real Django project, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullmq_outbox import RelayOptions
+from bullmq_protocol import UsageError
+from bullmq_sync import Queue
+from tests.support import pages, postgres
+from tests.support.servers import Server
+from tests.support.web import program
+
+pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
+
+_PROJECT = Path(__file__).parents[2] / "examples" / "django_shop"
+
+
+@pytest.fixture
+def rows(project: object) -> Iterator[Any]:
+    """Give the model, with no rows."""
+    model = importlib.import_module("bullmq_django.outbox.models").OutboxRow
+    model.objects.all().delete()
+    yield model
+    model.objects.all().delete()
+    importlib.import_module("django.db").connections.close_all()
+
+
+@pytest.fixture
+def queue(server: Server, name: str) -> Iterator[Queue[Any]]:
+    with Queue[Any]("first", server.url, prefix=name) as queue:
+        yield queue
+        queue.obliterate(force=True)
+
+
+def relay(server: Server, **options: Any) -> Any:
+    made = importlib.import_module("bullmq_django.outbox.relay").OutboxRelay
+    return made("default", server.url, options=RelayOptions(**options))
+
+
+def relayed(server: Server, **options: Any) -> Any:
+    with relay(server, **options) as each:
+        return each.relay_once()
+
+
+def waiting(queue: Queue[Any]) -> list[str]:
+    return [job.name for job in queue.get_jobs("waiting", asc=True)]
+
+
+def test_an_entry_follows_its_transaction(rows: Any, queue: Queue[Any], server: Server) -> None:
+    transaction = importlib.import_module("django.db").transaction
+    with transaction.atomic():
+        [row] = rows.objects.add(queue.entry("a", {"n": 1}))
+        rows.objects.add([queue.entry("b"), queue.entry("c")], key="k")
+    assert str(row) == f"{row.pk} (waiting)"
+    with transaction.atomic():
+        rows.objects.add(queue.entry("gone"))
+        transaction.set_rollback(True)
+    assert rows.objects.count() == 3
+    assert relayed(server).sent == 3 and rows.objects.count() == 0
+    assert waiting(queue) == ["a", "b", "c"]
+    for wrong, key in ((None, None), (queue.entry("a"), "")):
+        with pytest.raises(UsageError):
+            rows.objects.add(wrong, key=key)
+
+
+def test_the_page_stores_an_entry_beside_an_order(rows: Any, queue: Queue[Any], server: Server) -> None:
+    [text] = [each for each in pages.snippets("outbox.md") if "bullmq_django" in each]
+    order = importlib.import_module("shop.models").Order
+    transaction = importlib.import_module("django.db").transaction
+    exec(text, {"transaction": transaction, "Order": order, "address": "ada@example.org", "queue": queue})
+    [row] = rows.objects.all()
+    stored = order.objects.get(address="ada@example.org")
+    assert row.order_key == f"order:{stored.pk}" and relayed(server).sent == 1
+    assert [job.data for job in queue.get_jobs("waiting")] == [{"order": stored.pk}]
+
+
+def test_what_was_sent_is_kept_where_that_is_asked(rows: Any, queue: Queue[Any], server: Server) -> None:
+    rows.objects.add(queue.entry("a"))
+    assert relayed(server, keep=60_000).sent == 1
+    [row] = rows.objects.all()
+    assert row.state == rows.State.SENT and row.settled_at > 1_600_000_000_000
+    rows.objects.update(settled_at=0)
+    with relay(server, keep=60_000) as each:
+        assert each.clean_up() == 1
+    assert rows.objects.count() == 0
+
+
+def test_a_relay_runs_until_it_is_stopped(rows: Any, queue: Queue[Any], server: Server) -> None:
+    each = relay(server, poll=10)
+    thread = threading.Thread(target=each.run)
+    thread.start()
+    rows.objects.add(queue.entry("a"))
+    with importlib.import_module("redis").Redis.from_url(server.url) as client:
+        assert client.xread({queue.keys.events: "0"}, block=60_000)
+    each.stop()
+    thread.join()
+    assert rows.objects.count() == 0 and waiting(queue) == ["a"]
+
+
+def test_the_migrations_are_those_of_the_model(project: object) -> None:
+    call_command = importlib.import_module("django.core.management").call_command
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+    call_command("migrate", "bullmq_outbox", "zero", verbosity=0)
+    call_command("migrate", verbosity=0)
+
+
+def test_a_database_of_another_kind_is_refused(project: object) -> None:
+    django_db = importlib.import_module("django.db")
+    module = importlib.import_module("bullmq_django.outbox.relay")
+    improper = importlib.import_module("django.core.exceptions").ImproperlyConfigured
+    before = dict(django_db.connections.settings)
+    django_db.connections.settings["none"] = {
+        **before["default"],
+        "ENGINE": "django.db.backends.dummy",
+    }
+    try:
+        with pytest.raises(improper, match="must be postgresql or sqlite for the outbox, is unknown"):
+            module.OutboxRelay("none")
+    finally:
+        del django_db.connections.settings["none"]
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backend(rows: Any, server: Server, name: str) -> Iterator[Any]:
+    override_settings = importlib.import_module("django.test").override_settings
+    shared = importlib.import_module("bullmq_django.queues").SHARED
+    backend = {
+        "BACKEND": "bullmq_django.outbox.backend.OutboxBackend",
+        "QUEUES": ["first", "second"],
+        "OPTIONS": {"connection": server.url, "prefix": name},
+    }
+    with override_settings(TASKS={"default": backend}):
+        yield importlib.import_module("bullmq_django.framework").task_backends["default"]
+        shared.close()
+
+
+def test_a_task_follows_its_transaction(backend: Any, rows: Any, server: Server) -> None:
+    transaction = importlib.import_module("django.db").transaction
+    framework = importlib.import_module("bullmq_django.framework")
+    tasks = importlib.import_module("tests.support.django_tasks_of_tests")
+    tasks.CALLS.clear()
+    with transaction.atomic():
+        result = tasks.double.using(priority=20).enqueue(21, times=3)
+    with transaction.atomic():
+        tasks.double.enqueue(1)
+        transaction.set_rollback(True)
+    assert (result.status, result.args, result.kwargs) == ("READY", [21], {"times": 3})
+    with pytest.raises(framework.TaskResultDoesNotExist):
+        backend.get_result(result.id)
+    again = asyncio.run(tasks.double.aenqueue(4))
+    assert rows.objects.count() == 2
+    assert relayed(server).sent == 2
+    assert backend.get_result(result.id).status == "READY"
+    for worker in importlib.import_module("bullmq_django.workers").workers_of("default", ["first"]):
+        worker.run(until="idle")
+    assert backend.get_result(result.id).return_value == 63
+    assert backend.get_result(again.id).status == "SUCCESSFUL"
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+_ADD = """
+from django.db import transaction
+from bullmq_django.outbox.models import OutboxRow
+from bullmq_sync import Queue
+import os, sys
+queue = Queue("shop-mail", os.environ["BULLMQ_URL"], prefix=os.environ["SHOP_PREFIX"])
+with transaction.atomic():
+    OutboxRow.objects.add([queue.entry("a", {"n": 1}), queue.entry("b")], key="k")
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_command_relays(database: str, server: Server, name: str, tmp_path: Path) -> None:
+    if database == "sqlite":
+        _relays(server, name, SHOP_SQLITE=str(tmp_path / "shop.sqlite3"))
+        return
+    with postgres.started() as port:
+        _relays(server, name, SHOP_POSTGRES=str(port))
+
+
+def _relays(server: Server, name: str, **database: str) -> None:
+    environment = {"BULLMQ_URL": server.url, "SHOP_PREFIX": name, **database}
+    add = ("shell", "-v", "0", "-c", _ADD)
+
+    def manage(*arguments: str) -> Any:
+        return program("manage.py", *arguments, folder=_PROJECT, **environment)
+
+    with Queue[Any]("shop-mail", server.url, prefix=name) as queue:
+        for arguments, last in ((("migrate",), None), (add, None), (("bullmqrelay", "--once"), "2 sent")):
+            with manage(*arguments) as ended:
+                assert ended.end(0) == 0, ended.text
+                assert last is None or ended.lines[-1] == last
+        assert waiting(queue) == ["a", "b"]
+        # On PostgreSQL it is woken, on SQLite it polls.
+        poll = "3600000" if "SHOP_POSTGRES" in database else "20"
+        with manage("bullmqrelay", "--poll", poll) as running, manage(*add) as adding:
+            assert adding.end(0) == 0, adding.text
+            with importlib.import_module("redis").Redis.from_url(server.url) as client:
+                seen = 0
+                last_id = "0"
+                while seen < 4:
+                    [[_, events]] = client.xread({queue.keys.events: last_id}, block=60_000)
+                    last_id = events[-1][0]
+                    seen += sum(fields[b"event"] == b"added" for _, fields in events)
+            assert running.end(signal.SIGTERM) == 0, running.text
+        assert waiting(queue) == ["a", "b", "a", "b"]
+        with manage("bullmqrelay", "--batch", "0") as wrong:
+            assert wrong.end(0) == 1 and "batch: must be at least 1" in wrong.text
+        queue.obliterate(force=True)
