@@ -8,6 +8,8 @@ STEPS ?= 1000000
 SEED ?= 0
 DURATION ?= 60
 MOMENTS ?= 200
+TRANSACTIONS ?= 20000
+KILLS ?= 50
 # Tests wait more than they compute: two processes for each core of a small machine.
 WORKERS ?= 4
 # What is said before the first run; afterwards it is what the last one took.
@@ -26,7 +28,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet signals bench bench-quick dist clean
+.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick dist clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -166,6 +168,9 @@ chaos-abrupt: env ## kill masters and promote their replicas: lost is what the r
 
 chaos-fleet: env ## BullMQ 5.62, 5.81 and 6.7 on Node, its Python port and ours on shared queues; DURATION=600 SEED=1 for more
 	@$(IN) -m tests.chaos.fleet --duration $(DURATION) --seed $(SEED)
+
+outbox-faults: env ## commit and roll back TRANSACTIONS=20000 beside jobs, while relays and Redis are killed KILLS=50 times; SEED=1
+	@$(IN) -m tests.stress.outbox --transactions $(TRANSACTIONS) --kills $(KILLS) --seed $(SEED) $(KIND)
 
 signals: env ## send bullmq-worker signals at MOMENTS=200 moments, drawn by SEED: no job may be lost
 	@CLI_MOMENTS=$(MOMENTS) CLI_SEED=$(SEED) $(IN) -m pytest -q -n $(WORKERS) -k at_any_moment tests/server/test_cli_worker.py

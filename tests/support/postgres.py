@@ -17,7 +17,8 @@ import psycopg
 from tests.support.servers import free_port
 
 _START_S = 30.0
-_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "16MB"}
+_SETTINGS = {"shared_buffers": "16MB"}
+_CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 def binaries() -> Path | None:
@@ -30,8 +31,11 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def started() -> Generator[int]:
-    """Start a server for the user `postgres`, who needs no password; give its port."""
+def started(*, durable: bool = False) -> Generator[int]:
+    """Start a server for the user `postgres`, who needs no password; give its port.
+
+    It need not outlive its machine, unless it is `durable`, as in production.
+    """
     programs = binaries()
     assert programs is not None, "no PostgreSQL here: install the package postgresql"
     # It refuses to run as root.
@@ -44,6 +48,8 @@ def started() -> Generator[int]:
         subprocess.run([*as_user, *make], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         port = free_port()
         given = {"port": str(port), "listen_addresses": "127.0.0.1", "unix_socket_directories": made, **_SETTINGS}
+        if not durable:
+            given |= _CARELESS
         options = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("wb") as log:
             command = [*as_user, str(programs / "postgres"), "-D", made + "/data", *options]
