@@ -77,7 +77,7 @@ site_foreign_bases = (
 
 _ELSEWHERE = re.compile(
     r"(?:anyio|bson|django|django_tasks|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
-    r"|(?:Task|TaskResult|InvalidTask|TaskResultDoesNotExist)$"
+    r"|(?:Task|TaskResult|InvalidTask|TaskResultDoesNotExist|ImproperlyConfigured)$"
 )
 _PYTHON = "https://docs.python.org/3/library/"
 
@@ -109,6 +109,9 @@ def _keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object
     """Take back what napoleon makes of an attribute's first colon: a type."""
     if what in _ATTRIBUTES:
         lines[:] = _written.pop(name, lines)
+    if what == "data" and lines and not isinstance(obj, type) and (type(obj).__doc__ or "").startswith(lines[0][:40]):
+        # It has none of its own.
+        lines.clear()
 
 
 def _know_anchors(app: Sphinx, doctree: nodes.document) -> None:
@@ -165,7 +168,7 @@ def _miss_no_name(app: Sphinx, env: BuildEnvironment) -> None:
     found = env.domains.python_domain.objects
     for name in site.public_names().listed:
         # A class stands with the arguments of its `__init__`.
-        if name.removesuffix(".__init__") not in found and site.public_names().aliases.get(name) not in found:
+        if site.place(name.removesuffix(".__init__")) not in found:
             log.warning("the public name %s is not in the reference", name)
 
 

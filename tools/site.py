@@ -15,12 +15,13 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tools import drawings
-from tools.public_names import TIERS, Names
+from tools.public_names import PACKAGES, TIERS, Names
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "python"
 _ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
 _SPEC = re.compile(r"specs/([\w-]+)\.md#([\w-]+)")
+_DEFINED = re.compile(r"^(?:class |def |async def )?(\w+)(?=[(\[:]|: TypeAlias| = )", re.MULTILINE)
 _SPECIAL = "__call__, __enter__, __aenter__, __iter__, __aiter__"
 _LINK = re.compile(r"\]\(([^)#\s]*)(#[\w-]+)?\)")
 
@@ -42,6 +43,9 @@ class Public(NamedTuple):
 def public_names() -> Public:
     """Return the public names; modules are imported for where their names come from."""
     names, listed, homes, aliases, unqualified = _all_names(), [], {}, {}, set()
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            unqualified |= set(_DEFINED.findall(file.read_text(encoding="utf-8")))
     for module in modules():
         imported = import_module(module)
         for line in names.of(module):
@@ -54,7 +58,6 @@ def public_names() -> Public:
                 first = homes.setdefault(home, full)
                 if first != full and "._" in home:
                     aliases[full] = first
-        unqualified |= {name for name in vars(imported) if not name.startswith("__")}
     return Public(tuple(dict.fromkeys(listed)), homes, aliases, frozenset(unqualified))
 
 
@@ -62,6 +65,13 @@ def public_names() -> Public:
 def _all_names() -> Names:
     """Return what the modules define; their texts are read once."""
     return Names()
+
+
+def place(name: str) -> str:
+    """Return where a public name stands in the reference."""
+    aliases = public_names().aliases
+    owner = next((each for each in aliases if name == each or name.startswith(f"{each}.")), None)
+    return name if owner is None else aliases[owner] + name.removeprefix(owner)
 
 
 def modules() -> list[str]:
@@ -135,7 +145,7 @@ def rst(lines: Sequence[str], *, is_module: bool) -> list[str]:
     for number, line in enumerate(lines):
         section = line if line and line[0] != " " else section
         if section == "Raises:" and (raised := re.match(r" +(\w+):", line)) is not None:
-            line = line.replace(raised[1], f"~{_error(raised[1])}", 1)
+            line = line.replace(raised[1], _error(raised[1]), 1)
         if is_module and re.match(r"[-=]{3,}", line):
             # From the first heading on it is laid out for a terminal.
             return [*written[:-1], "::", "", *(f"    {each}" for each in lines[number - 1 :]), ""]
@@ -156,7 +166,7 @@ def rst(lines: Sequence[str], *, is_module: bool) -> list[str]:
 def _error(name: str) -> str:
     """Return the full name of an error; several modules have some of them."""
     found = [each for each in public_names().homes.values() if each.endswith(f".{name}")]
-    return next((each for each in found if each.count(".") == 1), found[0]) if found else name
+    return f"~{next((each for each in found if each.count('.') == 1), found[0])}" if found else name
 
 
 def _literal(code: re.Match[str]) -> str:
@@ -183,7 +193,9 @@ def prepared(docname: str, text: str) -> str:
         return f"]({target}/README.md)" if (place / "README.md").exists() else "]" if place.is_dir() else link[0]
 
     # Of a link to a folder the words are left, in brackets.
-    return drawings.BLOCK.sub(_drawn, _LINK.sub(linked, text))
+    text = drawings.BLOCK.sub(_drawn, _LINK.sub(linked, text))
+    # Nothing highlights the rules of an ACL.
+    return re.sub(r"^```acl$", "```text", text, flags=re.MULTILINE)
 
 
 def _drawn(block: re.Match[str]) -> str:
