@@ -22,7 +22,7 @@ class RedisPyClusterTransport(ClusterConnection):
     """
 
     def __init__(self, client: redis.RedisCluster) -> None:
-        if not isinstance(client, redis.RedisCluster):
+        if not isinstance(client, redis.RedisCluster):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("connection", type(client), "must be a redis.RedisCluster")
         self._manager: Any = client.nodes_manager
         seeds = ((str(node.host), int(node.port)) for node in self._manager.startup_nodes.values())
