@@ -28,7 +28,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick dist clean
+.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate conformance chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick dist clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -138,6 +138,9 @@ check: env ## lint, pyright, and the core's coverage by the tests without a serv
 
 oracle: env ## compare our Lua with BullMQ's own scripts; PROFILE=fleet, BULLMQ=6.7.0 for others, SEQUENCES=2000 for more
 	@SEQUENCES=$(SEQUENCES) PROFILE=$(PROFILE) BULLMQ=$(BULLMQ) $(IN) -m tests.oracle
+
+conformance: env ## compare this library's clients, BullMQ's on Node and its Python port with BullMQ; SEQUENCES=200 SEED=0, and write docs/conformance.md
+	@$(IN) -m tools.conformance --sequences $(SEQUENCES) --seed $(SEED)
 
 follow: env ## say in one page what another version of BullMQ does otherwise; VERSION=6.7.0, BASE=6.5.4 to compare with another than the pin before
 	@$(IN) -m tools.follow $(VERSION) $(BASE:%=--base %)

@@ -25,7 +25,7 @@ from tests.support.saying import LOGGERS, Lines, check_errors
 _TESTS = Path(__file__).parent
 _WITHOUT_SERVER = ("unit", "property")
 _NODE = ("oracle", "interop")
-_ANY_PYTHON = ("oracle", "interop", "property", "chaos", "unit", "monque")
+_ANY_PYTHON = ("oracle", "interop", "conformance", "property", "chaos", "unit", "monque")
 """Rooms that the newer Pythons leave out: programs of another language, files, and values that are the same on each."""
 _OF_PYTHON = (
     *("test_apart", "test_codec", "test_extras", "test_facade_docs", "test_given_objects"),
@@ -42,6 +42,7 @@ _LONG = (
     *("interop/test_api", "server/test_losses", "server/test_isolation", "property/test_machine_stateful"),
     *("server/test_sentinel", "server/test_cluster", "server/test_events", "server/test_examples"),
     *("server/test_threads_faults", "interop/test_cron", "server/test_callbacks_tasks", "oracle/test_cost"),
+    *("conformance/test_faults", "conformance/test_client"),
     *("oracle/test_schedule", "property/test_hostile", "server/test_worker_tasks", "server/test_flows"),
     *("server/test_model", "server/test_runner", "server/test_fleet", "server/test_relay", "monque/test_cron"),
     *("frameworks/test_board", "frameworks/test_web"),

@@ -26,6 +26,7 @@ _ADAPTERS = ("bullmq_anyio", "bullmq_sync")
 # What stands on the core: the adapters, and what is installed or run beside them.
 _BESIDE = (
     "bullmq_cli",
+    "bullmq_conformance",
     "bullmq_django",
     "bullmq_doctor",
     "bullmq_otel",
@@ -95,6 +96,10 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync.net": ("errors", "common", "command", "net"),
         "bullmq_sync.testing": tuple(room for room in _ROOMS if room not in ("_version", "relay", "scripts")),
         "bullmq_cli": ("errors", "worker.health"),
+        "bullmq_conformance": (
+            *("_version", "errors", "commands.schedulers", "model", "net.address", "scripts.profile"),
+            *("testing.vectors", "worker.options"),
+        ),
         "bullmq_django": ("common.keys", "model", "observability", "scripts.profile"),
         "bullmq_cli.ctl": tuple(room for room in _ROOMS if room not in ("_version", "testing", "relay", "worker")),
         "bullmq_doctor": ("errors", "common", "model.cron", "net.address", "net.server_info", "net.topology"),
@@ -119,6 +124,7 @@ _OF_OTHERS = MappingProxyType(
         "bullmq_sync": ("hiredis", "typing_extensions"),
         "bullmq_sync.testing": ("hypothesis",),
         "bullmq_cli": ("click",),
+        "bullmq_conformance": ("bullmq_sync", "click", "hiredis", "hypothesis"),
         "bullmq_django": (
             *("bullmq_sync", "bullmq_cli", "bullmq_doctor", "bullmq_outbox", "click"),
             *("asgiref", "django", "django_tasks"),
