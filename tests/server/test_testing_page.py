@@ -30,12 +30,11 @@ def test_snippet(number: int, backend: str, tmp_path: Path) -> None:
     assert count, "a snippet without a test"
     (tmp_path / "mail.py").write_text(_PROGRAM)
     (tmp_path / "test_it.py").write_text(snippet)
-    mode = {"asyncio": "asyncio_mode = auto", "trio": "trio_mode = true"}[backend]
-    other = {"asyncio": "trio", "trio": "asyncio"}[backend]
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{mode}\npythonpath = .\n")
+    settings = plugins.settings(backend, auto=True)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\npythonpath = .\n{settings}")
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BULLMQ_", "PYTEST_", "COV"))}
-    own |= {"BULLMQ_TEST_CACHE": os.environ["BULLMQ_TEST_CACHE"], "PYTHONPATH": str(plugins.folder())}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", f"no:{other}"]
+    own |= {"BULLMQ_TEST_CACHE": os.environ["BULLMQ_TEST_CACHE"], **plugins.environment(backend)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins.options(backend)]
     command.append(f"--bullmq-server={servers.chosen()[-1]}")
     done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr

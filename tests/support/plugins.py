@@ -31,3 +31,21 @@ def folder() -> Path:
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
             unfinished.rename(made)
     return made
+
+
+def environment(beside: str) -> dict[str, str]:
+    """Return the variables of a run of pytest that has this plugin (`asyncio` or `trio`; none: "")."""
+    return {"PYTHONPATH": str(folder())} if beside else {}
+
+
+def options(beside: str) -> list[str]:
+    """Return the options of such a run: the other plugin stays away."""
+    return ["-p", f"no:{'trio' if beside == 'asyncio' else 'asyncio'}"] if beside else []
+
+
+def settings(beside: str, *, auto: bool = False) -> str:
+    """Return the lines of its pytest.ini; with `auto` async tests need no mark."""
+    lines = {"asyncio": ["asyncio_default_fixture_loop_scope = function"], "trio": [], "": []}[beside]
+    if auto:
+        lines.append({"asyncio": "asyncio_mode = auto", "trio": "trio_mode = true"}[beside])
+    return "".join(f"{line}\n" for line in lines)
