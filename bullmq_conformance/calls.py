@@ -13,7 +13,7 @@ import msgspec
 
 from bullmq_conformance.lines import Methods, got
 from bullmq_conformance.words import node_of, options_of, repeat_of, scheduler_in_words
-from bullmq_protocol._version import VERSION
+from bullmq_protocol import VERSION
 from bullmq_protocol.errors import JobNotFound, UnrecoverableError
 from bullmq_protocol.model.job import NewJob
 from bullmq_protocol.scripts.profile import Profile

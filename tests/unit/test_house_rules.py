@@ -97,7 +97,7 @@ _OF_THE_CORE = MappingProxyType(
         "bullmq_sync.testing": tuple(room for room in _ROOMS if room not in ("_version", "relay", "scripts")),
         "bullmq_cli": ("errors", "worker.health"),
         "bullmq_conformance": (
-            *("_version", "errors", "commands.schedulers", "model", "net.address", "scripts.profile"),
+            *("errors", "commands.schedulers", "model", "net.address", "scripts.profile"),
             *("testing.vectors", "worker.options"),
         ),
         "bullmq_django": ("common.keys", "model", "observability", "scripts.profile"),
