@@ -67,6 +67,7 @@ def throughput(database: str, url: str, outbox: PostgresOutbox, entries: int, co
             # Until the first batch Python starts.
             while not (first := int(client.llen(waiting))):  # type: ignore[arg-type]
                 assert time.monotonic() < limit
+                time.sleep(0.001)
             begun = time.monotonic()
             while (last := int(client.llen(waiting))) < entries:  # type: ignore[arg-type]
                 assert time.monotonic() < limit, f"{last} of {entries}"

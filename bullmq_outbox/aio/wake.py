@@ -19,7 +19,7 @@ class Wake:
             self._scope.cancel()
 
     async def wait(self, seconds: float, readable: int | None) -> None:
-        """Wait for so many seconds at most, or until a file descriptor can be read."""
+        """Wait for at most this many seconds, or until a file descriptor can be read."""
         with anyio.move_on_after(seconds) as self._scope:
             if self.is_set:
                 return

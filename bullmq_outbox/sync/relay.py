@@ -121,12 +121,12 @@ class RelayLoop:
         """
         relayed = self._drive(relay_batch(self._statements, self._settings, clock().wall))
         for each in relayed.refused:
-            told = "and given up" if each.given_up else "and will be tried again"
+            fate = "and given up" if each.given_up else "and will be tried again"
             _logger.error(
                 "outbox entry %d was refused (attempt %d) %s: %s: %s",
                 each.seq,
                 each.attempts,
-                told,
+                fate,
                 each.job,
                 each.error,
             )

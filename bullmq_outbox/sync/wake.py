@@ -24,7 +24,7 @@ class Wake:
                 pair[1].send(b"\0")
 
     def wait(self, seconds: float, readable: int | None) -> None:
-        """Wait for so many seconds at most, or until a file descriptor can be read."""
+        """Wait for at most this many seconds, or until a file descriptor can be read."""
         if self._pair is None:
             self._pair = socket.socketpair()
             self._pair[1].setblocking(False)

@@ -99,7 +99,7 @@ def test_a_relay_runs_until_it_is_stopped(rows: Any, queue: Queue[Any], server: 
     thread = threading.Thread(target=each.run)
     thread.start()
     rows.objects.add(queue.entry("a"))
-    with importlib.import_module("redis").Redis.from_url(server.url) as client:
+    with importlib.import_module("redis").Redis.from_url(server.url, socket_timeout=None) as client:
         assert client.xread({queue.keys.events: "0"}, block=60_000)
     each.stop()
     thread.join()
@@ -208,7 +208,7 @@ def _relays(server: Server, name: str, **database: str) -> None:
         poll = "3600000" if "SHOP_POSTGRES" in database else "20"
         with manage("bullmqrelay", "--poll", poll) as running, manage(*add) as adding:
             assert adding.end(0) == 0, adding.text
-            with importlib.import_module("redis").Redis.from_url(server.url) as client:
+            with importlib.import_module("redis").Redis.from_url(server.url, socket_timeout=None) as client:
                 seen = 0
                 last_id = "0"
                 while seen < 4:

@@ -69,7 +69,7 @@ class Seen:
     """Reads a queue's events, to wait until jobs have been added."""
 
     def __init__(self, url: str, queue: Queue[Any]) -> None:
-        self._client = redis.Redis.from_url(url, decode_responses=True)
+        self._client = redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)
         self._key = queue.keys.events
         self._last = "0"
         self.added: list[str] = []
