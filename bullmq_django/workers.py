@@ -48,6 +48,9 @@ def workers_of(alias: str, queues: list[str]) -> list[Worker[Any]]:
         >>> [worker.name for worker in workers_of("default", ["mail"])]
         ['mail']
     """
+    known_backends = sorted(task_backends.settings)
+    if alias not in known_backends:
+        raise ImproperlyConfigured(f"TASKS has no backend {alias!r}: there are {', '.join(known_backends)}")
     backend = task_backends[alias]
     if not isinstance(backend, BullMQBackend):
         raise ImproperlyConfigured(f"TASKS[{alias!r}] is no BullMQBackend, but a {type(backend).__name__}")

@@ -487,6 +487,8 @@ def test_workers_are_named_and_take_the_options(project: object, server: Server,
         assert site.backend.get_result(result.id).worker_ids == ["bee"]
         with pytest.raises(improper, match="no queue 'third': there are first, second"):
             workers_of("default", ["third"])
+        with pytest.raises(improper, match=r"TASKS has no backend 'nope': there are default$"):
+            workers_of("nope", [])
     with configured(server, name, queues=[]), pytest.raises(improper, match="name those to work on"):
         workers_of("default", [])
     override_settings = importlib.import_module("django.test").override_settings

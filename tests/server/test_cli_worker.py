@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -327,11 +325,10 @@ def test_each_process_has_a_port_and_a_file(queue: Queue[Any], server: Server, n
 
 def two_free_ports() -> int:
     """Return the first of two that stand side by side."""
-    while True:
-        with socket.create_server(("", 0)) as one:
-            port = int(one.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError), socket.create_server(("", port + 1)):
-                return port
+    first = servers.free_port()
+    while (second := servers.free_port()) != first + 1:
+        first = second
+    return first
 
 
 def test_signals_are_passed_on_and_restart_each_process(queue: Queue[Any], server: Server, name: str) -> None:

@@ -106,7 +106,7 @@ def test_what_names_workers(target: str, adapter: str, queues: list[str]) -> Non
         ("./jobs.py:worker", "./jobs.py is a path: name the module, jobs:worker"),
         ("cli_target:number", "an object of type 'int' is no worker of bullmq_anyio or bullmq_sync"),
         ("cli_target:secret", "an object of type 'str' is no worker"),
-        ("cli_target:Holder", "type 'Holder' is no worker"),
+        ("cli_target:Holder", "cli_target:Holder: type 'Holder' is no worker"),
         ("cli_target:mixed", "workers of both bullmq_anyio and bullmq_sync"),
         ("cli_target:later", "must be a plain function, no async one"),
         ("cli_target:asks", "must be a function that takes no argument: missing a required argument: 'name'"),
@@ -221,6 +221,9 @@ def test_every_option_may_stand_in_the_environment(
     result = CliRunner().invoke(main, [], obj=entry.Signals())
     assert result.exit_code == 0, result.output
     if name == "url":
+        # Workers find it there, and processes of theirs.
+        monkeypatch.delenv(variable)
+        assert CliRunner().invoke(main, ["--url", text, "a:b"], obj=entry.Signals()).exit_code == 0
         chosen["url"] = os.environ["BULLMQ_URL"]
     if name == "no_logging":
         chosen["no_logging"] = "log_level" not in chosen
