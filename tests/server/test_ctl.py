@@ -30,7 +30,7 @@ from bullmq_doctor.__main__ import main as doctor
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UnrecoverableError, WorkerOptions
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_int, as_text
-from bullmq_sync import FlowProducer, Queue, QueueEvents, Worker
+from bullmq_sync import FlowProducer, Queue, QueueEvents, Worker, clock
 from tests.support import servers, topology
 from tests.support.servers import Server
 
@@ -204,6 +204,14 @@ def test_adding_keeps_the_description_of_a_queue(run: Run, server: Server, name:
         queue.obliterate(force=True)
 
 
+def test_a_queue_without_a_description_is_there_with_its_jobs(run: Run, server: Server, name: str) -> None:
+    with Queue[Any](name, server.url, skip_meta_update=True) as queue:
+        queue.add("a")
+        queue.call(Command("DEL", (queue.keys.meta,), (), as_int))
+        assert len(run("jobs", name, "--json").stdout.splitlines()) == 1
+        queue.obliterate(force=True)
+
+
 def test_lines_of_standard_input(queue: Queue[Any], run: Run, name: str) -> None:
     lines = "".join(f'{{"n": {number}}}\n' for number in range(25)) + "\n"
     result = run("add", name, "bulk", "-", "--bulk", "10", "--json", input=lines)
@@ -285,7 +293,8 @@ def test_clean(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
     assert dry == {"queue": name, "state": "completed", "removed": 3, "dry_run": True}
     assert queue.get_completed_count() == 4
     assert run("clean", name, "--older-than", "0").exit_code == 2
-    assert parsed(run("clean", name, "--older-than", "0", "--yes", "--json"))["removed"] == 4
+    assert parsed(run("clean", name, "--older-than", "0", "--limit", "1", "--yes", "--json"))["removed"] == 1
+    assert parsed(run("clean", name, "--older-than", "0", "--yes", "--json"))["removed"] == 3
     assert queue.get_completed_count() == 0
     dry = run("clean", name, "--state", "waiting", "--older-than", "0", "--dry-run")
     assert dry.stdout == f"would remove at most 1 job of {name}\n"
@@ -337,9 +346,14 @@ def test_flow(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
     found = parsed(run("flow", name, added.job.id, "--json"))
     assert list(found) == ["id", "name", "queue", "state", "failed_reason", "children", "missing"]
     assert (found["state"], {each["name"] for each in found["children"]}) == ("waiting-children", {"page", "cover"})
+    assert parsed(run("flow", name, added.job.id, "--depth", "1", "--json"))["children"] == []
+    assert len(parsed(run("flow", name, added.job.id, "--children", "1", "--json"))["children"]) == 1
+    assert run("remove", name, added.job.id, "--keep-children", "--dry-run").exit_code == 0
     lines = run("flow", name, added.job.id).stdout.splitlines()
     assert lines[0].startswith("book") and len(lines) == 3
     assert run("flow", name, "nobody").exit_code == 4
+    assert run("remove", name, added.job.id, "--keep-children", "--yes").exit_code == 0
+    assert queue.get_waiting_count() == 2
 
 
 def test_wait(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
@@ -401,8 +415,10 @@ def test_top(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
 
 
 def test_exporter(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
-    queue.add("a")
+    queue.add("a", options=JobOptions(timestamp=clock().wall - 3_600_000))
     once = run("exporter", name, "--once").stdout
+    oldest = re.search(rf'^bullmq_queue_oldest_waiting_seconds{{queue="{name}"}} (\S+)$', once, re.MULTILINE)
+    assert oldest is not None and 3_600 <= float(oldest[1]) < 7_200
     assert f'bullmq_queue_length{{queue="{name}",state="waiting"}} 1.0' in once
     assert "bullmq_up 1.0" in once and f'bullmq_queue_paused{{queue="{name}"}} 0.0' in once
     command = [*_PROGRAM, "exporter", name, "--port", "0", "--json"]

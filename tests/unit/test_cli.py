@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,20 @@ from click.testing import CliRunner
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_cli import command, entry, probes
+from bullmq_cli import command, entry, probes, serve
 from bullmq_cli.command import main
 from bullmq_cli.load import TargetError, load
-from bullmq_cli.logs import JsonFormatter, LogConfigError, TextFormatter, set_up_by_file
+from bullmq_cli.logs import JsonFormatter, LogConfigError, TextFormatter, set_up, set_up_by_file
 from bullmq_cli.processes import FIRST_DELAY_S, LONGEST_DELAY_S, Child
 from bullmq_cli.serve import Work
+from bullmq_protocol.errors import (
+    AuthenticationFailed,
+    BullMQError,
+    ConnectionLost,
+    ServerError,
+    ServerTooOld,
+    UsageError,
+)
 from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.worker.health import Health
 
@@ -179,7 +188,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """Give what the command has made of its options, in place of running workers."""
     found: dict[str, Any] = {}
 
-    def serve(work: Work, _: Any) -> int:
+    def served(work: Work, _: Any) -> int:
         found.update({name: getattr(work, name) for name in work.__struct_fields__})
         found["health_patience"] = work.patience_ms / 1000
         return 0
@@ -192,7 +201,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
             return 0
 
     (tmp_path / "log.json").write_text(json.dumps({"version": 1, "disable_existing_loggers": False}))
-    monkeypatch.setattr(command, "serve", serve)
+    monkeypatch.setattr(command, "serve", served)
     monkeypatch.setattr(command, "Parent", Processes)
     monkeypatch.setattr(command, "set_up", lambda level, form: found.update(log_level=level, log_format=form))
 
@@ -288,6 +297,39 @@ def test_a_connection_that_is_not_given_is_that_of_the_environment(package: Any,
     assert "127.0.0.1" in repr(package.drive.transport_of(None, STRICT)[0].__dict__)
 
 
+def test_a_process_runs_its_workers_as_it_is_asked() -> None:
+    worker = bullmq_sync.Worker("mail", print)
+    work = Work(target="a:b", burst=True, max_jobs=3, concurrency=7)
+    run = serve._runner("bullmq_sync", work, [worker])
+    assert (worker.concurrency, run.args, run.keywords) == (7, (worker,), {"until": "idle", "max_jobs": 3})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, entry.GOOD_ORDER),
+        (ConnectionLost("gone", maybe_applied=False), entry.UNREACHABLE),
+        (AuthenticationFailed("WRONGPASS"), entry.UNREACHABLE),
+        (ServerTooOld("5.0.14"), entry.UNREACHABLE),
+        (ServerError("NOPERM"), entry.UNREACHABLE),
+        (BullMQError("odd"), entry.FAILED),
+        (RuntimeError("the disk is gone"), entry.FAILED),
+    ],
+)
+def test_what_ends_workers_has_its_exit_code(error: Exception | None, code: int) -> None:
+    def run() -> None:
+        if error is not None:
+            raise error
+
+    signals = entry.Signals()
+    assert (serve._code(run, signals), signals.over) == (code, True)
+
+
+def test_wrong_usage_that_only_a_run_finds_is_no_failure_of_a_worker() -> None:
+    with pytest.raises(UsageError, match="processor"):
+        serve._code(lambda: bullmq_sync.Worker("mail").run(), entry.Signals())
+
+
 # --- logging --------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +366,17 @@ def test_what_comes_out_of_a_job_steers_no_terminal() -> None:
     assert shown.endswith("ValueError: grün\\x1b]0;me\\x07")
     line = JsonFormatter().format(record)
     assert line.isascii() and json.loads(line)["message"] == "job \x1b[31m\u202e1\x9b failed"
+
+
+@pytest.mark.parametrize(("form", "kind"), [("text", TextFormatter), ("json", JsonFormatter)])
+def test_records_go_to_standard_error_in_the_form_asked_for(
+    form: str, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: given.update(options))
+    set_up("warning", form)
+    (handler,) = given["handlers"]
+    assert (given["level"], type(handler.formatter), handler.stream) == ("WARNING", kind, sys.stderr)
 
 
 _LOGGERS = {"version": 1, "loggers": {"cli.test": {"level": "ERROR"}}}
@@ -444,6 +497,7 @@ def test_what_dies_again_and_again_is_started_less_and_less_often() -> None:
 def test_one_ill_worker_makes_the_process_ill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     states = {
         "a": Health(live=True, ready=True, state="running"),
+        "c": Health(live=True, ready=False, state="paused"),
         "b": Health(live=False, ready=False, state="disconnected", problems=("disconnected for 61000 ms",)),
     }
 
@@ -457,12 +511,17 @@ def test_one_ill_worker_makes_the_process_ill(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(probes, "health", lambda name, now, patience_ms: states[name])
     workers = [Some("a"), Some("b")]
     found = probes.report(workers, 60_000)
-    assert (found.live, found.ready, found.workers) == (False, False, states)
+    assert (found.live, found.ready) == (False, False)
+    assert found.workers == {name: states[name] for name in "ab"}
     server = probes._Server(None, workers, 60_000)  # type: ignore[arg-type]
     for path in ("/live", "/ready"):
         answer = server._answer(path)
         assert answer.startswith(b"HTTP/1.1 503 ") and b"disconnected for 61000 ms" in answer
     assert server._answer("/").startswith(b"HTTP/1.1 404 ")
+    paused = probes._Server(None, [Some("c")], 60_000)  # type: ignore[arg-type]
+    assert paused._answer("/live").startswith(b"HTTP/1.1 200 ") and paused._answer("/ready").startswith(
+        b"HTTP/1.1 503 "
+    )
     path = tmp_path / "health"
     with probes.file(workers, path, 60_000):
         # Only what is live keeps it new.
@@ -470,6 +529,22 @@ def test_one_ill_worker_makes_the_process_ill(monkeypatch: pytest.MonkeyPatch, t
     with probes.file(workers[:1], path, 60_000):
         assert json.loads(path.read_bytes())["live"] is True
     assert not path.exists()
+
+
+def test_the_file_is_written_again_and_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks: list[int] = []
+    thrice = threading.Event()
+
+    def report(workers: Any, patience_ms: int) -> probes.Report:
+        looks.append(patience_ms)
+        if len(looks) == 3:
+            thrice.set()
+        return probes.Report(live=True, ready=True, workers={})
+
+    monkeypatch.setattr(probes, "report", report)
+    monkeypatch.setattr(probes, "_EVERY_S", 0.001)
+    with probes.file([], tmp_path / "health", 60_000):
+        assert thrice.wait(60)
 
 
 def test_metrics_are_those_of_the_application() -> None:
