@@ -24,7 +24,7 @@ from bullmq_cli.ctl.entry import ctl
 from bullmq_cli.ctl.exporter import Queues
 from bullmq_cli.ctl.frame import COUNTED
 from bullmq_cli.ctl.session import Session
-from bullmq_cli.ctl.show import JOB_KEYS, console
+from bullmq_cli.ctl.show import JOB_KEYS, console, sparkline
 from bullmq_cli.ctl.top import Watch, put_look
 from bullmq_doctor.__main__ import main as doctor
 from bullmq_protocol import FlowNode, JobOptions, NewJob, RepeatOptions, UnrecoverableError, WorkerOptions
@@ -135,6 +135,10 @@ def test_metrics(queue: Queue[Any], run: Run, server: Server, name: str) -> None
     assert (found["completed"]["total"], found["failed"]["total"]) == (1, 1)
     assert list(found["failed"]) == ["total", "per_minute"]
     assert "completed" in run("metrics", name).stdout
+    # The server keeps the newest minute first; it is shown at the right.
+    queue.call(Command("RPUSH", (f"{queue.keys.base}metrics:completed:data",), ("9", "4", "1"), as_int))
+    shown = run("metrics", name).stdout
+    assert sparkline([1, 4, 9]) in shown and "9" in shown
 
 
 def test_schedulers(queue: Queue[Any], run: Run, name: str) -> None:
@@ -329,6 +333,17 @@ def test_obliterate_asks(queue: Queue[Any], run: Run, name: str, monkeypatch: py
     agreed = run("obliterate", name, "--json", input="y\n")
     assert parsed(agreed) == {"queue": name, "removed": 1, "dry_run": False}
     assert run("obliterate", name, "--yes").exit_code == 4
+
+
+def test_obliterate_leaves_a_queue_at_work(queue: Queue[Any], run: Run, server: Server, name: str) -> None:
+    queue.add("a")
+    worker = Worker[Any](name, None, server.url)
+    assert worker.get_next_job() is not None
+    worker.close()
+    assert run("obliterate", name, "--yes").exit_code == 1
+    assert queue.get_active_count() == 1
+    assert run("obliterate", name, "--yes", "--force").exit_code == 0
+    assert run("jobs", name).exit_code == 4
 
 
 def test_logs(queue: Queue[Any], run: Run, name: str) -> None:
