@@ -301,6 +301,23 @@ def test_nothing_is_left_open_after_an_attempt_that_is_retried(project: object, 
     assert len(made) == 1 and made[0].connection is None
 
 
+def test_what_receives_the_end_of_a_task_leaves_no_connection_open(site: Site) -> None:
+    connections = importlib.import_module("django.db").connections
+    made: list[Any] = []
+
+    def receive(sender: object, task_result: Any, **_: object) -> None:
+        connections["default"].ensure_connection()
+        made.append(connections["default"])
+
+    site.framework.task_finished.connect(receive)
+    try:
+        site.tasks.double.enqueue(1)
+        site.work("first")
+    finally:
+        site.framework.task_finished.disconnect(receive)
+    assert len(made) == 1 and made[0].connection is None
+
+
 # --- results --------------------------------------------------------------------------------------------------------
 
 
