@@ -31,6 +31,7 @@ TESTED = {
     "docs/monque.md": "monque/test_page.py",
     "docs/observability.md": "server/test_recipes.py",
     "docs/outbox.md": "server/test_outbox_relays.py",
+    "docs/testing.md": "server/test_testing_page.py",
     "docs/transactions.md": "server/test_transactions.py",
     "docs/transports.md": "server/test_coredis_example.py",
     "docs/tutorial/1-a-job.md": "server/test_tutorial.py",
