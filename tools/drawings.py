@@ -45,7 +45,7 @@ def file_of(block: str) -> Path:
 
 
 def draw(block: str) -> str:
-    """Return a drawing in the colour of the text around it, without blank lines."""
+    """Return a drawing in `currentColor`, without blank lines."""
     done = subprocess.run(["dot", "-Tsvg"], input=graph(block), capture_output=True, text=True, check=True)
     svg = done.stdout[done.stdout.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<title>.*?</title>| id=\"[^\"]*\"", "", svg, flags=re.DOTALL)

@@ -299,10 +299,14 @@ _BY_TYPE: Final[tuple[tuple[type[Any], Callable[[], Strategy]], ...]] = (
 
 
 def register() -> None:
-    """Let `st.from_type` give these types. hypothesis calls it when it is imported (an entry point)."""
+    """Let `st.from_type` give these types: done when this module is imported, as hypothesis does (an entry point)."""
     for kind, make in _BY_TYPE:
         st.register_type_strategy(kind, partial(_made, make))
 
 
 def _made(make: Callable[[], Strategy], kind: type[Any]) -> Strategy:
     return make()
+
+
+# Not by the entry point: where this module is imported first, hypothesis finds a part of it.
+register()

@@ -70,7 +70,7 @@ def test_it_is_found_by_its_entry_point() -> None:
     (found,) = entry_points(group="pytest11", name="bullmq")
     assert found.load() is bullmq_pytest
     (found,) = entry_points(group="hypothesis", name="bullmq")
-    assert found.value == "bullmq_protocol.testing.strategies:register"
+    assert found.value == "bullmq_protocol.testing.strategies"
 
 
 def test_it_costs_other_suites_nothing(run: Run) -> None:

@@ -51,5 +51,5 @@ def test_an_installed_kit_has_its_vectors_and_its_plugin(wheel: Path, tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     groups, count = done.stdout.splitlines()
-    assert groups == ("('hypothesis', 'bullmq_protocol.testing.strategies:register') ('pytest11', 'bullmq_pytest')")
+    assert groups == ("('hypothesis', 'bullmq_protocol.testing.strategies') ('pytest11', 'bullmq_pytest')")
     assert int(count) == sum(len(vectors.load(name)) for name in vectors.commands())
