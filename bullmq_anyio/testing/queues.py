@@ -69,7 +69,6 @@ async def work_off(
     Examples:
         >>> async def greet(job):
         ...     return f"hello {job.data['to']}"
-        >>> job = await queue.add("welcome", {"to": "ada"})
         >>> done = await work_off(queue, greet)
         >>> [each.result for each in done.completed]
         ['hello ada']

@@ -69,7 +69,6 @@ def work_off(
     Examples:
         >>> def greet(job):
         ...     return f"hello {job.data['to']}"
-        >>> job = queue.add("welcome", {"to": "ada"})
         >>> done = work_off(queue, greet)
         >>> [each.result for each in done.completed]
         ['hello ada']
