@@ -327,6 +327,14 @@ def test_a_result_that_is_not_there(site: Site, result_id: str) -> None:
         site.backend.get_result(result_id)
 
 
+def test_a_result_of_a_queue_that_is_none_of_the_backends(project: object, server: Server, name: str) -> None:
+    with configured(server, name) as site:
+        found = site.tasks.double.enqueue(1).id
+        assert found.startswith("first:") and site.backend.get_result(found).id == found
+    with configured(server, name, queues=["second"]) as site, pytest.raises(site.framework.TaskResultDoesNotExist):
+        site.backend.get_result(found)
+
+
 @pytest.mark.parametrize(
     ("name_of_job", "data", "words"),
     [
