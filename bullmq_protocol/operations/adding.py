@@ -220,6 +220,10 @@ def _queue_of(pipeline: Any) -> tuple[Callable[[tuple[Arg, ...]], object], int]:
     held = getattr(pipeline, "command_stack", None) if strategy is None else pipeline
     if held is None or not callable(execute):
         raise UsageError("pipeline", kind, "must be a pipeline of redis-py or coredis")
+    if callable(create) and _is_of_cluster(pipeline):
+        raise UsageError(
+            "pipeline", kind, "cannot be one of coredis in a cluster, which finds no keys in these commands"
+        )
     # Named otherwise in each client.
     if strategy is None:
         state: Mapping[str, object] = getattr(pipeline, "__dict__", {})

@@ -107,24 +107,9 @@ async def in_cluster_of_redis_asyncio(address: tuple[str, int], fill: Fill, tran
         return found
 
 
-async def in_cluster_of_coredis(address: tuple[str, int], fill: Fill, transaction: bool) -> list[Any]:
-    refused: UsageError | None = None
-    async with coredis.RedisCluster(host=address[0], port=address[1]) as client:
-        async with client.pipeline(transaction=transaction, raise_on_error=False) as pipeline:
-            # Not through the client, which would make a group of it.
-            try:
-                fill(pipeline)
-            except UsageError as error:
-                refused = error
-        found = list(pipeline.results or ())
-    if refused is not None:
-        raise refused
-    return found
-
-
 CLUSTER_CLIENTS: dict[str, tuple[Callable[[tuple[str, int], Fill, bool], Awaitable[list[Any]]], ...]] = {
-    "asyncio": (in_cluster_of_redis_py, in_cluster_of_redis_asyncio, in_cluster_of_coredis),
-    "trio": (in_cluster_of_redis_py, in_cluster_of_coredis),
+    "asyncio": (in_cluster_of_redis_py, in_cluster_of_redis_asyncio),
+    "trio": (in_cluster_of_redis_py,),
     "threads": (in_cluster_of_redis_py,),
 }
 

@@ -186,6 +186,10 @@ class CoredisPipeline:
         self.decoded.append(callback(b"as it came", version=3))
 
 
+class CoredisClusterPipeline(CoredisPipeline):
+    """The same for a cluster: it takes keys alone that are marked as such by a type of its own."""
+
+
 def test_a_pipeline_gets_the_wires_behind_what_it_holds() -> None:
     ready = adding()
     for pipeline in (Pipeline(), Pipeline(False, explicit=True), Pipeline(watching=True, explicit=True)):
@@ -215,6 +219,7 @@ def held(pipeline: Any) -> list[Any]:
         (ClusterPipeline(TransactionStrategy()), "runs a transaction in one slot"),
         (ClusterPipeline(TransactionStrategy(watching=True)), "call its multi() first"),
         (ClusterPipeline(PipelineStrategy()), "must run as a transaction"),
+        (CoredisClusterPipeline(True), "cannot be one of coredis in a cluster"),
         (object(), "must be a pipeline of redis-py or coredis"),
         (None, "must be a pipeline of redis-py or coredis"),
     ],
