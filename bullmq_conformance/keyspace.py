@@ -109,8 +109,9 @@ class Side:
         for known in self.known:
             for number, (start, end) in self.windows.items():
                 if start <= known - raw <= end:
-                    return f"{known}-@{number}"
-        near = next((known for known in self.known if self._is_near(known - raw)), None)
+                    return f"{self.moment(known)}-@{number}"
+        far = [known for known in self.known if not self._is_near(known)]
+        near = next((known for known in far if self._is_near(known - raw)), None)
         return str(raw) if near is None else f"{near}-{NO_REQUEST}"
 
     def text(self, raw: str) -> str:
@@ -171,11 +172,11 @@ class Side:
         return parts, clocks, now, then
 
     def _learn_slots(self, parts: Sequence[Any]) -> None:
-        """Note the next slots of schedulers that lie in no request's time: jobs store how long it is until these."""
+        """Note the next slots of schedulers: jobs store how long it is until these."""
         for name, kind, value, _ in parts:
             if kind == b"zset" and name.endswith(b":repeat"):
                 slots = [int(float(score)) for score in value[1::2]]
-                self.known += [slot for slot in slots if slot not in self.known and self.moment(slot) == str(slot)]
+                self.known += [slot for slot in slots if slot not in self.known]
 
     def raw_id(self, queue: str, id: str) -> str:
         """Return the id of a job as the client knows it."""
