@@ -126,6 +126,9 @@ def _api_page(tier: str, pattern: str, found: Sequence[str], foreign: str) -> It
         options += ["imported-members:"] if getattr(imported, "__all__", None) else []
         lines = [f".. automodule:: {module}", *(f"   :{each}" for each in options), ""]
         lines += [f".. autodata:: {module}.{name}" for name in data]
+        # What a module gives when it is asked for it is in none of its members.
+        for name in (each for each in names if each not in vars(imported) and each not in data):
+            lines += [f".. autoclass:: {module}.{name}", *(f"   :{each}" for each in options[:5]), ""]
         yield "\n".join(["", "```{eval-rst}", *lines, "```", ""])
 
 
