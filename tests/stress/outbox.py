@@ -207,6 +207,7 @@ class Sql:
         self._connect = connect
         self._outbox = outbox
         self._local = threading.local()
+        self._opened: list[Any] = []
         self._queue = Queue[Any](QUEUE, "redis://127.0.0.1:1")
         self._mark = "%s" if isinstance(outbox, PostgresOutbox) else "?"
         with contextlib.closing(connect()) as connection:
@@ -222,6 +223,7 @@ class Sql:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
+            self._opened.append(connection)
         try:
             key = f"key-{dice.randrange(_KEYS)}" if dice.random() < 0.5 else None
             place = number
@@ -243,8 +245,10 @@ class Sql:
         return "committed"
 
     def close(self) -> None:
-        """Close the queue; threads' connections went with them."""
+        """Close the queue, and the threads' connections."""
         self._queue.close()
+        for each in self._opened:
+            each.close()
 
     def await_relayed(self) -> None:
         """Wait until nothing waits in the outbox."""
@@ -274,6 +278,7 @@ class Multi:
     def __init__(self, url: str) -> None:
         self._url = url
         self._local = threading.local()
+        self._opened: list[Any] = []
         self._queue = Queue[Any](QUEUE, url)
         self._lock = threading.Lock()
         self._committed: list[Order] = []
@@ -306,6 +311,7 @@ class Multi:
         client = getattr(self._local, "client", None)
         if client is None:
             client = self._local.client = redis.Redis.from_url(self._url, decode_responses=True)
+            self._opened.append(client)
         with client.pipeline() as pipeline:
             pipeline.watch(key, order)
             stored = pipeline.get(order)
@@ -333,8 +339,10 @@ class Multi:
         return self._committed
 
     def close(self) -> None:
-        """Close the queue."""
+        """Close the queue, and the threads' clients."""
         self._queue.close()
+        for each in self._opened:
+            each.close()
 
     def faults(self) -> list[str]:
         """Return what is wrong with the application's own data."""
@@ -369,7 +377,7 @@ def _sqlite(report: Report, server: Server, transactions: int, kills: int, seed:
     file = folder / "shop.db"
 
     def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(file, timeout=_PATIENCE_S)
+        connection = sqlite3.connect(file, timeout=_PATIENCE_S, check_same_thread=False)
         # The process of a relay is killed, not the machine: what was written to the file stays there.
         connection.execute("PRAGMA synchronous = OFF")
         return connection
