@@ -326,9 +326,12 @@ async def test_a_job_whose_worker_has_died_stalls(
         with redis.Redis.from_url(server.url) as admin:
             assert admin.pttl(f"{job.key}:lock") > 20_000
 
+        await adapter.kit.travel(clock, queue, hours=1, locks=True)
+
         async def has_stalled() -> bool:
-            # The first check notes which jobs are active, the second finds those without a lock.
-            await adapter.kit.travel(clock, queue, hours=1, locks=True)
+            # The first check notes which jobs are active, the second finds those without a lock. That of the worker
+            # that takes the job then stays.
+            await adapter.kit.travel(clock, queue, hours=1)
             return bool(seen.of(JobStalled))
 
         await until(has_stalled)
