@@ -171,7 +171,8 @@ def statements_of(dialect: Dialect, table: str = DEFAULT_TABLE) -> Statements:
     texts: dict[str, object] = {}
     for which, text in (_POSTGRESQL if dialect == "postgresql" else _SQLITE).items():
         if isinstance(text, tuple):
-            texts[which] = tuple(str(each).format(table=table, name=name) for each in text)
+            parts: tuple[str, ...] = text
+            texts[which] = tuple(each.format(table=table, name=name) for each in parts)
         else:
             texts[which] = None if text is None else str(text).format(table=table, name=name)
     return msgspec.convert({"dialect": dialect, "channel": name, **texts}, Statements)

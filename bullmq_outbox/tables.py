@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -158,7 +158,7 @@ def checked_entries(entry: object) -> list[OutboxEntry]:
     """Return one entry or several as a list. Raises `UsageError`."""
     if isinstance(entry, OutboxEntry) or not isinstance(entry, Iterable):
         return [checked_entry(entry)]
-    return [checked_entry(each) for each in entry]
+    return [checked_entry(each) for each in cast("Iterable[object]", entry)]
 
 
 def checked_key(key: object) -> str | None:

@@ -1,5 +1,8 @@
 """The table of the outbox."""
 
+# Django's fields say nothing of their types without its plugin.
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable

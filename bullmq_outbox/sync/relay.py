@@ -34,6 +34,7 @@ class Database(Protocol):
 
     def execute(self, statement: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Run a statement in the transaction, or begin one; return its rows."""
+        raise NotImplementedError
 
     def commit(self) -> None:
         """Commit."""

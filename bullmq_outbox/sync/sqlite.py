@@ -59,7 +59,7 @@ class OutboxRelay(RelayLoop):
             raise UsageError("outbox", outbox, "must be a SqliteOutbox")
         if not isinstance(database, (str, os.PathLike)) and not callable(database):
             raise UsageError("database", type(database), "must be a file, or a function that connects")
-        super().__init__(outbox.statements, _Database(database), connection, options, check_limits(limits), scripts)
+        super().__init__(outbox.statements, _Database(database), connection, options, check_limits(limits), scripts)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def create(outbox: SqliteOutbox, file: str | os.PathLike[str]) -> None:
