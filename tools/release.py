@@ -193,6 +193,9 @@ def _unit(*, constraints: str | None) -> str:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     # What the tests need beside the library. Of what both need, the library's version.
     runner = [each for each in groups["newer"] if re.split(r"[=\[;]", each)[0] not in _lower_bounds()]
+    if constraints is not None:
+        # Old versions of the library's dependencies go with old ones of these.
+        runner = [each.partition("==")[0] for each in runner]
     with _environment(chosen, *runner, constraints=constraints) as python, tempfile.TemporaryDirectory() as folder:
         for name in ("tests", "specs", "pyproject.toml"):
             source = ROOT / name
