@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -171,7 +171,7 @@ def statements_of(dialect: Dialect, table: str = DEFAULT_TABLE) -> Statements:
     texts: dict[str, object] = {}
     for which, text in (_POSTGRESQL if dialect == "postgresql" else _SQLITE).items():
         if isinstance(text, tuple):
-            parts: tuple[str, ...] = text
+            parts = cast("tuple[str, ...]", text)
             texts[which] = tuple(each.format(table=table, name=name) for each in parts)
         else:
             texts[which] = None if text is None else str(text).format(table=table, name=name)
