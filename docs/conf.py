@@ -76,7 +76,7 @@ site_foreign_bases = (
 )
 
 _ELSEWHERE = re.compile(
-    r"(?:anyio|bson|django|django_tasks|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
+    r"(?:_?pytest|anyio|bson|django|django_tasks|hypothesis|msgspec|opentelemetry|prometheus_client|pymongo|redis|trio)\b"
     r"|(?:Task|TaskResult|InvalidTask|TaskResultDoesNotExist|ImproperlyConfigured)$"
 )
 _PYTHON = "https://docs.python.org/3/library/"
@@ -144,7 +144,8 @@ def _resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes
     if first in sys.stdlib_module_names and "." in target:
         module = target.rpartition(".")[0]
         return _external(f"{_PYTHON}{module}.html#{target}", text)
-    if target in ("None", "...") or _ELSEWHERE.match(target) or _is_private(target):
+    # Python gives the text of some unions as one name.
+    if target in ("None", "...") or "[" in target or _ELSEWHERE.match(target) or _is_private(target):
         return text
     return None
 
