@@ -106,6 +106,7 @@ def test_ci_ends_within_an_hour_and_a_half_whatever_hangs() -> None:
         "provenance",
         "environments",
         "check",
+        "documentation",
         "tests on 3.11",
         "switching threads",
         "planted faults",
