@@ -25,9 +25,9 @@ DIST = ROOT / "dist"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = MappingProxyType(
     {
-        "": ("bullmq_protocol", "monque_protocol"),
+        "": ("bullmq_protocol", "bullmq_outbox", "monque_protocol"),
         "anyio": ("bullmq_anyio",),
-        "sync": ("bullmq_sync",),
+        "sync": ("bullmq_sync", "bullmq_outbox.sync.sqlite"),
         "cron": ("bullmq_protocol.model.schedule", "tzdata"),
         "prometheus": ("bullmq_prometheus",),
         "otel": ("bullmq_otel",),
@@ -36,7 +36,11 @@ MODULES = MappingProxyType(
         "cli": ("bullmq_cli.entry", "bullmq_cli.ctl.entry"),
         "outbox-psycopg": ("bullmq_outbox",),
         "outbox-sqlalchemy": ("bullmq_outbox.sqlalchemy",),
-        "testing": ("bullmq_protocol.testing", "bullmq_protocol.testing.strategies"),
+        "conformance": ("bullmq_conformance.__main__",),
+        "outbox-psycopg": ("bullmq_outbox.tables", "psycopg"),
+        "outbox-sqlalchemy": ("bullmq_outbox.sqlalchemy",),
+        "testing": ("bullmq_protocol.testing", "bullmq_protocol.testing.strategies", "bullmq_pytest"),
+        "testing-docker": ("bullmq_protocol.testing.server", "testcontainers"),
         "monque-anyio": ("monque_anyio",),
         "monque-sync": ("monque_sync",),
     }
@@ -45,7 +49,11 @@ MODULES = MappingProxyType(
 _EPOCH = "1700000000"
 """The date of every file in the archives, so that the same sources give the same bytes."""
 _NOT_SHIPPED = ("tests/", "bench/", "tools/", "lua/", "specs/")
-_COMMAND = {"cli": ("bullmq-worker", "bullmq-ctl"), "doctor": ("bullmq-doctor",)}
+_COMMAND = {
+    "cli": ("bullmq-worker", "bullmq-ctl"),
+    "conformance": ("bullmq-conformance",),
+    "doctor": ("bullmq-doctor",),
+}
 
 
 class StepError(Exception):
@@ -92,6 +100,11 @@ def _built(pattern: str) -> Path:
     return found[0]
 
 
+def _packages() -> list[str]:
+    first = {module.partition(".")[0] for modules in MODULES.values() for module in modules}
+    return sorted(each for each in first if each.startswith(("bullmq_", "monque_")))
+
+
 def build() -> str:
     """Build twice, from two copies of what is committed: both must have the same bytes."""
     sums = []
@@ -122,8 +135,8 @@ def contents() -> str:
     inside = zipfile.ZipFile(wheel()).namelist()
     if wrong := [name for name in inside if name.startswith(_NOT_SHIPPED) or "/tests/" in name]:
         raise StepError(f"the wheel holds {wrong}")
-    packages = {module.partition(".")[0] for modules in MODULES.values() for module in modules} - {"tzdata"}
-    if missing := [each for each in sorted(packages) if f"{each}/py.typed" not in inside]:
+    packages = _packages()
+    if missing := [each for each in packages if f"{each}/py.typed" not in inside]:
         raise StepError(f"the wheel lacks {missing}, or their py.typed")
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(sdist()) as archive:
@@ -230,9 +243,7 @@ def names() -> str:
     )
     if not (last := tags.stdout.decode().split()):
         return "no release yet: nothing to compare with"
-    for package in sorted(
-        {module.partition(".")[0] for modules in MODULES.values() for module in modules} - {"tzdata"}
-    ):
+    for package in _packages():
         _run(sys.executable, "-m", "griffe", "check", package, "--against", last[0])
     return f"no name of {last[0]} is gone or changed"
 

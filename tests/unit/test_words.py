@@ -27,7 +27,6 @@ _WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
             "tests/unit/test_address.py",
             "tests/unit/test_codec.py",
             "tests/unit/test_stack.py",
-            "tools/drawings.py",
         ),
     ),
     "moulds?": ("template", ()),
