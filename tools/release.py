@@ -34,8 +34,6 @@ MODULES = MappingProxyType(
         "doctor": ("bullmq_doctor",),
         "django": ("bullmq_django",),
         "cli": ("bullmq_cli.entry", "bullmq_cli.ctl.entry"),
-        "outbox-psycopg": ("bullmq_outbox",),
-        "outbox-sqlalchemy": ("bullmq_outbox.sqlalchemy",),
         "conformance": ("bullmq_conformance.__main__",),
         "outbox-psycopg": ("bullmq_outbox.tables", "psycopg"),
         "outbox-sqlalchemy": ("bullmq_outbox.sqlalchemy",),
