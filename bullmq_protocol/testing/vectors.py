@@ -1,7 +1,7 @@
 """The golden vectors: what each script command does, as JSON, for clients in any language.
 
 A vector holds the keys before a call, the call, its reply, and the keys afterwards, as BullMQ's own scripts left them.
-[specs/README.md](../../specs/README.md#golden-vectors) describes its members, and how to check a client or a server
+The README of the specification, under "Golden vectors", describes its members, and how to check a client or a server
 side with them.
 """
 
