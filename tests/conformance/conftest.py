@@ -1,6 +1,7 @@
 """Two databases of each server, and a client in this process, for all tests of the conformance run."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -14,7 +15,7 @@ from bullmq_conformance.wire import Wire
 from tests.support.servers import Server
 
 DATABASES = (12, 13)
-"""Of their own: other tests use the first ones, and a sequence begins by emptying these."""
+"""A sequence begins by emptying them."""
 
 MakeArena = Callable[..., Arena]
 
@@ -25,6 +26,16 @@ def local(version: str, kind: type[Calls] = Calls) -> Local:
 
 def url_of(server: Server, at: int = 0) -> str:
     return f"{server.url}/{DATABASES[at]}"
+
+
+@pytest.fixture(autouse=True)
+def _empty(request: pytest.FixtureRequest) -> None:
+    """Empty both databases of the server, if the test has one: tests of other folders take databases as they come."""
+    if "server" in request.fixturenames:
+        server: Server = request.getfixturevalue("server")
+        for at in (0, 1):
+            with closing(Wire.of_url(url_of(server, at))) as wire:
+                wire.run([("FLUSHDB",)])
 
 
 @pytest.fixture

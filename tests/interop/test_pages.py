@@ -35,7 +35,7 @@ def outputs(name: str, language: str) -> tuple[str, str]:
 
 
 def finished(command: list[str], version: str = "5.62.0") -> str:
-    done = subprocess.run(command, cwd=pages.ROOT, env=of_node(version), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=pages.ROOT, env=of_node(version), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -71,7 +71,7 @@ def test_the_program_of_another_library(page: str, home: Server, tmp_path: Path)
         for each in workers:
             working = stack.enter_context(subprocess.Popen(each, cwd=tmp_path, stderr=subprocess.DEVNULL))
             stack.callback(working.terminate)
-        done = subprocess.run([python, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([python, "app.py"], cwd=tmp_path, capture_output=True, text=True)
     # RQ logs to standard output.
     assert (done.stdout.splitlines()[-1:], done.returncode) == (["sent to ada"], 0), done.stderr
 

@@ -14,6 +14,12 @@ from tests.support.pages import snippets
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 _PROGRAM, *_TESTS = snippets("testing.md")
+_PATIENT = (
+    "from hypothesis import HealthCheck, settings\n"
+    "settings.register_profile('patient', deadline=None, suppress_health_check=[HealthCheck.too_slow])\n"
+    "settings.load_profile('patient')\n"
+)
+"""Hypothesis judges by time, which a busy machine takes."""
 
 
 _CASES = [
@@ -30,6 +36,7 @@ def test_snippet(number: int, backend: str, tmp_path: Path) -> None:
     assert count, "a snippet without a test"
     (tmp_path / "mail.py").write_text(_PROGRAM)
     (tmp_path / "test_it.py").write_text(snippet)
+    (tmp_path / "conftest.py").write_text(_PATIENT)
     settings = plugins.settings(backend, auto=True)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\npythonpath = .\n{settings}")
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BULLMQ_", "PYTEST_", "COV"))}
