@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.servers import Server
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 150
 """How long a program of a page may take."""
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
