@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,9 @@ UNREACHABLE = 3
 CUT_SHORT = 130
 
 
+def _nothing() -> None: ...
+
+
 class Signals:
     """The signals of this process. As long as no worker runs nothing is held, and one that stops ends it at once."""
 
@@ -28,6 +32,8 @@ class Signals:
         """Whether a SIGHUP is ending the workers, and no signal has come since that ends the program."""
         self.over = False
         """Whether the workers have ended."""
+        self.leaving: Callable[[], object] = _nothing
+        """What a signal does that ends the program before its workers run: nothing of it is to stay behind."""
         self._theirs: dict[int, Any] = {}
 
     def take_over(self) -> None:
@@ -42,6 +48,7 @@ class Signals:
             # It ends already. (Of the first, `run_workers` gives notice when all is over.)
             return
         if number != signal.SIGHUP:
+            self.leaving()
             os._exit(GOOD_ORDER)
         self.restarts = True
         # Compared by value: each access makes another bound method.

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,10 +107,10 @@ def _response(status: str, kind: str, body: bytes) -> bytes:
 
 
 @contextmanager
-def file(workers: Sequence[Any], path: Path, patience_ms: int) -> Generator[None]:
+def file(workers: Sequence[Any], path: Path, patience_ms: int) -> Generator[Callable[[], None]]:
     """Write the health into a file each second as long as the workers are live; at the end it is gone.
 
-    Raises `OSError` if it cannot be written.
+    Gives what removes it before. Raises `OSError` if it cannot be written.
     """
     over = threading.Event()
 
@@ -130,9 +130,13 @@ def file(workers: Sequence[Any], path: Path, patience_ms: int) -> Generator[None
     write()
     thread = threading.Thread(target=keep, name="bullmq health file", daemon=True)
     thread.start()
-    try:
-        yield
-    finally:
+
+    def remove() -> None:
         over.set()
         thread.join()
         path.unlink(missing_ok=True)
+
+    try:
+        yield remove
+    finally:
+        remove()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bullmq_cli.entry import CUT_SHORT, FAILED, GOOD_ORDER, UNREACHABLE, USAGE, Signals
+from bullmq_cli.entry import ALL, CUT_SHORT, FAILED, GOOD_ORDER, UNREACHABLE, USAGE, Signals
 from bullmq_cli.load import TargetError, load
 from bullmq_cli.logs import name_jobs
 from bullmq_cli.probes import file, port
@@ -55,7 +55,7 @@ def serve(work: Work, signals: Signals) -> int:
         adapter, workers = load(work.target)
         run = _runner(adapter, work, workers)
         with ExitStack() as probes:
-            _open_probes(work, workers, probes)
+            _open_probes(work, workers, probes, signals)
             if work.lifeline is not None:
                 threading.Thread(target=_end_with_parent, args=(work.lifeline,), daemon=True).start()
             queues = ", ".join(dict.fromkeys(worker.name for worker in workers))
@@ -118,7 +118,7 @@ def _run_in_loop(run_loop: Any, run: Any, backend: dict[str, Any], on_signal: An
     run_loop(partial(run, on_signal=on_signal), **backend)
 
 
-def _open_probes(work: Work, workers: list[Any], probes: ExitStack) -> None:
+def _open_probes(work: Work, workers: list[Any], probes: ExitStack, signals: Signals) -> None:
     number = work.child or 0
     if work.health_port is not None:
         wanted = work.health_port + number if work.health_port else 0
@@ -131,10 +131,14 @@ def _open_probes(work: Work, workers: list[Any], probes: ExitStack) -> None:
         path = (
             work.health_file if work.child is None else work.health_file.with_name(f"{work.health_file.name}.{number}")
         )
+        # A signal that came between these two would leave the file behind.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ALL)
         try:
-            probes.enter_context(file(workers, path, work.patience_ms))
+            signals.leaving = probes.enter_context(file(workers, path, work.patience_ms))
         except OSError as error:
             raise TargetError(f"--health-file {path}: {error.strerror}") from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent(lifeline: int) -> None:
