@@ -45,7 +45,7 @@ def test_missing_library_is_named(package: str, library: str, extra: str, monkey
     spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.origin is not None
-    # What it imports besides is there before its library is taken away. On newer Pythons some libraries are not installed.
+    # What it imports besides is there before its library is taken away. Not every Python here has each library.
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(package)
     monkeypatch.setitem(sys.modules, library, None)
