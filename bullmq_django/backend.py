@@ -25,6 +25,7 @@ from bullmq_django.options import Options, read
 from bullmq_django.queues import SHARED
 from bullmq_django.results import FINISHED, UnknownTask, result_of, to_bullmq
 from bullmq_protocol import JobOptions, TransportError, UsageError
+from bullmq_protocol.model.job import JobRecord
 from bullmq_sync import Job, Queue
 
 P = ParamSpec("P")
@@ -154,10 +155,13 @@ class BullMQBackend(BaseTaskBackend):
     def _add(self, task: Task[P, R], args: list[Any], kwargs: dict[str, Any]) -> TaskResult[P, R]:
         self.validate_task(task)
         payload = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
-        job = _added(self.queue(task.queue_name), task.module_path, payload, self._job_options(task))
-        found: Any = result_of(job.record, task.queue_name, self.alias, "waiting", task=task)
+        record = self._store(self.queue(task.queue_name), task, payload)
+        found: Any = result_of(record, task.queue_name, self.alias, "waiting", task=task)
         result: TaskResult[P, R] = found
         return result
+
+    def _store(self, queue: Queue[Any], task: Task[..., Any], payload: dict[str, Any]) -> JobRecord:
+        return _added(queue, task.module_path, payload, self._job_options(task)).record
 
     def _job_options(self, task: Task[..., Any]) -> JobOptions:
         own: dict[str, Any] = {"job_id": get_random_string(ID_LENGTH)}

@@ -7,11 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 from asgiref.sync import sync_to_async
 
 from bullmq_django.backend import BullMQBackend
-from bullmq_django.framework import Task, TaskResult, normalize_json, task_enqueued
+from bullmq_django.framework import Task, TaskResult, task_enqueued
 from bullmq_django.outbox.models import OutboxRow
-from bullmq_django.results import result_of
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.model.outbox import prepared_entry
+from bullmq_sync import Queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,15 +48,9 @@ class OutboxBackend(BullMQBackend):
         await task_enqueued.asend(type(self), task_result=result)
         return result
 
-    def _add(self, task: Task[P, R], args: list[Any], kwargs: dict[str, Any]) -> TaskResult[P, R]:
-        self.validate_task(task)
-        payload = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
-        queue = self.queue(task.queue_name)
+    def _store(self, queue: Queue[Any], task: Task[..., Any], payload: dict[str, Any]) -> JobRecord:
         entry = queue.entry(task.module_path, payload, self._job_options(task))
         OutboxRow.objects.add(entry)
         job = prepared_entry(entry, queue.keys, limits=self.bullmq_options.limits)
         stored = {"data": entry.data.encode(), "timestamp": b"%d" % entry.timestamp}
-        record = JobRecord(entry.id, {**job.shown, **stored}, None)
-        found: Any = result_of(record, task.queue_name, self.alias, "waiting", task=task)
-        result: TaskResult[P, R] = found
-        return result
+        return JobRecord(entry.id, {**job.shown, **stored}, None)
