@@ -16,7 +16,8 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -246,24 +247,17 @@ def names() -> str:
     return f"no name of {last[0]} is gone or changed"
 
 
-class _environment:  # noqa: N801 - used as a function
-    """A new environment that holds the wheel with extras, and nothing else but what is named."""
-
-    def __init__(self, extra: str, *more: str, constraints: str | None = None) -> None:
-        self._wanted = [f"{wheel()}[{extra}]" if extra else str(wheel()), *more]
-        self._constraints = ["-c", constraints] if constraints else []
-        self._folder = tempfile.TemporaryDirectory()
-
-    def __enter__(self) -> Path:
-        folder = Path(self._folder.name)
-        python = folder / "bin" / "python"
-        _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+@contextmanager
+def _environment(extra: str, *more: str, constraints: str | None = None) -> Iterator[Path]:
+    """Make an environment that holds the wheel with extras, and nothing else but what is named; give its Python."""
+    wanted = [f"{wheel()}[{extra}]" if extra else str(wheel()), *more]
+    limits = ["-c", constraints] if constraints else []
+    with tempfile.TemporaryDirectory() as folder:
+        python = Path(folder) / "bin" / "python"
+        _run(sys.executable, "-m", "venv", "--without-pip", folder)
         quiet = ("--quiet", "--quiet", "--disable-pip-version-check", "--no-input")
-        _run(sys.executable, "-m", "pip", "--python", str(python), "install", *quiet, *self._constraints, *self._wanted)
-        return python
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+        _run(sys.executable, "-m", "pip", "--python", str(python), "install", *quiet, *limits, *wanted)
+        yield python
 
 
 def _plain_environment(**more: str) -> dict[str, str]:
