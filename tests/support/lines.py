@@ -1,23 +1,19 @@
-"""JSON lines on stdin and stdout, and one text for asyncio, trio and threads.
-
-Coroutines here await only what a facade returned. The blocking facade returns plain values, so a coroutine over it
-never waits and `finish` runs it to its end at once.
-"""
+"""JSON lines on stdin and stdout, by one text for asyncio, trio and threads (`got` and `finish`)."""
 
 import importlib
-import inspect
 import json
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio.to_thread
 
+from bullmq_conformance.lines import finish as finish
+from bullmq_conformance.lines import got as got
 from bullmq_protocol.scripts.profile import FLEET, STRICT, V6_7, Profile
 
-T = TypeVar("T")
 Calls = Mapping[str, Callable[..., Awaitable[Any]]]
 
 _writing = threading.Lock()
@@ -38,21 +34,6 @@ def say(**line: Any) -> None:
     with _writing:
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-async def got(value: Any) -> Any:
-    """Await what a facade returned, where that is needed."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise RuntimeError("a blocking program waited")
 
 
 async def serve(calls: Calls) -> None:

@@ -1,7 +1,6 @@
 """Adds jobs and asks about queues, in the adapter that argv names; the lines are those of node/client.js."""
 
 import json
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -9,66 +8,14 @@ from typing import Any
 
 import anyio
 import msgspec
-from msgspec import UNSET
 
-from bullmq_protocol.commands.schedulers import JobScheduler
+from bullmq_conformance.words import node_of, options_of, repeat_of, scheduler_in_words, snake
 from bullmq_protocol.errors import UnrecoverableError
-from bullmq_protocol.model.flow import FlowNode
 from bullmq_protocol.model.job import NewJob
-from bullmq_protocol.model.options import JobOptions, given, stored_of, stored_options_from
-from bullmq_protocol.model.schedule import RepeatOptions
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.lines import Calls, finish, got, package_of, profile_named, say, serve, serve_blocking
-
-_STORED = {
-    "keepLogs": "kl",
-    "deduplication": "de",
-    "failParentOnFailure": "fpof",
-    "continueParentOnFailure": "cpof",
-    "ignoreDependencyOnFailure": "idof",
-    "removeDependencyOnFailure": "rdof",
-}
-
-
-def options_of(opts: dict[str, Any]) -> JobOptions:
-    """Options in BullMQ's public words as ours."""
-    return stored_options_from({_STORED.get(name, name): value for name, value in opts.items()})
-
-
-def node_of(flow: dict[str, Any]) -> FlowNode:
-    """A flow in BullMQ's words as ours."""
-    children = [node_of(child) for child in flow.get("children", ())]
-    data = flow.get("data", msgspec.UNSET)
-    return FlowNode(
-        flow["name"], flow["queueName"], data, options_of(flow.get("opts", {})), flow.get("prefix"), children
-    )
-
-
-def _repeat(rule: dict[str, Any]) -> RepeatOptions:
-    return RepeatOptions(**{_snake(name): value for name, value in rule.items()})
-
-
-def _scheduler(found: JobScheduler) -> dict[str, Any]:
-    """A scheduler in BullMQ's words."""
-    reported: dict[str, Any] = {"key": found.key, "name": found.name, "next": found.next_at}
-    reported["iterationCount"] = found.iteration_count
-    for name in ("limit", "startDate", "endDate", "tz", "pattern", "every", "offset"):
-        reported[name] = getattr(found, _snake(name))
-    template: dict[str, Any] = {"data": found.data}
-    if found.template_opts is not None:
-        options = stored_of(given(found.template_opts))
-        words = {short: name for name, short in _STORED.items()}
-        template["opts"] = {words.get(name, name): value for name, value in options.items()}
-        if found.template_opts.attempts is UNSET:
-            del template["opts"]["attempts"]
-    template = {name: value for name, value in template.items() if value is not None}
-    return {name: value for name, value in {**reported, "template": template or None}.items() if value is not None}
-
-
-def _snake(name: str) -> str:
-    return re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 
 def _plain(result: Any, job: type) -> Any:
@@ -161,19 +108,19 @@ class Client:
         self, queue: str, id: str, repeat: dict[str, Any], template: dict[str, Any]
     ) -> str | None:
         opts = options_of(template.get("opts", {}))
-        rule = _repeat(repeat)
+        rule = repeat_of(repeat)
         job = await got(self.queue(queue).upsert_job_scheduler(id, rule, template["name"], template["data"], opts))
         return None if job is None else str(job.id)
 
     async def schedulers(self, queue: str) -> list[dict[str, Any]]:
-        return [_scheduler(found) for found in await got(self.queue(queue).get_job_schedulers())]
+        return [scheduler_in_words(found) for found in await got(self.queue(queue).get_job_schedulers())]
 
     async def remove_scheduler(self, queue: str, id: str) -> bool:
         removed: bool = await got(self.queue(queue).remove_job_scheduler(id))
         return removed
 
     async def remove_repeatable(self, queue: str, job: str, repeat: dict[str, Any], id: str | None = None) -> bool:
-        removed: bool = await got(self.queue(queue).remove_repeatable(job, _repeat(repeat), id))
+        removed: bool = await got(self.queue(queue).remove_repeatable(job, repeat_of(repeat), id))
         return removed
 
     async def method(
@@ -181,8 +128,8 @@ class Client:
     ) -> Any:
         """Call any method of Queue, or of the Job with this id; `options` are keyword arguments here."""
         target = self.queue(queue) if id is None else await got(self.queue(queue).get_job(id))
-        named = {_snake(name): value for name, value in (options or {}).items()}
-        return _plain(await got(getattr(target, _snake(method))(*args, **named)), self._job)
+        named = {snake(name): value for name, value in (options or {}).items()}
+        return _plain(await got(getattr(target, snake(method))(*args, **named)), self._job)
 
     async def close(self) -> None:
         for each in (*self.queues.values(), self._flows):

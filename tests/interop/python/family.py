@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from bullmq_conformance.words import node_of, options_of
 from bullmq_protocol.errors import JobNotFound
 from bullmq_protocol.events.stream import CompletedEvent, ProgressEvent
 from bullmq_protocol.model.flow import FlowJob, FlowNode
-from tests.interop.python.client import node_of, options_of
 from tests.support.lines import Calls, finish, got, package_of, say, serve, serve_blocking
 
 _NAMES = {

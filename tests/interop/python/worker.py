@@ -1,13 +1,13 @@
 """A worker in the adapter that argv names; the lines, and what a job's data means, are those of node/worker.js."""
 
 import json
-import re
 import sys
 import time
 from typing import Any
 
 import anyio
 
+from bullmq_conformance.words import snake
 from bullmq_protocol.commands.fetching import Limiter
 from bullmq_protocol.errors import DelayedError, UnrecoverableError
 from bullmq_protocol.scripts.profile import Profile
@@ -95,13 +95,9 @@ def _main_blocking(queue: str, url: str, options: WorkerOptions, profile: Profil
     say(event="closed")
 
 
-def _snake(name: str) -> str:
-    return re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
-
-
 if __name__ == "__main__":
     config = json.loads(sys.argv[1])
-    given = {_snake(name): value for name, value in config["options"].items()}
+    given = {snake(name): value for name, value in config["options"].items()}
     if "limiter" in given:
         given["limiter"] = Limiter(**given["limiter"])
     options = WorkerOptions(**given)
