@@ -30,22 +30,22 @@ HEAD = """\
 
 When a handler raises, its exception is **transient** (a retry may help) or **permanent** (it cannot):
 
-- With `RetryPolicy.CATEGORISING` a permanent error fails the job at once, whatever attempts are left. With
+- With `RetryPolicy.CATEGORISING`, a permanent error fails the job at once, however many attempts are left. With
   `RetryPolicy.BULLMQ`, the default, every error is retried while attempts are left, as on Node.
 - The log field `category` and the label `reason` of `bullmq_jobs_failed_total` name the category under either policy.
 
 The first of these that applies decides:
 
-1. **Your own word.** A `TransientError` or `PermanentError`, raised by the handler or anywhere in the chain of causes.
+1. **What you raised.** A `TransientError` or `PermanentError`, raised by the handler or anywhere in the chain of causes.
    `UnrecoverableError` is permanent.
-2. **The type**, by the tables below. A rule holds for the class and its subclasses; the most derived class that has a
-   rule wins. Packages are known by name, so none of them need be installed.
-3. **The content**, by the shape of the exception.
-4. **The cause**: what the exception was raised from, or what was being handled when it was raised, outermost first.
-   SQLAlchemy's `orig` and urllib's `reason` count as causes.
+2. **The type**, by the tables below. A rule applies to the class and its subclasses; the most derived class that has a
+   rule wins. Packages are recognised by name, so none of them needs to be installed.
+3. **The content**: attributes such as an HTTP status.
+4. **The cause**: the exception that this one was raised from, or that was being handled when it was raised, outermost
+   first. SQLAlchemy's `orig` and urllib's `reason` count as causes.
 5. Otherwise it is **permanent**.
 
-An exception group is transient when each exception in it is.
+An exception group is transient if each exception in it is.
 """
 
 
@@ -54,10 +54,10 @@ TROUBLE_HEAD = """\
 
 # Troubleshooting by message
 
-Find the message that you have, or a part of it, and read why it comes and what to do. Yours has other ids and values
-than these examples.
+Search this page for your message, or for a part of it: it says why the error occurs and what to do. The ids and values
+in your message will differ from these examples.
 
-Where there is no message: [`bullmq-doctor`](doctor.md) finds faults of a server and its queues, and
+If you have no message, [`bullmq-doctor`](doctor.md) finds problems in a server and its queues, and
 [when the connection is lost](connection-loss.md) explains what a worker logs.
 """
 
@@ -110,7 +110,7 @@ def _by_shape() -> Iterator[str]:
     classes = ", ".join(f"`{each}`" for each in sorted(TRANSIENT_SQLSTATE_CLASSES))
     yield "## By content"
     yield ""
-    yield "| What is looked at | Transient | Permanent |"
+    yield "| Content | Transient | Permanent |"
     yield "|---|---|---|"
     yield (
         "| HTTP status: `response.status_code`, `response.status`, `status`, `status_code`, `code` | "
@@ -132,10 +132,10 @@ def _by_type() -> Iterator[str]:
         for name, rule in rules.items():
             yield f"| `{name}` | {_said(rule)} |"
     yield ""
-    yield "Packages whose exceptions have another's names are judged alike: " + (
+    yield "Packages whose exceptions have the same names as another's are treated the same way: " + (
         ", ".join(f"`{each}` as `{known}`" for each, known in NAMESAKES.items()) + "."
     )
-    yield "A class stands with its package, not with its module: `psycopg.errors.OperationalError` is listed as"
+    yield "A class is listed under its package, not its module: `psycopg.errors.OperationalError` is listed as"
     yield "`psycopg.OperationalError`. The package of confluent-kafka's exceptions is `cimpl`."
 
 

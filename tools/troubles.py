@@ -26,12 +26,12 @@ _DENIED = "WRONGPASS invalid username-password pair or user is disabled. (user '
 
 ROOTS: Mapping[type[BullMQError], str] = MappingProxyType(
     {
-        BullMQError: "Everything that this library raises. `except BullMQError` catches all of it.",
+        BullMQError: "The base of every error that this library raises.",
         errors.TransportError: "The connection failed before a reply came; `maybe_applied` says whether the command may"
         " have run.",
         errors.JobSignal: "What a handler raises to decide how its job ends.",
-        errors.ScriptError: "A script refused the call. A code without a class of its own comes from a newer BullMQ.",
-        monque.MonqueError: "Everything that the schedulers for Monque raise besides `UsageError`.",
+        errors.ScriptError: "A script refused the call. A code without its own class comes from a newer BullMQ.",
+        monque.MonqueError: "The base of every error that the Monque schedulers raise, except `UsageError`.",
     }
 )
 """Errors that are caught rather than raised, with what they are."""
@@ -40,28 +40,28 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
     {
         errors.ConnectionLost: Trouble(
             _LOST,
-            "No server listens at the address, a firewall is in between, or the connection broke. A worker logs it "
-            "and goes on trying.",
-            "Start the server, or name the right one (`BULLMQ_URL`). With `maybe_applied` an add may have happened: "
-            "[add once](connection-loss.md#adding-once).",
+            "No server listens at the address, a firewall blocks it, or the connection broke. A worker logs it "
+            "and keeps trying.",
+            "Start the server, or correct the address (`BULLMQ_URL`). If `maybe_applied` is True, an add may have "
+            "happened: see [adding once](connection-loss.md#adding-once).",
         ),
         errors.TransportTimeout: Trouble(
             errors.TransportTimeout("no reply within the time limit", maybe_applied=True),
-            "The server, or the network, took longer than `command_timeout_ms`. A script that runs long holds up all "
-            "others.",
-            "Look for slow calls (`SLOWLOG`, `drain` of a large queue). Raise "
-            "`ConnectionOptions(command_timeout_ms=...)` for long operations, or "
-            "use those that go [in pages](api.md#long-operations).",
+            "The server or the network took longer than `command_timeout_ms`. A long-running script blocks all other "
+            "commands.",
+            "Look for slow calls (`SLOWLOG`, `drain` of a large queue). For long operations, raise "
+            "`ConnectionOptions(command_timeout_ms=...)`, or "
+            "use the methods that work [page by page](api.md#long-operations).",
         ),
         errors.Closed: Trouble(
             errors.Closed(),
             "A queue, worker or connection was used after `aclose`, `close` or the end of its `async with`.",
-            "Keep it open for as long as it is used: one for the whole program, not one for each call.",
+            "Open it once for the whole program, not for each call, and close it at the end.",
         ),
         errors.AuthenticationFailed: Trouble(
             errors.AuthenticationFailed(_DENIED),
-            "User or password are wrong, or the user may not run the first commands of a connection.",
-            "Correct the URL. For secrets that change, give `credentials=`: it is asked at each connect.",
+            "The user or the password is wrong, or the user may not run the first commands of a connection.",
+            "Correct the URL. For secrets that change, pass `credentials=`, a function that is called at each connect.",
         ),
         ServerError: Trouble(
             ServerError("OOM command not allowed when used memory > 'maxmemory'."),
@@ -71,39 +71,39 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         ),
         errors.ServerTooOld: Trouble(
             errors.ServerTooOld("the server has version 5.0.14, but 6.2 or later is needed"),
-            "The scripts need commands that came with Redis 6.2.",
+            "The scripts need commands that were added in Redis 6.2.",
             "Upgrade the server.",
         ),
         errors.UsageError: Trouble(
             errors.UsageError("delay", -1, "must be at least 0"),
             "An argument is wrong. Nothing was sent. The message has the field, the rule and the value.",
-            "Correct the value. `error.field` and `error.rule` are for programs.",
+            "Correct the value. A program can read `error.field` and `error.rule`.",
         ),
         CronError: Trouble(
             CronError("61 * * * *", "minute", "Constraint error, got value 61 expected range 0-59"),
-            "The cron pattern cannot be read, or BullMQ 5 and 6 read it differently, which the profile `FLEET` "
+            "The cron pattern is invalid, or BullMQ 5 and 6 read it differently, which the profile `FLEET` "
             "refuses.",
-            "Correct the pattern. [Profiles](profiles.md) says which patterns each of them takes.",
+            "Correct the pattern. [Profiles](profiles.md) says which patterns each profile accepts.",
         ),
         errors.PayloadError: Trouble(
             errors.PayloadError("invalid JSON: Expecting value: line 1 column 1 (char 0)"),
             "A client stored text that is not JSON.",
-            "Find the client by `job.record.fields`. A worker fails such a job; nothing else stops.",
+            "`job.record.fields` may show which client it was. A worker fails such a job and continues with the next.",
         ),
         errors.PayloadMismatch: Trouble(
             errors.PayloadMismatch("Expected `int`, got `str` - at `$.number`"),
-            "Data or a result is JSON, but not of the type that was asked for.",
-            "Correct the producer, or the type. [Payloads](payloads.md) has the rules.",
+            "Data or a result is valid JSON, but does not match the expected type.",
+            "Correct the producer or the type. [Payloads](payloads.md) has the rules.",
         ),
         errors.UnexpectedReply: Trouble(
             errors.UnexpectedReply("an integer", b"abc"),
-            "What answered is no Redis, a proxy changed the reply, or another program wrote to the queue's keys.",
-            "Look at what the address leads to, then run `bullmq-doctor`.",
+            "The server is not Redis, a proxy changed the reply, or another program wrote to the queue's keys.",
+            "Check what listens at the address, then run `bullmq-doctor`.",
         ),
         errors.BulkAddError: Trouble(
             errors.BulkAddError(["1", ServerError("OOM command not allowed when used memory > 'maxmemory'.")]),
             "The server refused some jobs of a bulk. The others were added.",
-            "`error.results` has the job or the error for each. Add those again that failed.",
+            "`error.results` has a job or an error for each. Add the failed ones again.",
         ),
         errors.FlowAddError: Trouble(
             errors.FlowAddError(
@@ -111,101 +111,106 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
                 ["bull:books:1", "bull:pages:2"],
                 ["1", errors.ParentNotFound("addStandardJob", job_id="2", parent_key="bull:books:1")],
             ),
-            "The server refused some nodes of a flow. The others were added; a transaction of Redis undoes nothing.",
+            "The server refused some nodes of a flow. The others were added, since Redis does not roll back "
+            "transactions.",
             "`error.nodes` and `error.results` say which. Remove what was added, or add the missing children.",
         ),
         errors.NodeRefused: Trouble(
             errors.NodeRefused("job 'page' of bull:pages was deduplicated: job 7 stands for it", existing_id="7"),
-            "A node of a flow gave way to an existing job, so its parent would never get this child.",
-            "Give the node another id, or take the deduplication off it.",
+            "A node of a flow was not added because its job exists already, so its parent would never get this child.",
+            "Give the node another id, or remove its deduplication.",
         ),
         errors.JobFailedError: Trouble(
             errors.JobFailedError("7", "the card has expired"),
-            "A job that you waited for has failed for good. The message is its failure.",
+            "The job that you waited for has failed for good. The message is the reason of its failure.",
             "`bullmq-ctl job QUEUE ID` shows its stack traces.",
         ),
         errors.WaitTimeout: Trouble(
             errors.WaitTimeout("7", 5000),
-            "The job did not finish in the time of `wait_until_finished`. It may do so later.",
-            "Is a worker running (`bullmq-ctl workers QUEUE`), and is the queue paused? Otherwise wait longer, or do "
-            "not wait: answer with the job's id.",
+            "The job did not finish within the time given to `wait_until_finished`. It may still finish later.",
+            "Check that a worker is running (`bullmq-ctl workers QUEUE`) and that the queue is not paused. Otherwise "
+            "wait longer, or do not wait: return the job's id.",
         ),
         errors.RetriedInPart: Trouble(
             errors.RetriedInPart("7", "bull:books:1"),
-            "With the profile `STRICT`, BullMQ 5.62.0's script moves such a job to wait and then stops.",
-            "The job runs. Use the profile `FLEET`, whose script does not stop.",
+            "With the profile `STRICT`, the script does what BullMQ 5.62.0's does: it moves the job to wait and then "
+            "fails.",
+            "Nothing: the job runs. The profile `FLEET` avoids the error.",
         ),
         errors.UnrecoverableError: Trouble(
             errors.UnrecoverableError(),
-            "A handler raised it without a text: the job fails for good.",
-            "Give it a text that says why: it becomes the job's failure.",
+            "A handler raised it without a message: the job fails for good.",
+            "Give it a message that says why: it becomes the job's failed reason.",
         ),
         errors.PermanentError: Trouble(
             errors.PermanentError(),
-            "A handler raised it without a text: the job fails for good.",
-            "Give it a text that says why: it becomes the job's failure.",
+            "A handler raised it without a message: the job fails for good.",
+            "Give it a message that says why: it becomes the job's failed reason.",
         ),
         errors.TransientError: Trouble(
             errors.TransientError(),
-            "A handler raised it without a text: the attempt failed, and is retried while attempts are left.",
-            "Give it a text. `retry_after_ms` says when to try again.",
+            "A handler raised it without a message: the attempt failed, and the job is retried while attempts are "
+            "left.",
+            "Give it a message. `retry_after_ms` says when to try again.",
         ),
         errors.DelayedError: Trouble(
             errors.DelayedError(),
-            "A handler has moved its job to delayed, and says so. It is no failure.",
-            "As a job's failure it means that the handler raised it without having called `job.move_to_delayed`: see "
+            "A handler has moved its job to delayed and tells the worker so. It is not a failure.",
+            "If a job failed with it, the handler raised it without calling `job.move_to_delayed` first: see "
             "[steps](guides/steps.md).",
         ),
         errors.WaitingError: Trouble(
             errors.WaitingError(),
-            "A handler has given its job back, and says so. It is no failure.",
-            "As a job's failure it means that the handler raised it without having called `job.move_to_wait`: see "
+            "A handler has returned its job to the queue and tells the worker so. It is not a failure.",
+            "If a job failed with it, the handler raised it without calling `job.move_to_wait` first: see "
             "[steps](guides/steps.md).",
         ),
         errors.WaitingChildrenError: Trouble(
             errors.WaitingChildrenError(),
-            "A handler has parked its job until its children are finished, and says so. It is no failure.",
-            "Raise it only where `job.move_to_waiting_children` returned True: see [steps](guides/steps.md).",
+            "A handler has made its job wait for its children and tells the worker so. It is not a failure.",
+            "Raise it only if `job.move_to_waiting_children` returned True: see [steps](guides/steps.md).",
         ),
         errors.RateLimitError: Trouble(
             errors.RateLimitError(),
-            "A handler gives its job back, because the queue is rate limited. No attempt is counted.",
-            "Call `queue.rate_limit(ms)` before: without it the job is fetched again at once. See [rate "
+            "A handler returns its job to the queue because the queue is rate limited. No attempt is counted.",
+            "Call `queue.rate_limit(ms)` first: otherwise the job is fetched again at once. See [rate "
             "limits](guides/rate-limits.md).",
         ),
         errors.JobNotFound: Trouble(
             errors.JobNotFound("moveToFinished", job_id="7"),
-            "The job does not exist any more: it was removed, `remove_on_complete` took it, or the server lost its "
+            "The job no longer exists: it was removed, by a call or by `remove_on_complete`, or the server lost its "
             "data.",
-            "Keep finished jobs for as long as they are asked for: see [what to keep](guides/retention.md).",
+            "Keep finished jobs for as long as you need them: see [what to keep](guides/retention.md).",
         ),
         errors.LockMissing: Trouble(
             errors.LockMissing("moveToFinished", job_id="7"),
-            "The lock has expired, because the process stood still for longer than `lock_duration`; or the job is "
+            "The lock has expired because the process hung for longer than `lock_duration`; or the job is "
             "not active.",
             "See [stalled jobs](guides/stalled.md): usually a handler blocks the event loop.",
         ),
         errors.LockMismatch: Trouble(
             errors.LockMismatch("moveToFinished", job_id="7", state="active"),
-            "Another worker has the job by now: the lock had expired, and the stalled check gave the job to it.",
-            "As above. The outcome of the other worker counts; write [idempotent handlers](guides/idempotency.md).",
+            "Another worker has the job now: the lock had expired, and the stalled check returned the job to the "
+            "queue.",
+            "See [stalled jobs](guides/stalled.md). The other worker's outcome counts; write [idempotent "
+            "handlers](guides/idempotency.md).",
         ),
         errors.WrongState: Trouble(
             errors.WrongState("reprocessJob", job_id="7", state="failed"),
-            "The job is in another state than the call needs: `promote` wants a delayed job, `retry` a failed one.",
-            "Ask `job.get_state()` first, and expect that it changes between the two.",
+            "The job is not in the state that the call needs: `promote` needs a delayed job, `retry` a finished one.",
+            "Check `job.get_state()` first, and expect that the state may still change before the call.",
         ),
         errors.PendingChildren: Trouble(
             errors.PendingChildren("moveToFinished", job_id="7"),
-            "The job was to be finished while it has children that are not.",
+            "The handler returned while the job has children that are not finished.",
             "Let the handler call `job.move_to_waiting_children` and raise `WaitingChildrenError`: see "
             "[steps](guides/steps.md).",
         ),
         errors.ParentNotFound: Trouble(
             errors.ParentNotFound("addStandardJob", job_id="8", parent_key="bull:books:1"),
-            "The parent does not exist any more.",
-            "Add the parent first, or the whole as a [flow](guides/flows.md). Keep completed parents that may get "
-            "children.",
+            "The parent does not exist, or no longer.",
+            "Add the parent first, or add everything as a [flow](guides/flows.md). Keep completed parents to which "
+            "children may be added.",
         ),
         errors.ParentNotReplaceable: Trouble(
             errors.ParentNotReplaceable("addStandardJob", job_id="8", parent_key="bull:books:1"),
@@ -219,7 +224,7 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         ),
         errors.ChildFailed: Trouble(
             errors.ChildFailed("moveToFinished", job_id="7"),
-            "A child has failed whose option `fail_parent_on_failure` fails its parent.",
+            "A child with the option `fail_parent_on_failure` has failed.",
             "Retry the child, or choose another [failure policy](guides/flows.md).",
         ),
         errors.SchedulerIdTaken: Trouble(
@@ -235,38 +240,39 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         errors.RelayRefused: Trouble(
             errors.RelayRefused("subscribe", -3),
             "A script of the relay refused the call. `code` says why.",
-            "[The relay](relay.md) has the codes. A node whose lease is over registers again when it reads.",
+            "[The relay](relay.md) lists the codes. A node whose lease has ended registers again when it reads.",
         ),
         QueueNotPaused: Trouble(
             QueueNotPaused("Cannot obliterate non-paused queue"),
-            "A queue must be paused before it is destroyed.",
+            "A queue must be paused before it can be destroyed.",
             "Use `queue.obliterate()`, which pauses it.",
         ),
         QueueHasActiveJobs: Trouble(
             QueueHasActiveJobs("Cannot obliterate queue with active jobs"),
-            "`obliterate` found jobs that run.",
-            "Stop the workers, or say `obliterate(force=True)`.",
+            "`obliterate` found active jobs.",
+            "Stop the workers, or call `obliterate(force=True)`.",
         ),
         NoNextRun: Trouble(
             NoNextRun("Out of the timespan range"),
-            "The cron pattern is never due again: the 30th of February, or an end that is past.",
+            "The cron pattern has no future date: it names the 30th of February, or `end_date` has passed.",
             "Correct the pattern or `end_date`.",
         ),
         UnknownBackoff: Trouble(
             UnknownBackoff("quadratic"),
-            "The job's backoff has a type of its own, and this worker has no strategy for it. The job fails.",
-            "Give every worker of the queue, on Node too, a `backoff_strategy`: see [retries](guides/retries.md).",
+            "The job's backoff has a custom type, and this worker has no strategy for it. The job fails.",
+            "Give every worker of the queue a `backoff_strategy`, also those on Node: see "
+            "[retries](guides/retries.md).",
         ),
         Unschedulable: Trouble(
             Unschedulable("job scheduler 'nightly': the job has no repeat options; it was delayed"),
-            "A scheduler's job was taken, and its next run cannot be computed. It comes as a `WorkerProblem`.",
-            "Upsert the scheduler again. `bullmq-doctor` names what hurts it.",
+            "A worker took a scheduler's job, but cannot compute the next run. It is reported as a `WorkerProblem`.",
+            "Upsert the scheduler again. `bullmq-doctor` says what is wrong with it.",
         ),
         NotContinued: Trouble(
             NotContinued("'a:b:c:d:e' is no job scheduler, and BullMQ 6 continues no repeatable job; this one runs"),
-            "A repeatable job of the oldest generation was run in the profile `V6_7`, which does not continue its "
-            "series.",
-            "Make a job scheduler of it: see [schedulers](guides/schedulers.md).",
+            "A worker with the profile `V6_7` ran a repeatable job of the oldest kind; that profile does not continue "
+            "its series.",
+            "Replace it with a job scheduler: see [schedulers](guides/schedulers.md).",
         ),
         monque.CommandRefused: Trouble(
             monque.CommandRefused("E11000 duplicate key error", 11000),
@@ -276,47 +282,47 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         monque.MonqueConnectionError: Trouble(
             monque.MonqueConnectionError("Monque not initialized. Call initialize() first."),
             "A command failed, or the scheduler was used before its `async with`.",
-            "Open the scheduler first. `__cause__` is the error behind a command that failed.",
+            "Open the scheduler first. If a command failed, `__cause__` is the original error.",
         ),
         monque.InvalidCronError: Trouble(
             monque.InvalidCronError("61 * * * *", "value 61 out of range"),
-            "The cron expression cannot be read.",
+            "The cron expression is invalid.",
             "Write five fields, or a name such as `@daily`.",
         ),
         monque.ShutdownTimeoutError: Trouble(
             monque.ShutdownTimeoutError(30_000, ["job"]),
-            "Jobs still ran when the time for the shutdown was over. It comes in an event.",
-            "They are found again by their lease. Give more time, or shorter jobs.",
+            "Jobs were still running at the end of the shutdown timeout. It is reported in an event.",
+            "The jobs run again when their lease has ended. Allow more time, or make jobs shorter.",
         ),
         monque.WorkerRegistrationError: Trouble(
             monque.WorkerRegistrationError("mail"),
-            "A name has a handler already.",
+            "This name already has a handler.",
             "Pass `replace=True`, or register each name once.",
         ),
         monque.JobStateError: Trouble(
             monque.JobStateError("65f0", "processing", "cancel"),
-            "The job is in a state that does not allow it.",
-            "Look at `current_status`; a job that runs can be neither cancelled nor rescheduled.",
+            "The job's state does not allow the operation.",
+            "Check `current_status`; a running job can be neither cancelled nor rescheduled.",
         ),
         monque.InvalidCursorError: Trouble(
             monque.InvalidCursorError("x", "Invalid cursor payload"),
-            "The token of a listing is none, or belongs to another sort.",
-            "Begin with the first page.",
+            "The cursor token of a listing is invalid, or belongs to another sort order.",
+            "Start again with the first page.",
         ),
         monque.AggregationTimeoutError: Trouble(
             monque.AggregationTimeoutError(),
-            "The server took more than 30 seconds to count.",
+            "The server needed more than 30 seconds to count.",
             "Count with a filter, or add an index.",
         ),
         monque.PayloadTooLargeError: Trouble(
             monque.PayloadTooLargeError(20_000_000, 16_000_000),
             "The data is larger than `max_payload_size`.",
-            "Store it elsewhere and put its id into the job.",
+            "Store the data elsewhere and put its id into the job.",
         ),
         monque.InvalidJobIdentifierError: Trouble(
             monque.InvalidJobIdentifierError("name", "", "Job name cannot be empty or whitespace only."),
             "A name or a unique key is empty, too long, or has characters that Monque refuses.",
-            "Choose another one.",
+            "Choose another.",
         ),
     }
 )
