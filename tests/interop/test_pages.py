@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.support import pages
-from tests.support.node import FOLDERS, nest_folder
+from tests.support.node import FOLDERS, bull_folder, nest_folder
 from tests.support.port import OTHERS, port_python, python_with
 from tests.support.servers import Server
 
@@ -41,8 +41,7 @@ def finished(command: list[str], version: str = "5.62.0") -> str:
 
 
 def of_node(version: str) -> dict[str, str]:
-    folder = nest_folder() if version == "nest" else FOLDERS[version]()
-    return {**os.environ, "NODE_PATH": str(folder)}
+    return {**os.environ, "NODE_PATH": str({**FOLDERS, "nest": nest_folder, "bull": bull_folder}[version]())}
 
 
 @contextmanager
@@ -81,6 +80,11 @@ def test_the_program_on_node(version: str, home: Server) -> None:
     program, printed = outputs("migrating/node.md", "js")
     connection = f"const connection = {{ host: {home.host!r}, port: {home.port} }};\n"
     assert finished(["node", "-e", connection + program], version) == printed
+
+
+def test_the_program_on_bull(home: Server) -> None:
+    program, printed = outputs("migrating/bull.md", "js")
+    assert finished(["node", "-e", pages.with_server(program, home)], "bull") == printed
 
 
 @pytest.mark.parametrize("version", FOLDERS)

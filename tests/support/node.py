@@ -57,6 +57,11 @@ def nest_folder() -> Path:
     return installed(_LOCKED / "nest")
 
 
+def bull_folder() -> Path:
+    """Return the folder of Bull, BullMQ's predecessor, which keeps other keys."""
+    return installed(_LOCKED / "bull")
+
+
 FOLDERS: Mapping[str, Callable[[], Path]] = MappingProxyType(
     {"5.62.0": bullmq_folder, "5.81.5": last_of_5_folder, "6.7.0": newer_folder}
 )
