@@ -65,6 +65,15 @@ _PROSE: dict[str, tuple[str, tuple[str, ...]]] = {
     "whoever": ("the caller, task or thread", ()),
     "one's own": ("custom", ()),
 }
+# The same for pages: what readers stumbled over.
+_PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "for ever": ("forever", ()),
+    "good order": ("gracefully", ()),
+    "g[ai]ves? way": ("was ignored, existed already, was replaced", ()),
+    "handed over": ("passed", ()),
+    "g(ive|ives|iven|iving|ave) back": ("return to the queue, release", ()),
+    "rolls? (no )?dice": ("draw random numbers", ()),
+}
 
 
 @cache
@@ -102,9 +111,17 @@ def test_what_is_rewritten_stays_plain(word: str) -> None:
     assert _found(word, texts) == [], f"say: {instead}"
 
 
-@pytest.mark.parametrize("word", [*_WORDS, *_PROSE])
+@pytest.mark.parametrize("word", _PAGES)
+def test_pages_are_plain(word: str) -> None:
+    instead, elsewhere = _PAGES[word]
+    pages = {name: text for name, text in _texts().items() if name.endswith(".md") and name not in elsewhere}
+    assert "README.md" in pages and "docs/guides/adding.md" in pages
+    assert _found(word, pages) == [], f"say: {instead}"
+
+
+@pytest.mark.parametrize("word", [*_WORDS, *_PROSE, *_PAGES])
 def test_each_exception_is_needed(word: str) -> None:
-    _, elsewhere = {**_WORDS, **_PROSE}[word]
+    _, elsewhere = {**_WORDS, **_PROSE, **_PAGES}[word]
     assert [name for name in elsewhere if not _found(word, {name: _texts()[name]})] == []
 
 
