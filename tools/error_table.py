@@ -36,7 +36,7 @@ When a handler raises, its exception is **transient** (a retry may help) or **pe
 
 The first of these that applies decides:
 
-1. **What you raised.** A `TransientError` or `PermanentError`, raised by the handler or anywhere in the chain of causes.
+1. **What you raised.** A `TransientError` or `PermanentError`, from the handler or anywhere in the chain of causes.
    `UnrecoverableError` is permanent.
 2. **The type**, by the tables below. A rule applies to the class and its subclasses; the most derived class that has a
    rule wins. Packages are recognised by name, so none of them needs to be installed.

@@ -81,8 +81,7 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         ),
         CronError: Trouble(
             CronError("61 * * * *", "minute", "Constraint error, got value 61 expected range 0-59"),
-            "The cron pattern is invalid, or BullMQ 5 and 6 read it differently, which the profile `FLEET` "
-            "refuses.",
+            "The cron pattern is invalid, or BullMQ 5 and 6 read it differently, which the profile `FLEET` refuses.",
             "Correct the pattern. [Profiles](profiles.md) says which patterns each profile accepts.",
         ),
         errors.PayloadError: Trouble(
@@ -184,8 +183,7 @@ TROUBLES: Mapping[type[BullMQError], Trouble] = MappingProxyType(
         ),
         errors.LockMissing: Trouble(
             errors.LockMissing("moveToFinished", job_id="7"),
-            "The lock has expired because the process hung for longer than `lock_duration`; or the job is "
-            "not active.",
+            "The lock has expired because the process hung for longer than `lock_duration`; or the job is not active.",
             "See [stalled jobs](guides/stalled.md): usually a handler blocks the event loop.",
         ),
         errors.LockMismatch: Trouble(
