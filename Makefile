@@ -57,8 +57,9 @@ demo: ## add 10,000 jobs and work them off on an embedded server, in under 20 s
 demo-monque: env ## the same for Monque: a scheduler on the MongoDB that can be had here, in under 30 s
 	@$(IN) -m examples.demo_monque
 
-board: env ## show the demo's queues in bull-board (needs Node), at http://127.0.0.1:3000 until Ctrl-C; QUEUES=mail for yours
-	@$(IN) -m examples.board $(QUEUES)
+board: ## show the demo's queues in bull-board (needs Node), at http://127.0.0.1:3000 until Ctrl-C; QUEUES=mail for yours
+	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null
+	@.venv-demo/bin/python -m examples.board $(QUEUES)
 
 server: ## run a Redis or Valkey server at port 6379 until Ctrl-C: that of PATH, or out of a wheel
 	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null

@@ -65,7 +65,7 @@ def serve(work: Work, signals: Signals) -> int:
         _log.error("%s", error)
         return USAGE
     if signals.restarts and not signals.is_cut_short:
-        _log.info("begins anew")
+        _log.info("restarting")
         signals.restart()
     _log.info("ended, exit code %d", code)
     return code

@@ -233,7 +233,7 @@ def test_a_signal_after_a_hang_up_is_a_first_one(
         started.send(signal.SIGTERM)
         flag.write_text("go on")
         assert started.end() == 0, started.text
-    assert queue.get_state(job.id) == "completed" and "begins anew" not in started.text
+    assert queue.get_state(job.id) == "completed" and "restarting" not in started.text
 
 
 # --- signals at any moment ------------------------------------------------------------------------------------------
