@@ -58,8 +58,8 @@ demo-monque: env ## the same for Monque: a scheduler on the MongoDB that can be 
 	@$(IN) -m examples.demo_monque
 
 board: ## show the demo's queues in bull-board (needs Node), at http://127.0.0.1:3000 until Ctrl-C; QUEUES=mail for yours
-	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null
-	@.venv-demo/bin/python -m examples.board $(QUEUES)
+	@$(PYTHON) tools/env.py .venv-board --extra anyio,sync > /dev/null
+	@.venv-board/bin/python -m examples.board $(QUEUES)
 
 server: ## run a Redis or Valkey server at port 6379 until Ctrl-C: that of PATH, or out of a wheel
 	@$(PYTHON) tools/env.py .venv-demo --extra anyio > /dev/null

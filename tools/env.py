@@ -1,9 +1,9 @@
 """Make a virtual environment with pip alone, then print its Python.
 
-`python3 tools/env.py FOLDER [3.12] [--group mutants] [--extra anyio]`
+`python3 tools/env.py FOLDER [3.12] [--group mutants] [--extra anyio,sync]`
 
 By default it holds everything that tests and checks need (the group `dev` of pyproject.toml). With `--extra` it holds
-what that extra of pyproject.toml needs and nothing else: no pip, no installed package, run from the root of the
+what those extras of pyproject.toml need and nothing else: no pip, no installed package, run from the root of the
 repository.
 
 It needs no `ensurepip`, which Debian keeps in a package of its own, and never installs into the system. The
@@ -130,9 +130,10 @@ def install_all(python: Path, group: str) -> None:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return what the library needs with one of its extras."""
+    """Return what the library needs with some of its extras, separated by commas."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *project["optional-dependencies"][extra]]
+    optional = [each for name in extra.split(",") for each in project["optional-dependencies"][name]]
+    return list(dict.fromkeys([*project["dependencies"], *optional]))
 
 
 def tell(text: str) -> None:
