@@ -5,15 +5,19 @@ The pages of the API reference are written before each build, from the list of p
 """
 
 import builtins
+import functools
 import importlib
+import inspect
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.domains.python import ObjectEntry, PythonDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
@@ -82,7 +86,29 @@ _ELSEWHERE = re.compile(
 _PYTHON = "https://docs.python.org/3/library/"
 
 
+# autodoc asks for the source of a member once for each class that inherits it.
+inspect.getsource = functools.cache(inspect.getsource)
+
+
+class _Python(PythonDomain):
+    """Sphinx' own, which goes through all names for each type in a signature, also for `str`."""
+
+    def find_obj(
+        self, env: BuildEnvironment, modname: str, classname: str, name: str, type: str | None, searchmode: int = 0
+    ) -> list[tuple[str, ObjectEntry]]:
+        last = name.removesuffix("()").rpartition(".")[2]
+        if last not in _last_parts(self, len(self.objects)):
+            return []
+        return super().find_obj(env, modname, classname, name, type, searchmode)
+
+
+@functools.cache
+def _last_parts(domain: PythonDomain, count: int) -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in domain.objects)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_domain(_Python, override=True)
     app.connect("config-inited", lambda app, config: site.write_api(site_foreign_bases))
     app.connect("source-read", lambda app, docname, source: source.__setitem__(0, site.prepared(docname, source[0])))
     # Before napoleon reads the sections.
@@ -91,6 +117,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", _know_anchors)
     app.connect("missing-reference", _resolve)
     app.connect("env-check-consistency", _miss_no_name)
+    # Before Furo asks for the sidebar.
+    app.connect("html-page-context", _shorten_sidebar, priority=400)
     app.connect("build-finished", _write_llms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -177,3 +205,13 @@ def _write_llms(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.name == "html":
         titles: dict[str, Any] = {name: title.astext() for name, title in app.env.titles.items()}
         (Path(app.outdir) / "llms.txt").write_text(site.llms(titles), encoding="utf-8")
+
+
+def _shorten_sidebar(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Let the sidebar show titles: without a depth, Sphinx copies every heading and name of all pages for each page."""
+    if "toctree" in context:
+        context["toctree"] = functools.partial(_with_depth, context["toctree"])
+
+
+def _with_depth(toctree: Callable[..., str], **options: object) -> str:
+    return toctree(**{**options, "maxdepth": 4})
