@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.domains.python import ObjectEntry, PythonDomain
@@ -208,10 +209,26 @@ def _write_llms(app: Sphinx, error: Exception | None) -> None:
 
 
 def _shorten_sidebar(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Let the sidebar show titles: without a depth, Sphinx copies every heading and name of all pages for each page."""
+    """Give the sidebar titles only: Sphinx copies every heading and name of all pages for each page, and drops them."""
     if "toctree" in context:
-        context["toctree"] = functools.partial(_with_depth, context["toctree"])
+        context["toctree"] = functools.partial(_of_titles, app.env, context["toctree"])
 
 
-def _with_depth(toctree: Callable[..., str], **options: object) -> str:
-    return toctree(**{**options, "maxdepth": 4})
+def _of_titles(env: BuildEnvironment, toctree: Callable[..., str], **options: object) -> str:
+    whole = env.tocs
+    env.tocs = _titles(env)
+    try:
+        return toctree(**options)
+    finally:
+        env.tocs = whole
+
+
+@functools.cache
+def _titles(env: BuildEnvironment) -> dict[str, nodes.bullet_list]:
+    """Return the tables of contents without headings, but for those that have pages below them."""
+    found = {name: toc.deepcopy() for name, toc in env.tocs.items()}
+    for toc in found.values():
+        for item in list(toc.findall(nodes.list_item)):
+            if item.parent is not toc and not any(item.findall(addnodes.toctree)):
+                item.parent.remove(item)
+    return found
