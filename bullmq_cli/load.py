@@ -52,7 +52,7 @@ def load(target: str) -> tuple[str, list[Any]]:
 
 def _module(name: str) -> Any:
     here = os.getcwd()
-    if here not in sys.path:
+    if sys.path[:1] != [here]:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)

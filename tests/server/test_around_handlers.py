@@ -11,9 +11,12 @@ import anyio
 import anyio.to_thread
 import msgspec
 import pytest
+from anyio.lowlevel import checkpoint
 
 import bullmq_anyio
 import bullmq_sync
+from bullmq_anyio.testing import fake_job
+from bullmq_anyio.time_limit import within
 from bullmq_protocol import (
     ConnectionLost,
     DelayedError,
@@ -263,6 +266,24 @@ def test_a_time_limit_cancels_a_task(server: Server, name: str, backend: str) ->
     assert (ends["answers"], ends["leaves"]) == ("in time", "left")
     assert (type(ends["raises"].exception), ends["raises"].reason) == (LookupError, "its own")
     assert len(cancelled) == 2
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_limit_ends_with_a_handler_that_leaves_a_scope_open(backend: str) -> None:
+    """What comes after the handler in its task, middleware first of all, isn't cancelled by a limit that was kept."""
+
+    async def leaves(_: Any) -> str:
+        anyio.CancelScope().__enter__()
+        return "left"
+
+    async def main() -> tuple[str, str]:
+        returned = await within(1, leaves, fake_job({}))
+        over = anyio.current_time() + 0.02
+        while anyio.current_time() < over:
+            await checkpoint()
+        return returned, "went on"
+
+    assert anyio.run(main, backend=backend) == ("left", "went on")
 
 
 def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:

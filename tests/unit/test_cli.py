@@ -94,6 +94,18 @@ def test_what_names_workers(target: str, adapter: str, queues: list[str]) -> Non
     assert (found, [worker.name for worker in workers]) == (adapter, queues)
 
 
+@pytest.mark.parametrize("path_has_the_folder", [False, True])
+def test_a_module_is_looked_for_in_the_current_folder_first(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, path_has_the_folder: bool
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "cli_target.py").write_text("worker = None\n")
+    here = [str(Path.cwd())] if path_has_the_folder else []
+    monkeypatch.setattr(sys, "path", [str(other), *sys.path, *here])
+    _, workers = load("cli_target:worker")
+    assert [worker.name for worker in workers] == ["mail"]
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [
