@@ -5593,7 +5593,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="aa9c72649d1bdb839bf543829f0629f14c864f79",
+    sha1="ba35e97f7803214a5b4675b2e1259c22da62a390",
     keys=11,
     source="""\
 local call = redis.call
@@ -5629,6 +5629,7 @@ end
 local function is_plain_ms(number)
   return type(number) == 'number' and number >= 1 and number < 100000000000000 and number % 1 == 0
 end
+local PRIORITY_STEP = 4294967296
 local function load_add_rest()
 local function emit_capped(stream, cap, ...)
   call('XADD', stream, 'MAXLEN', '~', cap, '*', 'event', ...)
@@ -5794,7 +5795,6 @@ local function mark_delayed(marker, delayed)
     call('ZADD', marker, due, '1')
   end
 end
-local PRIORITY_STEP = 4294967296
 local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
@@ -5976,7 +5976,6 @@ local function mark_ready(marker, held)
   end
   call('ZADD', marker, '0', '0')
 end
-local PRIORITY_STEP = 4294967296
 local function zadd_by_priority(prioritized, counter, priority, id)
   local turn = call('INCR', counter)
   call('ZADD', prioritized, priority * PRIORITY_STEP + turn % PRIORITY_STEP, id)
@@ -6111,30 +6110,77 @@ local function add_rest(from, count, replies)
 end
 return add_rest
 end
+local function load_delay_slot()
+local function delay_slot(delayed, now, delay)
+  local due = now
+  if delay > 0 then
+    due = now + delay
+  end
+  local first, last = due * 4096, (due + 1) * 4096 - 1
+  local taken = tonumber(call('ZREVRANGEBYSCORE', delayed, last, first, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+  if not taken then
+    return first, due
+  end
+  if taken < last then
+    return taken + 1, due
+  end
+  return last, due
+end
+return delay_slot
+end
+local function load_mark_delayed()
+local function next_due(delayed)
+  local score = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2]
+  return score and score / 4096
+end
+local function mark_delayed(marker, delayed)
+  local due = next_due(delayed)
+  if due then
+    call('ZADD', marker, due, '1')
+  end
+end
+return mark_delayed
+end
 local count = #ARGV / 4
 local function read_options(packed)
   local options = cmsgpack.unpack(packed)
   local delay, priority = options.delay or '0', options.priority or '0'
   return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
 end
-local heads, kinds, taken, plain, readable = {}, {}, {}, 0, false
+local heads, kinds, links, taken, plain, readable = {}, {}, {}, {}, 0, false
+local at = 4
+local sort, parent, pending = ARGV[at - 3], nil, nil
 local unpack_packed = cmsgpack.unpack
 for number = 1, count do
-  local at = 4 * number
+  at = 4 * number
   local packed = ARGV[at]
   local kind, head = kinds[packed], nil
   if kind == nil then
     readable, kind = pcall(read_options, packed)
     kind = readable and kind
+    if kind then
+      kind[5] = sort == '0' or tonumber(sort == '1' and kind[2] or kind[3])
+      kind = kind[5] and kind
+    end
     kinds[packed] = kind
   end
   readable, head = pcall(unpack_packed, ARGV[at - 2])
-  if not (kind and readable and ARGV[at - 3] == '0' and type(head) == 'table' and type(head[3]) == 'string'
-    and is_plain_ms(head[4]) and
-    type(head[1]) == 'string' and type(head[2]) == 'string' and head[5] == nil and head[6] == nil
-    and not head[8]
+  if not (kind and readable and ARGV[at - 3] == sort and type(head) == 'table' and type(head[3]) == 'string'
+    and is_plain_ms(head[4]) and type(head[1]) == 'string' and type(head[2]) == 'string' and not head[8]
   ) then
     break
+  end
+  if number == 1 and head[5] ~= nil then
+    parent, pending = head[5], head[6]
+  end
+  if head[5] ~= parent or head[6] ~= pending then
+    break
+  end
+  if parent ~= nil then
+    readable, links[number] = pcall(cjson.encode, head[7])
+    if not readable then
+      break
+    end
   end
   local id = head[2]
   if id ~= '' then
@@ -6147,6 +6193,16 @@ for number = 1, count do
     break
   end
   heads[number], plain = head, number
+end
+if sort ~= '0' and sort ~= '1' and sort ~= '2' then
+  plain = 0
+end
+if parent ~= nil and plain > 0 then
+  local found = type(parent) == 'string' and pending == parent .. ':dependencies' and not taken[pending]
+    and call('EXISTS', parent) == 1 and call('TYPE', pending).ok
+  if found ~= 'set' and found ~= 'none' then
+    plain = 0
+  end
 end
 if taken[1] then
   for number = 1, #KEYS do
@@ -6164,16 +6220,26 @@ local cap = settings[1]
 if not (cap and plain_count(cap)) or (settings[3] and not tonumber(settings[3])) then
   plain = 0
 end
+if sort == '2' and plain > 0 then
+  local turn = redis.pcall('GET', KEYS[11])
+  if turn and not (type(turn) == 'string' and plain_count(turn)) then
+    plain = 0
+  end
+end
 local last = plain > 0 and count_together(KEYS[4], plain)
 local replies = {}
 if not last then
   plain = 0
 else
   local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
-  local first = last - plain
-  local fifo, lifo = {}, {}
+  local first, stored_count = last - plain, 0
+  local fifo, lifo, urgent, children = {}, {}, {}, {}
+  local slot, score, due, delay, moved
+  if sort == '1' then
+    slot = load_delay_slot()
+  end
   for number = 1, plain do
-    local at = 4 * number
+    at = 4 * number
     local head, packed = heads[number], ARGV[at]
     local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
     local job = head[1] .. id
@@ -6182,37 +6248,83 @@ else
         id = id .. ''
       end
     end
-    if head[4] ~= last_stamp then
+    local is_same = head[4] == last_stamp
+    if not is_same then
       last_stamp = head[4]
       stamp = last_stamp .. ''
     end
-    local stored = redis.pcall('HMSET', job,
-      'name', name, 'data', ARGV[at - 1], 'opts', kind[1], 'timestamp', stamp, 'delay', kind[2], 'priority', kind[3]
-    )
+    local stored
+    if parent then
+      stored = redis.pcall('HMSET', job,
+        'name', name, 'data', ARGV[at - 1], 'opts', kind[1], 'timestamp', stamp, 'delay', kind[2], 'priority', kind[3]
+        , 'parentKey', parent, 'parent', links[number]
+      )
+    else
+      stored = redis.pcall('HMSET', job,
+        'name', name, 'data', ARGV[at - 1], 'opts', kind[1], 'timestamp', stamp, 'delay', kind[2], 'priority', kind[3]
+      )
+    end
     if stored.err then
       replies[number] = alone_or_error(error, stored)
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
-      call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
-      local ends = kind[4] and lifo or fifo
-      ends[#ends + 1] = id
+      if sort == '1' then
+        if is_same and delay == kind[5] and not moved then
+          if score < (due + 1) * 4096 - 1 then
+            score = score + 1
+          end
+        else
+          delay = kind[5]
+          score, due = slot(KEYS[6], last_stamp, delay)
+        end
+        moved = call('ZADD', KEYS[6], score, id) == 0
+        call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
+      else
+        call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+        if sort == '2' then
+          urgent[2 * stored_count + 1], urgent[2 * stored_count + 2] = kind[5] * PRIORITY_STEP, id
+        else
+          local ends = kind[4] and lifo or fifo
+          ends[#ends + 1] = id
+        end
+      end
+      stored_count = stored_count + 1
+      if parent then
+        children[stored_count] = job
+      end
       replies[number] = id .. ''
     end
   end
-  local target, pushed = settings[2] and KEYS[2] or KEYS[1], #fifo + #lifo
-  local held = settings[2] or (settings[3] and call('LLEN', KEYS[7]) >= tonumber(settings[3]))
-  if fifo[1] then
-    call('LPUSH', target, unpack(fifo))
-  end
-  if lifo[1] then
-    call('RPUSH', target, unpack(lifo))
-  end
-  if pushed > 0 and not held then
-    call('ZADD', KEYS[9], '0', '0')
-  end
-  for _ = 1, pushed do
-    if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
-      break
+  if stored_count > 0 then
+    if children[1] then
+      call('SADD', pending, unpack(children))
+    end
+    if slot then
+      load_mark_delayed()(KEYS[9], KEYS[6])
+    else
+      local target = settings[2] and KEYS[2] or KEYS[1]
+      if fifo[1] then
+        call('LPUSH', target, unpack(fifo))
+      end
+      if lifo[1] then
+        call('RPUSH', target, unpack(lifo))
+      end
+      if urgent[1] then
+        local turn = call('INCRBY', KEYS[11], stored_count) - stored_count
+        for number = 1, stored_count do
+          urgent[2 * number - 1] = urgent[2 * number - 1] + (turn + number) % PRIORITY_STEP
+        end
+        call('ZADD', KEYS[10], unpack(urgent))
+      end
+      if not settings[2]
+        and not (settings[3] and call('LLEN', KEYS[7]) >= tonumber(settings[3])) then
+        call('ZADD', KEYS[9], '0', '0')
+      end
+    end
+    for _ = 1, stored_count do
+      if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
     end
   end
 end

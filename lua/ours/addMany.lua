@@ -9,7 +9,10 @@
 --- include each_alone
 --- include plain_count
 --- include plain_ms
+--- include priority_step
 --- lazy add_rest: add_rest
+--- lazy delay_slot: delay_slot
+--- lazy mark_delayed: mark_delayed
 
 -- specs/08-batches.md#add-many. Not one of BullMQ's scripts.
 local count = #ARGV / rows.size
@@ -21,26 +24,45 @@ local function read_options(packed)
   return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
 end
 
--- specs/08-batches.md#plain-jobs: standard jobs at the beginning of the call that touch nothing but what all of them
--- touch. Either all get an id, or each brings one of its own that is free.
-local heads, kinds, taken, plain, readable = {}, {}, {}, 0, false
+-- specs/08-batches.md#plain-jobs: jobs of one kind at the beginning of the call that touch nothing but what all of them
+-- touch. Either all get an id, or each brings one of its own that is free. Either none has a parent, or all the same.
+local heads, kinds, links, taken, plain, readable = {}, {}, {}, {}, 0, false
+local at = rows.size
+local sort, parent, pending = rows[at].kind, nil, nil
 local unpack_packed = cmsgpack.unpack
 for number = 1, count do
-  local at = rows.size * number
+  at = rows.size * number
   local packed = rows[at].options
   local kind, head = kinds[packed], nil
   if kind == nil then
     readable, kind = pcall(read_options, packed)
     kind = readable and kind
+    if kind then
+      -- how late, or how urgent; a standard job may say anything
+      kind[5] = sort == '0' or tonumber(sort == '1' and kind[2] or kind[3])
+      kind = kind[5] and kind
+    end
     kinds[packed] = kind
   end
   readable, head = pcall(unpack_packed, rows[at].job)
-  if not (kind and readable and rows[at].kind == '0' and type(head) == 'table' and type(head.name) == 'string'
-    and is_plain_ms(head.timestamp) and
-    --- paste plain_head(head)
+  if not (kind and readable and rows[at].kind == sort and type(head) == 'table' and type(head.name) == 'string'
+    and is_plain_ms(head.timestamp) and type(head.base) == 'string' and type(head.id) == 'string' and not head.scheduler
   ) then
     --@not-plain
     break
+  end
+  if number == 1 and head.parent ~= nil then
+    parent, pending = head.parent, head.pending
+  end
+  if head.parent ~= parent or head.pending ~= pending then
+    --@other-parent
+    break
+  end
+  if parent ~= nil then
+    readable, links[number] = pcall(cjson.encode, head.link)
+    if not readable then
+      break
+    end
   end
   local id = head.id
   if id ~= '' then
@@ -55,6 +77,18 @@ for number = 1, count do
     break
   end
   heads[number], plain = head, number
+end
+if sort ~= '0' and sort ~= '1' and sort ~= '2' then
+  --@odd-kind
+  plain = 0
+end
+if parent ~= nil and plain > 0 then
+  local found = type(parent) == 'string' and pending == parent .. ':dependencies' and not taken[pending]
+    and call('EXISTS', parent) == 1 and call('TYPE', pending).ok
+  if found ~= 'set' and found ~= 'none' then
+    --@odd-parent
+    plain = 0
+  end
 end
 if taken[1] then
   for number = 1, #KEYS do
@@ -75,6 +109,13 @@ if not (cap and plain_count(cap)) or (settings.concurrency and not tonumber(sett
   --@odd-settings
   plain = 0
 end
+if sort == '2' and plain > 0 then
+  local turn = redis.pcall('GET', KEYS.pc)
+  if turn and not (type(turn) == 'string' and plain_count(turn)) then
+    --@odd-turn
+    plain = 0
+  end
+end
 local last = plain > 0 and count_together(KEYS.id, plain)
 
 local replies = {}
@@ -82,58 +123,111 @@ if not last then
   plain = 0
 else
   local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
-  local first = last - plain
-  local fifo, lifo = {}, {}
+  local first, stored_count = last - plain, 0
+  local fifo, lifo, urgent, children = {}, {}, {}, {}
+  local slot, score, due, delay, moved
+  if sort == '1' then
+    slot = load_delay_slot()
+  end
   for number = 1, plain do
-    local at = rows.size * number
+    at = rows.size * number
     local head, packed = heads[number], rows[at].options
     local name, kind, id = head.name, kinds[packed], own and head.id or first + number
     local job = head.base .. id
     if not own then
       --- paste text_id(id)
     end
-    if head.timestamp ~= last_stamp then
+    local is_same = head.timestamp == last_stamp
+    if not is_same then
       last_stamp = head.timestamp
       stamp = last_stamp .. ''
     end
-    local stored = redis.pcall('HMSET', job,
-      --- paste job_fields(name, data = rows[at].data, options = kind[1], timestamp = stamp, delay = kind[2],
-      ---   priority = kind[3])
-    )
+    local stored
+    if parent then
+      stored = redis.pcall('HMSET', job,
+        --- paste job_fields(name, data = rows[at].data, options = kind[1], timestamp = stamp, delay = kind[2],
+        ---   priority = kind[3])
+        , 'parentKey', parent, 'parent', links[number]
+      )
+    else
+      stored = redis.pcall('HMSET', job,
+        --- paste job_fields(name, data = rows[at].data, options = kind[1], timestamp = stamp, delay = kind[2],
+        ---   priority = kind[3])
+      )
+    end
     if stored.err then
       --@refused
       replies[number] = alone_or_error(error, stored)
     else
       --- paste emit_added(events, id, name)
-      call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
-      local ends = kind[4] and lifo or fifo
-      ends[#ends + 1] = id
+      if sort == '1' then
+        if is_same and delay == kind[5] and not moved then
+          if score < (due + 1) * 4096 - 1 then
+            score = score + 1
+          end
+        else
+          delay = kind[5]
+          score, due = slot(KEYS.delayed, last_stamp, delay)
+        end
+        moved = call('ZADD', KEYS.delayed, score, id) == 0
+        call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
+      else
+        call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+        if sort == '2' then
+          urgent[2 * stored_count + 1], urgent[2 * stored_count + 2] = kind[5] * PRIORITY_STEP, id
+        else
+          local ends = kind[4] and lifo or fifo
+          ends[#ends + 1] = id
+        end
+      end
+      stored_count = stored_count + 1
+      if parent then
+        children[stored_count] = job
+      end
       replies[number] = id .. ''
     end
   end
-  --- when waiting_layout v5
-  local target, pushed = settings.paused and KEYS.paused or KEYS.wait, #fifo + #lifo
-  --- else
-  --- paste target_list(paused = settings.paused, wait = KEYS.wait, set_aside = KEYS.paused)
-  local pushed = #fifo + #lifo
-  --- end
-  local held = settings.paused or (settings.concurrency and call('LLEN', KEYS.active) >= tonumber(settings.concurrency))
-  if fifo[1] then
-    --@fifo
-    call('LPUSH', target, unpack(fifo))
-  end
-  if lifo[1] then
-    --@lifo
-    call('RPUSH', target, unpack(lifo))
-  end
-  if pushed > 0 and not held then
-    --@ready
-    call('ZADD', KEYS.marker, '0', '0')
-  end
-  -- each waiting event trims, a limited number: specs/08-batches.md#postponed
-  for _ = 1, pushed do
-    if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
-      break
+  if stored_count > 0 then
+    if children[1] then
+      --@children
+      call('SADD', pending, unpack(children))
+    end
+    if slot then
+      --@delayed
+      load_mark_delayed()(KEYS.marker, KEYS.delayed)
+    else
+      --- when waiting_layout v5
+      local target = settings.paused and KEYS.paused or KEYS.wait
+      --- else
+      --- paste target_list(paused = settings.paused, wait = KEYS.wait, set_aside = KEYS.paused)
+      --- end
+      if fifo[1] then
+        --@fifo
+        call('LPUSH', target, unpack(fifo))
+      end
+      if lifo[1] then
+        --@lifo
+        call('RPUSH', target, unpack(lifo))
+      end
+      if urgent[1] then
+        --@prioritized
+        local turn = call('INCRBY', KEYS.pc, stored_count) - stored_count
+        for number = 1, stored_count do
+          urgent[2 * number - 1] = urgent[2 * number - 1] + (turn + number) % PRIORITY_STEP
+        end
+        call('ZADD', KEYS.prioritized, unpack(urgent))
+      end
+      if not settings.paused
+        and not (settings.concurrency and call('LLEN', KEYS.active) >= tonumber(settings.concurrency)) then
+        --@ready
+        call('ZADD', KEYS.marker, '0', '0')
+      end
+    end
+    -- each event of a waiting or delayed job trims, a limited number: specs/08-batches.md#postponed
+    for _ = 1, stored_count do
+      if call('XTRIM', events, 'MAXLEN', '~', cap) == 0 then
+        break
+      end
     end
   end
 end

@@ -207,6 +207,15 @@ def adding(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
         last = draw.pick(0, 7, 99_999_999_999_999, 100_000_000_000_000)
         made.append(("SET", f"{Q}id", last))
         made += [("SET", f"{Q}{last + draw.pick(1, 2)}", "no hash")] if draw.chance(0.3) else []
+        made += [("SET", f"{Q}pc", draw.pick(5, 2**32 - 2, 2**32 + 1))] if draw.chance(0.3) else []
+        for name, scores in (
+            ("delayed", ((T + 5) * 4096, (T + 6) * 4096 - 2, (T + 6) * 4096 - 1, T * 4096 + 3)),
+            ("prioritized", (2**33 + 1, 2**33 + 6, 0)),
+        ):
+            found_there = draw.some(["a", "b", str(last + 1), str(last + 2), "60"], 0, 0, 1, 2)
+            made += [("ZADD", f"{Q}{name}", draw.pick(*scores), id) for id in found_there]
+    sort = draw.pick("addStandardJob", "addStandardJob", "addDelayedJob", "addPrioritizedJob")
+    family = draw.pick(None, None, *parents)
     kinds = draw.pick(("addStandardJob",), ("addStandardJob", "addDelayedJob"), tuple(calls.ADD_KEYS))
     found: list[Call] = []
     count = draw.pick(1, 2, 4, 8)
@@ -215,9 +224,17 @@ def adding(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
         if simple and draw.chance(0.95):
             id = draw.pick(*"abcdefghijklmnopqrstuvwxyz") if own else ""
             id = id if draw.chance(0.85) else draw.pick("", "", "pc", "completed", "id", "9", "a", chosen[0])
-            given = draw.pick({}, {"attempts": 3}, {"lifo": True}, {"delay": 5, "priority": 2})
+            given = draw.pick(
+                *({}, {"attempts": 3}, {"lifo": True}, {"delay": 5, "priority": 2}),
+                *({"delay": 5, "priority": 2}, {"delay": 1.5, "priority": 1}, {"delay": 5, "attempts": 2}),
+            )
             name = draw.pick("n", "ü")
-            found.append(calls.add("addStandardJob", id=id, options=given, at=T + draw.pick(0, 1, 0.5), name=name))
+            kind = sort if draw.chance(0.97) else draw.pick(*calls.ADD_KEYS)
+            above = family if draw.chance(0.97) else draw.pick(None, *parents, (Q, "gone"))
+            if kind == "addParentJob":
+                continue
+            at = T + draw.pick(0, 0, 0, 1, 0.5)
+            found.append(calls.add(kind, id=id, options=given, at=at, name=name, parent=above))
             continue
         call = states.add_call(draw.of_client(), chosen, parents)
         ours = call.keys[-1] != call.keys[0] and str(call.keys[0]).startswith(Q)
@@ -706,9 +723,80 @@ def _adds() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
             [calls.add("addStandardJob", at=at) for at in (first, second, first)],
             _add,
         )
+    yield from _adds_of_a_kind(capped)
     for taken in (("HSET", f"{Q}a", "name", "old"), ("SET", f"{Q}a", "no hash"), ("DEL", f"{Q}a")):
         own = [calls.add("addStandardJob", id=id) for id in "bac"]
         yield f"own ids after {taken[0]}", [*capped, taken], own, _add
+
+
+def _adds_of_a_kind(capped: list[Command]) -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
+    """Give adds of one kind that are plain, and that just aren't."""
+    parent: list[Command] = [*capped, ("HSET", f"{Q}P", "name", "n"), ("ZADD", f"{Q}waiting-children", 1, "P")]
+    other: list[Command] = [("HSET", f"{P}P", "name", "n")]
+    given = {"delay": 5, "priority": 2}
+    for kind in ("addStandardJob", "addDelayedJob", "addPrioritizedJob"):
+        good = calls.add(kind, options=given)
+        for count in (1, 2, 3):
+            refused: list[Command] = [("SET", f"{Q}{at}", "no hash") for at in range(1, count + 1)]
+            yield f"{kind}, {count} refused of three", [*capped, *refused], [good] * 3, _add
+        yield f"{kind} after another", capped, [good, calls.add("addStandardJob"), good], _add
+        for value in ("abc", "9223372036854775806", "4503599627370494", "-3", "4294967295"):
+            for name in ("pc", "id"):
+                yield f"{kind}, {name} is {value}", [*capped, ("SET", f"{Q}{name}", value)], [good] * 3, _add
+        for score in ((T + 5) * 4096, (T + 6) * 4096 - 2, (T + 6) * 4096 - 1):
+            for id in ("1", "2", "b", "60"):
+                there: list[Command] = [("ZADD", f"{Q}{name}", score, id) for name in ("delayed", "prioritized")]
+                yield f"{kind}, {id} is in a set at {score}", [*capped, *there], [good] * 3, _add
+                own = [calls.add(kind, id=each, options=given) for each in "bac"]
+                yield f"{kind} of own ids, {id} is in a set at {score}", [*capped, *there], own, _add
+        child = calls.add(kind, options=given, parent=(Q, "P"), flags=("fpof",))
+        second = calls.add(kind, options=given, parent=(P, "P"))
+        orphan = calls.add(kind, options=given, parent=(Q, "gone"))
+        for title, some in {
+            "three": [child] * 3,
+            "of two parents": [child, second, child],
+            "and one without": [child, good, child],
+            "after one without": [good, child, child],
+            "and an orphan": [child, orphan, child],
+            "orphans": [orphan] * 3,
+        }.items():
+            for more in ([], other):
+                yield f"{kind}, children: {title}, {len(more)}", [*parent, *more], some, _add
+        for title, last in {
+            "of a wrong type": ("SET", f"{Q}P:dependencies", "x"),
+            "that are there": ("SADD", f"{Q}P:dependencies", f"{Q}1"),
+        }.items():
+            yield f"{kind}, pending children {title}", [*parent, last], [child] * 3, _add
+        for more in ([], [("HSET", f"{Q}P:dependencies", "name", "n")]):
+            own = [calls.add(kind, id=each, options=given, parent=(Q, "P")) for each in ("a", "P:dependencies", "b")]
+            yield f"{kind}, a child has the name of the pending ones, {len(more)}", [*parent, *more], own, _add
+        own = [calls.add(kind, id=each, options=given, parent=(Q, "P")) for each in ("a", "P", "b")]
+        yield f"{kind}, a child has the name of its parent", parent, own, _add
+        place, pending = f"{Q}P", f"{Q}P:dependencies"
+        for link in (None, 5, "x", [], {}, {1: 1}):
+            odd = calls.add_packed(kind, Q, [Q, "", "n", T, place, pending, link], given)
+            yield f"{kind}, children linked by {link!r}", parent, [odd, odd], _add
+            yield f"{kind}, a child linked by {link!r}", parent, [child, odd, child], _add
+        for above, below in (
+            (place, None),
+            (place, f"{Q}x"),
+            ("", pending),
+            (5, "5:dependencies"),
+        ):
+            odd = calls.add_packed(kind, Q, [Q, "", "n", T, above, below, {"id": "P"}], given)
+            yield f"{kind}, children of {above!r} in {below!r}", parent, [odd, odd], _add
+    for kind in ("3", "", "x"):
+        yield f"kind {kind!r}", capped, [calls.add("addPrioritizedJob", options=given)] * 2, _of_kind(kind)
+
+
+def _of_kind(kind: str) -> Merged:
+    """Send adds of priority under another kind: all that is no standard or delayed job."""
+
+    def add(some: Sequence[Call]) -> Built[Any]:
+        built = _add(some)
+        return replace(built, args=tuple(kind if at % 4 == 0 else arg for at, arg in enumerate(built.args)))
+
+    return add
 
 
 def among_readable_ones() -> Iterator[tuple[str, list[Command], list[Call], Merged]]:
