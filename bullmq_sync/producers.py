@@ -195,7 +195,7 @@ class FlowProducer:
         return run(self._operation(prepared), self._transport)
 
     def _operation(self, prepared: PreparedFlow) -> Operation[list[FlowJob[Job[Any]]]]:
-        found = yield from add_flow(prepared)
+        found = yield from add_flow(prepared, together=self._profile.batches)
         jobs = [
             (node.parent, self._job(node.keys, added_record(node.job, each.job_id, each.added), node.data_type))
             for node, each in zip(prepared.nodes, found, strict=True)

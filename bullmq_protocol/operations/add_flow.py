@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
@@ -11,6 +11,8 @@ from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, re
 from bullmq_protocol.common.reply import as_optional_text
 from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
 from bullmq_protocol.model.flow import PreparedFlow, PreparedNode
+from bullmq_protocol.net.merge import cut
+from bullmq_protocol.operations.add_jobs import calls_of, results_of
 
 
 class AddedNode(NamedTuple):
@@ -20,8 +22,11 @@ class AddedNode(NamedTuple):
     added: bool | None
 
 
-def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
+def add_flow(flow: PreparedFlow, *, together: bool = False) -> Operation[list[AddedNode]]:
     """Add all nodes in one transaction; return their ids, and which were added, in the order of the nodes.
+
+    `together`: nodes without children that follow each other in one queue go in one script call, as in `add_many`; with
+    our own scripts only.
 
     A node whose id is taken is the existing job from then on, and the flow hangs on that. A single job that is
     deduplicated has the id of the job that stands for it; within a tree that is an error, because nothing is linked.
@@ -30,7 +35,7 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     Steps:   one round trip; none for no nodes
     Atomic:  yes, but the server does not undo its changes from before it refused a node
     Raises:  FlowAddError
-    Source:  specs/04-schedulers-flows-events.md#sec-7-2
+    Source:  specs/04-schedulers-flows-events.md#sec-7-2, specs/08-batches.md#add-many
     """
     nodes = flow.nodes
     if not nodes:
@@ -40,10 +45,11 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     looks = [looks_before(node.keys, node.job) for node in nodes]
     adds = [add_job(node.keys, node.job) for node in nodes]
     releases = _releases(flow)
-    calls = (*chain(*looks), *adds, *releases, *links.values())
+    parts = list(_parts(adds)) if together else [(add,) for add in adds]
+    calls = (*chain(*looks), *calls_of(parts), *releases, *links.values())
     seen, answer = looked_up(looks, (yield from Batch(calls, atomic=True)))
-    results: list[Any] = list(answer[: len(nodes)])
-    released = len(nodes) + len(releases)
+    results = results_of(parts, answer[: len(parts)])
+    released = len(parts) + len(releases)
     added = _were_added(nodes, seen, results)
     for index, parent_key in zip(links, answer[released:], strict=True):
         if not isinstance(results[index], BullMQError) and parent_key != nodes[index].job.parent_key:
@@ -55,10 +61,16 @@ def add_flow(flow: PreparedFlow) -> Operation[list[AddedNode]]:
     refused = [index for index, result in enumerate(results) if isinstance(result, BullMQError)]
     if refused:
         raise FlowAddError(flow.label(refused[0]), list(map(_title, nodes)), results)
-    for each in answer[len(nodes) : released]:
+    for each in answer[len(parts) : released]:
         if isinstance(each, BullMQError):
             raise each
     return [AddedNode(job_id, each) for job_id, each in zip(results, added, strict=True)]
+
+
+def _parts(adds: Sequence[Command[str]]) -> Iterator[Sequence[Command[str]]]:
+    """Cut adds, in their order, into groups of one call each."""
+    for _, of_one_queue in groupby(adds, lambda add: None if add.merge is None else add.merge.queue):
+        yield from cut(list(of_one_queue))
 
 
 def _releases(flow: PreparedFlow) -> list[Command[None]]:

@@ -58,17 +58,10 @@ def add_many(
         add_or_find(keys, job) if job.command in KINDS and may_give_way(job) else add_job(keys, job) for job in jobs
     ]
     parts = list(cut(adds))
-    calls: list[Command[Any]] = [part[0] if len(part) == 1 else merged(part) for part in parts]
     # A job with children is sent alone, and nothing reveals whether it was added.
     looks = [() if job.command in KINDS else looks_before(keys, job) for job in jobs]
-    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls), atomic)))
-    results: list[Any] = []
-    for part, reply in zip(parts, replies, strict=True):
-        if len(part) == 1 or isinstance(reply, BullMQError):
-            results += [reply] * len(part)
-        else:
-            results += Batch(tuple(part)).decode(reply)
-    return _records(jobs, seen, results)
+    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls_of(parts)), atomic)))
+    return _records(jobs, seen, results_of(parts, replies))
 
 
 def add_each(
@@ -85,6 +78,22 @@ def add_each(
         looks, (yield from Batch((*chain(*looks), *(add_job(keys, job) for job in jobs)), atomic))
     )
     return _records(jobs, seen, results)
+
+
+def calls_of(parts: Sequence[Sequence[Command[Any]]]) -> list[Command[Any]]:
+    """Return the call that each part goes in."""
+    return [part[0] if len(part) == 1 else merged(part) for part in parts]
+
+
+def results_of(parts: Sequence[Sequence[Command[Any]]], replies: Sequence[Any]) -> list[Any]:
+    """Return what became of each command, of the replies to the calls of the parts."""
+    results: list[Any] = []
+    for part, reply in zip(parts, replies, strict=True):
+        if len(part) == 1 or isinstance(reply, BullMQError):
+            results += [reply] * len(part)
+        else:
+            results += Batch(tuple(part)).decode(reply)
+    return results
 
 
 def _records(

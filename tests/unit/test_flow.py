@@ -186,8 +186,8 @@ def test_queues_of_several_slots_are_refused_with_the_fix() -> None:
 # --- adding -----------------------------------------------------------------------------------------------------------
 
 
-def added(flow: PreparedFlow, replies: Sequence[Any]) -> list[str]:
-    operation = add_flow(flow)
+def added(flow: PreparedFlow, replies: Sequence[Any], *, together: bool = False) -> list[str]:
+    operation = add_flow(flow, together=together)
     batch = next(operation)
     assert isinstance(batch, Batch)
     assert batch.atomic
@@ -203,6 +203,37 @@ def added(flow: PreparedFlow, replies: Sequence[Any]) -> list[str]:
 def test_ids_of_all_nodes_are_returned() -> None:
     assert added(prepared(node("p", node("a"))), [b"id-1", b"id-2"]) == [("id-1", True), ("id-2", True)]
     assert list(add_flow(PreparedFlow(()))) == []
+
+
+def test_leaves_of_one_queue_go_together() -> None:
+    flow = prepared(node("p", node("a"), node("b"), node("c", queue="other"), node("d", queue="other"), node("e")))
+    commands = next(add_flow(flow, together=True)).commands
+    assert [each.name for each in commands] == ["addParentJob", "addMany", "addMany", "addStandardJob"]
+    assert [commands[at].keys[0] for at in (1, 2)] == [
+        f"{flow.nodes[1].keys.base}wait",
+        f"{flow.nodes[3].keys.base}wait",
+    ]
+    replies = [b"id-1", [b"id-2", b"id-3"], [b"id-4", b"id-5"], b"id-6"]
+    assert added(flow, replies, together=True) == [(f"id-{number}", True) for number in range(1, 7)]
+
+
+def test_a_parent_between_leaves_keeps_its_place() -> None:
+    flow = prepared(node("p", node("a"), node("b", node("c"), node("d")), node("e")))
+    commands = next(add_flow(flow, together=True)).commands
+    assert [each.name for each in commands] == ["addParentJob", "addStandardJob", "addParentJob", "addMany"]
+    replies = [b"id-1", b"id-2", b"id-3", [b"id-4", b"id-5", b"id-6"]]
+    assert added(flow, replies, together=True) == [(each.job.job_id, True) for each in flow.nodes]
+
+
+def test_nodes_that_are_refused_together_are_named() -> None:
+    flow = prepared(node("p", node("a"), node("b"), node("c")))
+    with pytest.raises(FlowAddError, match="2 of 4 nodes were refused") as error:
+        added(flow, [b"id-1", [b"id-2", [b"WRONGTYPE x"], -5]], together=True)
+    assert error.value.results[:2] == ["id-1", "id-2"]
+    assert isinstance(error.value.results[2], ServerError)
+    assert isinstance(error.value.results[3], ParentNotFound)
+    with pytest.raises(FlowAddError, match="3 of 4 nodes were refused"):
+        added(flow, [b"id-1", ServerError("OOM no memory")], together=True)
 
 
 def test_refused_nodes_are_named() -> None:
