@@ -37,12 +37,16 @@ class Repeat(Enum):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A Lua script: its name, SHA-1, number of keys, and text, which its repr leaves out."""
+    """A Lua script: its name, SHA-1, number of keys, and text, which its repr leaves out.
+
+    `together` is what several of its calls are merged into, if not the script of their `Merger`: that of a profile.
+    """
 
     name: str
     sha1: str
     keys: int
     source: str
+    together: Script | None = None
 
     def __repr__(self) -> str:
         return f"Script(name={self.name!r}, sha1={self.sha1!r}, keys={self.keys})"
@@ -69,14 +73,13 @@ class Merge(msgspec.Struct, frozen=True, gc=False):
     """How to merge a command with others of its kind and queue into one call that does what they would do one by one.
 
     `queue` is the base prefix, `size` the length of the payload, `parts` what the common call needs beside the
-    arguments. `script`: what the call runs, if not the script of `into`.
+    arguments.
     """
 
     into: Merger
     queue: str
     size: int
     parts: tuple[Arg, ...]
-    script: Script | None = None
 
     def __repr__(self) -> str:
         return f"Merge({self.into.name!r}, queue={self.queue!r}, size={self.size})"

@@ -35,6 +35,10 @@ KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "a
 Source: specs/08-batches.md#add-many
 """
 
+# Looked up here once: adding a job is a hot path.
+_STANDARD, _DELAYED, _PRIORITIZED = [(code,) for code in KINDS.values()]
+_GUARDED, _UNSAFE = Repeat.GUARDED, Repeat.UNSAFE
+
 
 def add_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
     """Add one prepared job with the script that its options ask for.
@@ -72,8 +76,8 @@ def add_standard_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         (job.head, job.data_text, job.packed_options),
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_STANDARD_JOB,
-        repeat=_repeat(job),
-        merge=_merge(keys, job),
+        repeat=_GUARDED if job.job_id else _UNSAFE,
+        merge=Merge(ADDS, keys.base, len(job.data_text), _STANDARD),
     )
 
 
@@ -94,8 +98,8 @@ def add_delayed_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         (job.head, job.data_text, job.packed_options),
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_DELAYED_JOB,
-        repeat=_repeat(job),
-        merge=_merge(keys, job),
+        repeat=_GUARDED if job.job_id else _UNSAFE,
+        merge=Merge(ADDS, keys.base, len(job.data_text), _DELAYED),
     )
 
 
@@ -116,8 +120,8 @@ def add_prioritized_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         (job.head, job.data_text, job.packed_options),
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PRIORITIZED_JOB,
-        repeat=_repeat(job),
-        merge=_merge(keys, job),
+        repeat=_GUARDED if job.job_id else _UNSAFE,
+        merge=Merge(ADDS, keys.base, len(job.data_text), _PRIORITIZED),
     )
 
 
@@ -138,7 +142,7 @@ def add_parent_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         (job.head, job.data_text, job.packed_options),
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PARENT_JOB,
-        repeat=_repeat(job),
+        repeat=_GUARDED if job.job_id else _UNSAFE,
     )
 
 
@@ -164,7 +168,7 @@ def add_or_find(keys: QueueKeys, job: PreparedJob) -> Command[AddedJob]:
         (kind, job.head, job.data_text, job.packed_options),
         _FOUND if job.parent_key is None else AddedOrFound(job.parent_key),
         script=ADD_MANY,
-        repeat=_repeat(job),
+        repeat=_GUARDED if job.job_id else _UNSAFE,
         # The kind is among the arguments.
         merge=Merge(ADDS, keys.base, len(job.data_text), ()),
     )
@@ -255,11 +259,3 @@ def _was_added(
     if key is not None:
         owners[key] = result
     return added
-
-
-def _merge(keys: QueueKeys, job: PreparedJob) -> Merge:
-    return Merge(ADDS, keys.base, len(job.data_text), (KINDS[job.command],))
-
-
-def _repeat(job: PreparedJob) -> Repeat:
-    return Repeat.GUARDED if job.job_id else Repeat.UNSAFE

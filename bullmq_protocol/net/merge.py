@@ -53,11 +53,11 @@ def merged(commands: Sequence[Command[Any]]) -> Command[list[Reply | ServerError
 
     Raises `UsageError` for a command that goes alone.
     """
-    merge = commands[0].merge
+    merge, script = commands[0].merge, commands[0].script
     if merge is None:
         raise UsageError("commands", commands[0].name, "must be commands that go together with others")
     call = merge.into.build(merge.queue, commands)
-    return call if merge.script is None else replace(call, script=merge.script)
+    return call if script is None or script.together is None else replace(call, script=script.together)
 
 
 def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:

@@ -118,7 +118,8 @@ class Wire(ABC, Generic[C]):
                 continue
             merge = command.merge
             assert merge is not None  # else its bytes would be here
-            kind = merge.into.name, merge.queue, "" if merge.script is None else merge.script.sha1
+            together = None if command.script is None else command.script.together
+            kind = merge.into.name, merge.queue, "" if together is None else together.sha1
             group = groups.get(kind)
             if group is None:
                 group = groups[kind] = [], []

@@ -85,14 +85,23 @@ class Profile(msgspec.Struct, frozen=True):
 
 def applier(profile: Profile) -> Callable[[Any], Any]:
     """Return what `Profile.applied` does, as a function for many steps: it remembers the scripts."""
-    scripts, batches = profile.scripts, profile.batches
-    known: dict[str, Script] = {}
+    scripts = profile.scripts
+    alone: dict[str, Script] = {}
+    merging: dict[str, Script] = {}
 
-    def find(name: str) -> Script | None:
-        script = scripts.get(name)
-        if script is not None:
-            known[name] = script
-        return script
+    def find(script: Script) -> Script:
+        found = alone[script.name] = scripts.get(script.name) or script
+        return found
+
+    def find_merging(script: Script, into: Script) -> Script | None:
+        together = scripts.get(into.name) if profile.batches else None
+        if together is None:
+            return None
+        found = alone.get(script.name) or find(script)
+        if together is not into:
+            found = replace(found, together=together)
+        merging[script.name] = found
+        return found
 
     def applied(step: Command[Any] | Batch) -> Command[Any] | Batch:
         if isinstance(step, Batch):
@@ -100,16 +109,15 @@ def applier(profile: Profile) -> Callable[[Any], Any]:
         script = step.script
         if script is None:
             return step
-        own = known.get(script.name) or find(script.name) or script
         merge = step.merge
-        if merge is not None:
-            into = merge.into.script
-            together = (known.get(into.name) or find(into.name)) if batches else None
-            if together is None:
-                merge = None
-            elif together is not (merge.script or into):
-                merge = replace(merge, script=together)
-        return step if own is script and merge is step.merge else replace(step, script=own, merge=merge)
+        if merge is None:
+            own = alone.get(script.name) or find(script)
+        else:
+            merged = merging.get(script.name) or find_merging(script, merge.into.script)
+            if merged is None:
+                return replace(step, script=alone.get(script.name) or find(script), merge=None)
+            own = merged
+        return step if own is script else replace(step, script=own)
 
     return applied
 

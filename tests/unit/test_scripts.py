@@ -134,7 +134,7 @@ def test_commands_go_together_with_the_scripts_of_their_profile() -> None:
     profile = replace(switched("live", LIVE), scripts={**STRICT.scripts, "addMany": many})
     jobs = [add_standard_job(K, prepare(K, NewJob(name), now_ms=1)) for name in ("a", "b")]
     adds = [profile.applied(job) for job in jobs]
-    assert adds[0].script is STRICT.scripts["addStandardJob"]
+    assert adds[0].script == replace(STRICT.scripts["addStandardJob"], together=many)
     assert adds[0].merge is not None and adds[1].merge is not None and adds[0].merge.into is adds[1].merge.into
     assert merged(adds) == replace(merged(jobs), script=many)
 
@@ -148,10 +148,10 @@ def test_what_goes_together_goes_into_the_scripts_of_its_profile() -> None:
     own = Script(name="addMany", sha1="other", keys=many.keys, source="return 1")
     profile = Profile("own", {**STRICT.scripts, "addMany": own}, batches=True)
     applied = profile.applied(add)
-    assert applied.script is add.script
+    assert add.script is not None and applied.script == replace(add.script, together=own)
     assert (merged([applied, applied]).script, merged([add, add]).script) == (own, many)
     assert merged([applied, applied]).args == merged([add, add]).args
-    assert profile.applied(applied) is applied
+    assert profile.applied(applied) == applied
     assert Profile("none", {}, batches=True).applied(add).merge is None
 
 
