@@ -5593,7 +5593,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="ba35e97f7803214a5b4675b2e1259c22da62a390",
+    sha1="8957f2e962e500054cdc1f10d1b584a8a3f1baa6",
     keys=11,
     source="""\
 local call = redis.call
@@ -6234,7 +6234,7 @@ else
   local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, moved
+  local slot, score, due, delay, placed_at, moved
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -6248,8 +6248,7 @@ else
         id = id .. ''
       end
     end
-    local is_same = head[4] == last_stamp
-    if not is_same then
+    if head[4] ~= last_stamp then
       last_stamp = head[4]
       stamp = last_stamp .. ''
     end
@@ -6269,13 +6268,13 @@ else
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
-        if is_same and delay == kind[5] and not moved then
+        if head[4] == placed_at and delay == kind[5] and not moved then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
         else
-          delay = kind[5]
-          score, due = slot(KEYS[6], last_stamp, delay)
+          placed_at, delay = head[4], kind[5]
+          score, due = slot(KEYS[6], placed_at, delay)
         end
         moved = call('ZADD', KEYS[6], score, id) == 0
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)

@@ -1579,7 +1579,7 @@ else
   local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, moved
+  local slot, score, due, delay, placed_at, moved
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -1597,8 +1597,7 @@ else
       end
 --- end
     end
-    local is_same = head[4] == last_stamp
-    if not is_same then
+    if head[4] ~= last_stamp then
       last_stamp = head[4]
       stamp = last_stamp .. ''
     end
@@ -1618,13 +1617,13 @@ else
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
-        if is_same and delay == kind[5] and not moved then
+        if head[4] == placed_at and delay == kind[5] and not moved then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
         else
-          delay = kind[5]
-          score, due = slot(KEYS.delayed, last_stamp, delay)
+          placed_at, delay = head[4], kind[5]
+          score, due = slot(KEYS.delayed, placed_at, delay)
         end
         moved = call('ZADD', KEYS.delayed, score, id) == 0
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)

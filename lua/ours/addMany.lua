@@ -125,7 +125,7 @@ else
   local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, moved
+  local slot, score, due, delay, placed_at, moved
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -137,8 +137,7 @@ else
     if not own then
       --- paste text_id(id)
     end
-    local is_same = head.timestamp == last_stamp
-    if not is_same then
+    if head.timestamp ~= last_stamp then
       last_stamp = head.timestamp
       stamp = last_stamp .. ''
     end
@@ -161,13 +160,13 @@ else
     else
       --- paste emit_added(events, id, name)
       if sort == '1' then
-        if is_same and delay == kind[5] and not moved then
+        if head.timestamp == placed_at and delay == kind[5] and not moved then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
         else
-          delay = kind[5]
-          score, due = slot(KEYS.delayed, last_stamp, delay)
+          placed_at, delay = head.timestamp, kind[5]
+          score, due = slot(KEYS.delayed, placed_at, delay)
         end
         moved = call('ZADD', KEYS.delayed, score, id) == 0
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)

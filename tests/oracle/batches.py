@@ -739,6 +739,10 @@ def _adds_of_a_kind(capped: list[Command]) -> Iterator[tuple[str, list[Command],
         for count in (1, 2, 3):
             refused: list[Command] = [("SET", f"{Q}{at}", "no hash") for at in range(1, count + 1)]
             yield f"{kind}, {count} refused of three", [*capped, *refused], [good] * 3, _add
+        later = calls.add(kind, options=given, at=T + 1)
+        refused = [("SET", f"{Q}2", "no hash")]
+        yield f"{kind}, one of another moment is refused", [*capped, *refused], [good, later, later, good], _add
+        yield f"{kind}, one of the first moment is refused", [*capped, *refused], [later, good, good, later], _add
         yield f"{kind} after another", capped, [good, calls.add("addStandardJob"), good], _add
         for value in ("abc", "9223372036854775806", "4503599627370494", "-3", "4294967295"):
             for name in ("pc", "id"):
