@@ -36,8 +36,11 @@ Source: specs/08-batches.md#add-many
 """
 
 # Looked up here once: adding a job is a hot path.
-_STANDARD, _DELAYED, _PRIORITIZED = [(code,) for code in KINDS.values()]
-_GUARDED, _UNSAFE = Repeat.GUARDED, Repeat.UNSAFE
+_STANDARD: Final = (KINDS["addStandardJob"],)
+_DELAYED: Final = (KINDS["addDelayedJob"],)
+_PRIORITIZED: Final = (KINDS["addPrioritizedJob"],)
+_GUARDED: Final = Repeat.GUARDED
+_UNSAFE: Final = Repeat.UNSAFE
 
 
 def add_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bullmq_protocol.command import Command
+from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.common.reply import Reply, as_text
-from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.errors import BullMQError, ServerError, UsageError
 
 
 def fitting(commands: Iterable[Command[Any]]) -> int:
@@ -58,6 +58,22 @@ def merged(commands: Sequence[Command[Any]]) -> Command[list[Reply | ServerError
         raise UsageError("commands", commands[0].name, "must be commands that go together with others")
     call = merge.into.build(merge.queue, commands)
     return call if script is None or script.together is None else replace(call, script=script.together)
+
+
+def calls_of(parts: Sequence[Sequence[Command[Any]]]) -> list[Command[Any]]:
+    """Return the call that each part goes in."""
+    return [part[0] if len(part) == 1 else merged(part) for part in parts]
+
+
+def results_of(parts: Sequence[Sequence[Command[Any]]], replies: Sequence[Any]) -> list[Any]:
+    """Return what became of each command, of the replies to the calls of the parts."""
+    results: list[Any] = []
+    for part, reply in zip(parts, replies, strict=True):
+        if len(part) == 1 or isinstance(reply, BullMQError):
+            results += [reply] * len(part)
+        else:
+            results += Batch(tuple(part)).decode(reply)
+    return results
 
 
 def as_shares(reply: Reply, count: int) -> list[Reply | ServerError]:

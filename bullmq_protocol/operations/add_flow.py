@@ -11,8 +11,7 @@ from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, re
 from bullmq_protocol.common.reply import as_optional_text
 from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
 from bullmq_protocol.model.flow import PreparedFlow, PreparedNode
-from bullmq_protocol.net.merge import cut
-from bullmq_protocol.operations.add_jobs import calls_of, results_of
+from bullmq_protocol.net.merge import calls_of, cut, results_of
 
 
 class AddedNode(NamedTuple):

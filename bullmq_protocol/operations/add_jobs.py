@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from bullmq_protocol.command import Batch, Command, Operation
+from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.adding import (
     KINDS,
     AddedJob,
@@ -20,7 +20,7 @@ from bullmq_protocol.commands.adding import (
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.job import JobRecord, PreparedJob
-from bullmq_protocol.net.merge import cut, merged
+from bullmq_protocol.net.merge import calls_of, cut, results_of
 
 
 def add_one(keys: QueueKeys, job: PreparedJob) -> Operation[JobRecord]:
@@ -78,22 +78,6 @@ def add_each(
         looks, (yield from Batch((*chain(*looks), *(add_job(keys, job) for job in jobs)), atomic))
     )
     return _records(jobs, seen, results)
-
-
-def calls_of(parts: Sequence[Sequence[Command[Any]]]) -> list[Command[Any]]:
-    """Return the call that each part goes in."""
-    return [part[0] if len(part) == 1 else merged(part) for part in parts]
-
-
-def results_of(parts: Sequence[Sequence[Command[Any]]], replies: Sequence[Any]) -> list[Any]:
-    """Return what became of each command, of the replies to the calls of the parts."""
-    results: list[Any] = []
-    for part, reply in zip(parts, replies, strict=True):
-        if len(part) == 1 or isinstance(reply, BullMQError):
-            results += [reply] * len(part)
-        else:
-            results += Batch(tuple(part)).decode(reply)
-    return results
 
 
 def _records(
