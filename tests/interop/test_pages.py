@@ -19,6 +19,35 @@ from tests.support.port import OTHERS, port_python, python_with
 from tests.support.servers import Server
 
 _FOLDER = pages.ROOT / "examples" / "mixed_fleet"
+# What the tables of pages say of other libraries: what has which attributes or arguments.
+_NAMED: dict[str, dict[str, str]] = {
+    "celery": {
+        "celery:Celery": "task conf",
+        "celery:Task": "delay apply_async retry max_retries rate_limit acks_late time_limit soft_time_limit",
+        "celery.result:AsyncResult": "get state",
+        "celery:canvas": "chain group chord",
+    },
+    "rq": {
+        "rq:Queue": "enqueue enqueue_in enqueue_at failed_job_registry",
+        "rq.queue:Queue.enqueue_call": "job_id at_front depends_on result_ttl failure_ttl retry on_success on_failure",
+        "rq:Retry": "max interval",
+        "rq:RateLimit": "key concurrency",
+    },
+    "arq": {
+        "arq.connections:ArqRedis.enqueue_job": "_job_id _defer_by _defer_until _queue_name _expires",
+        "arq.worker:Worker": "functions cron_jobs max_tries max_jobs job_timeout keep_result on_startup burst",
+        "arq.jobs:Job": "result status info abort",
+        "arq:Retry": "defer",
+        "arq:func": "name",
+    },
+}
+_MISSING = """
+import inspect, pkgutil, sys
+for place, names in eval(sys.argv[1]).items():
+    found = pkgutil.resolve_name(place)
+    given = inspect.signature(found).parameters if callable(found) else ()
+    print(*(f"{place} {name}" for name in names.split() if name not in given and not hasattr(found, name)), end="")
+"""
 _SESSIONS = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -80,6 +109,12 @@ def test_the_program_on_node(version: str, home: Server) -> None:
     program, printed = outputs("migrating/node.md", "js")
     connection = f"const connection = {{ host: {home.host!r}, port: {home.port} }};\n"
     assert finished(["node", "-e", connection + program], version) == printed
+
+
+@pytest.mark.parametrize("page", OTHERS)
+def test_what_a_page_says_of_another_library_is_there(page: str) -> None:
+    command = [str(python_with(OTHERS[page])), "-c", _MISSING, repr(_NAMED[page])]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
 
 
 def test_the_program_on_bull(home: Server) -> None:
