@@ -81,3 +81,18 @@ def test_the_workflow_publishes_without_a_token() -> None:
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
     (named,) = re.findall(r"s/\^(VERSION.*?)\\\(", (ROOT / ".github" / "workflows" / "release.yml").read_text())
     assert named in (ROOT / "bullmq_protocol" / "_version.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "public"),
+    [
+        ("bullmq_protocol/worker/health.py:0: health: Public object was removed", True),
+        ("bullmq_anyio/queue.py:12: Queue.add(options): Parameter was removed", True),
+        ("bullmq_protocol/scripts/source.py:0: packed_of: Public object was removed", False),
+        ("bullmq_sync/workers.py:3: Queue.fetch: Public object was removed", False),
+        ("INFO: loading", False),
+    ],
+)
+def test_only_recorded_names_count_as_public(release: ModuleType, line: str, public: bool) -> None:
+    recorded = (ROOT / "tests" / "unit" / "public_names.txt").read_text()
+    assert release.is_of_public(line, recorded) is public
