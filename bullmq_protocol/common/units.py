@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -19,6 +19,9 @@ Millis: TypeAlias = int
 
 Duration: TypeAlias = int | timedelta
 """What callers may pass for a duration: milliseconds, or a `timedelta`."""
+
+FIRST_RECONNECT_MS: Final[Millis] = 100
+"""How long to wait before a lost connection is tried again."""
 
 
 class Instant(msgspec.Struct, frozen=True):
@@ -52,6 +55,12 @@ def to_ms(field: str, value: object) -> Millis:
     if not math.isfinite(value) or value != int(value):
         raise UsageError(field, value, "must be a whole number of milliseconds")
     return int(value)
+
+
+def reconnect_ms(failures: int, longest: Millis) -> Millis:
+    """Return how long to wait before the next attempt to connect: longer after each failure, `longest` at most."""
+    # A bound on the power, too: after years it would be a number of many figures.
+    return min(FIRST_RECONNECT_MS << min(failures, 30), longest)
 
 
 def check_whole(field: str, value: object, *, least: int | None = None, most: int | None = None) -> int:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bullmq_protocol.commands.queues import ping
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import FIRST_RECONNECT_MS, Millis, reconnect_ms
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.worker._fetching import Fetching
 from bullmq_protocol.worker._running import Running
 from bullmq_protocol.worker._runs import Pending
-from bullmq_protocol.worker._shared import FIRST_RECONNECT_MS, Shared, earlier
+from bullmq_protocol.worker._shared import Shared, earlier
 from bullmq_protocol.worker._upkeep import Upkeep
 from bullmq_protocol.worker.events import CallFailed
 from bullmq_protocol.worker.notices import Disconnected, Reconnected, ReconnectFailed, WorkerProblem
@@ -89,7 +89,7 @@ class Contact:
         return earlier(due, self.probe_at)
 
     def _reconnect_delay(self, roll: float) -> Millis:
-        base = min(FIRST_RECONNECT_MS << min(self.attempts, 30), self._shared.settings.max_reconnect_ms)
+        base = reconnect_ms(self.attempts, self._shared.settings.max_reconnect_ms)
         return max(1, round(base * (1 - RECONNECT_JITTER + 2 * RECONNECT_JITTER * roll)))
 
     def probe_failed(self, message: str, roll: float) -> None:

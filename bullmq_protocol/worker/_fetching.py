@@ -16,11 +16,11 @@ from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS, fetch_many
 from bullmq_protocol.commands.fetching import Fetched, due_of, move_to_active, put_marker, wait_for_marker
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import FIRST_RECONNECT_MS, Millis
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.model.job import JobRecord
 from bullmq_protocol.worker._runs import Pending
-from bullmq_protocol.worker._shared import FIRST_RECONNECT_MS, Shared, earlier
+from bullmq_protocol.worker._shared import Shared, earlier
 from bullmq_protocol.worker.actions import CancelWait, Wait
 from bullmq_protocol.worker.ending import Ending
 from bullmq_protocol.worker.events import CallFailed
@@ -226,7 +226,7 @@ class Fetching(QueueView):
         if self.limited_until is not None:
             if shared.at.mono < self.limited_until:
                 if self.ending is not None and self.ending.ends_limited and not shared.runs:
-                    self._end_or_ask(self.ending)
+                    self._end_limited(self.ending)
                 return
             self.limited_until = None
             self.empty = False
@@ -279,6 +279,14 @@ class Fetching(QueueView):
             self.end()
         elif self.wait is None:
             self._wait()
+
+    def _end_limited(self, ending: Ending) -> None:
+        """Nothing is held, and nothing is given out for now. A fetch would bring a job all the same where the limit is
+        that of a handler, and the worker has no limiter."""
+        if not ending.has_asked:
+            ending.asks(holds=False)
+        if ending.found_nothing():
+            self.end()
 
     def _may_fetch(self) -> bool:
         shared = self._shared

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.common.units import Instant, Millis
+from bullmq_protocol.common.units import Instant, Millis, reconnect_ms
 from bullmq_protocol.worker._runs import Pending, Run
 from bullmq_protocol.worker.actions import Action, Call, Notify
 from bullmq_protocol.worker.notices import Notice, WorkerProblem
 from bullmq_protocol.worker.options import WorkerSettings
 from bullmq_protocol.worker.snapshot import WorkerState
-
-FIRST_RECONNECT_MS: Final[Millis] = 100
 
 
 def earlier(first: Millis | None, second: Millis | None) -> Millis | None:
@@ -96,4 +92,4 @@ class Shared:
 
     def patience(self, failures: int) -> Millis:
         """Return how long to wait after this many consecutive failures: ever longer."""
-        return min(FIRST_RECONNECT_MS << min(failures, 16), self.settings.max_reconnect_ms)
+        return reconnect_ms(failures, self.settings.max_reconnect_ms)

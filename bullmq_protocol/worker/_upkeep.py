@@ -10,11 +10,11 @@ from typing import Any, Final
 from bullmq_protocol.commands.fetching import stalled_check_ttl
 from bullmq_protocol.commands.locks import extend_locks, move_stalled_jobs_to_wait
 from bullmq_protocol.commands.queues import heal
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import FIRST_RECONNECT_MS, Millis
 from bullmq_protocol.errors import BullMQError
 from bullmq_protocol.worker._fetching import Fetching
 from bullmq_protocol.worker._runs import Pending, Phase, Run
-from bullmq_protocol.worker._shared import FIRST_RECONNECT_MS, Shared
+from bullmq_protocol.worker._shared import Shared
 from bullmq_protocol.worker.actions import CancelJob
 from bullmq_protocol.worker.events import CallFailed
 from bullmq_protocol.worker.notices import (

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 import redis
 
@@ -20,10 +21,13 @@ from bullmq_protocol import (
     JobOptions,
     KeyLayout,
     Limiter,
+    Limits,
+    RateLimitError,
     RepeatOptions,
     UsageError,
     WorkerOptions,
 )
+from bullmq_protocol.scripts.profile import FLEET, STRICT, Profile
 from bullmq_protocol.testing.clock import SimulatedClock
 from bullmq_protocol.worker.notices import JobCompleted, JobStalled
 from tests.support.adapters import Adapter
@@ -155,6 +159,36 @@ async def test_the_worker_has_what_the_queue_has(
             return int(job.data["n"]) + 1
 
         assert [each.result for each in (await adapter.kit.work_off(queue, count)).completed] == [2]
+
+
+class Count(msgspec.Struct):
+    n: int
+
+
+async def test_the_worker_has_the_types_and_limits_of_the_queue(adapter: Adapter, server: Server, name: str) -> None:
+    kind: dict[str, Any] = {"data_type": Count, "limits": Limits(max_result_bytes=10)}
+    async with adapter.Queue(name, server.url, **kind) as queue:
+        await queue.add("count", Count(1))
+
+        async def count(job: Any) -> str:
+            assert type(job.data) is Count
+            return "more than ten bytes"
+
+        with pytest.raises(UsageError, match="exceeds the limit 10 bytes"):
+            await adapter.kit.work_off(queue, count)
+
+
+@pytest.mark.parametrize("own", [STRICT, FLEET], ids=["strict", "fleet"])
+async def test_the_worker_has_the_profile_of_the_queue(
+    adapter: Adapter, server: Server, name: str, own: Profile
+) -> None:
+    async with adapter.Queue(name, server.url, scripts=own) as queue:
+        await queue.add("welcome", {"to": "ada"})
+        with redis.Redis.from_url(server.url) as admin:
+            admin.script_flush()
+            assert len((await adapter.kit.work_off(queue, greet)).completed) == 1
+            fetches = [profile.scripts["moveToActive"].sha1 for profile in (STRICT, FLEET)]
+            assert admin.script_exists(*fetches) == [profile is own for profile in (STRICT, FLEET)]
 
 
 async def test_no_queue_is_refused(adapter: Adapter) -> None:
@@ -305,6 +339,24 @@ async def test_a_rate_limit_passes(adapter: Adapter, queue: Any, clock: Simulate
     assert len((await adapter.kit.work_off(queue, greet, options=options)).completed) == 1
 
 
+async def test_a_handler_may_limit_the_queue(adapter: Adapter, queue: Any, clock: SimulatedClock) -> None:
+    for to in ("ada", "grace"):
+        await queue.add("welcome", {"to": to})
+
+    async def limited(job: Any) -> str:
+        if await queue.get_rate_limit_ttl() <= 0 and not done:
+            await queue.rate_limit(3_600_000)
+            raise RateLimitError
+        return await greet(job)
+
+    done: list[Any] = []
+    first = await adapter.kit.work_off(queue, limited)
+    assert ([job.how for job in first.moved], first.completed) == (["rate-limited"], ())
+    done.append(first)
+    await adapter.kit.travel(clock, queue, hours=1)
+    assert len((await adapter.kit.work_off(queue, limited)).completed) == 2
+
+
 async def test_deduplication_passes(adapter: Adapter, queue: Any, clock: SimulatedClock) -> None:
     options = JobOptions(deduplication=Deduplication("x", ttl=3_600_000))
     first = await queue.add("welcome", 1, options)
@@ -312,6 +364,24 @@ async def test_deduplication_passes(adapter: Adapter, queue: Any, clock: Simulat
     assert (await queue.add("welcome", 2, options)).id == first.id
     await adapter.kit.travel(clock, queue, minutes=1)
     assert (await queue.add("welcome", 3, options)).added
+
+
+async def test_all_queues_travel_and_the_clock_with_them(
+    adapter: Adapter, server: Server, queue: Any, clock: SimulatedClock
+) -> None:
+    once = JobOptions(deduplication=Deduplication("x", ttl=3_600_000))
+    later = JobOptions(delay=3_600_000)
+    async with adapter.Queue(f"{queue.name}-other", server.url, clock=clock) as other:
+        for each in (queue, other):
+            await each.add("welcome", {"to": "ada"}, once)
+            await each.add("remind", {"to": "ada"}, later)
+        before = clock.wall
+        await adapter.kit.travel(clock, queue, other, hours=1)
+        assert clock.wall >= before + 3_600_000
+        for each in (queue, other):
+            assert (await each.add("welcome", {"to": "ada"}, once)).added
+            done = await adapter.kit.work_off(each, greet)
+            assert sorted(job.name for job in done.completed) == ["remind", "welcome", "welcome"]
 
 
 async def test_a_job_whose_worker_has_died_stalls(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from bullmq_protocol.commands.fetching import Limiter
-from bullmq_protocol.errors import UsageError
+from bullmq_protocol.errors import RateLimitError, UsageError
 from bullmq_protocol.worker.actions import Stopped
 from bullmq_protocol.worker.ending import Ending, Idle, Together, shared_end
 from bullmq_protocol.worker.events import Tick
@@ -47,10 +47,27 @@ def test_a_limited_queue_ends_it_where_that_is_asked_for() -> None:
     bench.reply("moveToActive", job_reply("1"))
     bench.returned("1")
     bench.reply("moveToFinished", [0, 0, 60_000, 0])
-    # It asks once more, as it does after the last job of any queue.
-    assert bench.stopped is None
+    assert bench.stopped is not None
+    bench = working(until=Idle(1, limited=True), limiter=Limiter(max=1, duration=60_000))
     bench.reply("moveToActive", [0, 0, 60_000, 0])
     assert bench.stopped is not None
+
+
+def test_a_limit_of_a_handler_ends_it_without_another_fetch() -> None:
+    bench = working(until=Idle(1, limited=True))
+    bench.reply("moveToActive", job_reply("1"))
+    bench.raised("1", RateLimitError())
+    # Without a limiter a worker is given the same job again.
+    bench.reply("moveJobFromActiveToWait", 60_000)
+    assert bench.stopped is not None and bench.sent == ["moveToActive", "moveJobFromActiveToWait"]
+
+
+def test_a_limited_worker_waits_for_those_that_end_with_it() -> None:
+    bench = working(until=Idle(2, limited=True))
+    bench.reply("moveToActive", job_reply("1"))
+    bench.raised("1", RateLimitError())
+    bench.reply("moveJobFromActiveToWait", 60_000)
+    assert bench.stopped is None and bench.sent == ["moveToActive", "moveJobFromActiveToWait"]
 
 
 def test_a_limited_queue_holds_up_others() -> None:
