@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bullmq_outbox.serving import add_options, options_of, serve
+from bullmq_outbox.serving import add_options, options_of, said_by_database, serve
 from bullmq_outbox.statements import DEFAULT_TABLE
 from bullmq_outbox.tables import PostgresOutbox, SqliteOutbox
 from bullmq_protocol.errors import BullMQError, UsageError
 
-_POSTGRESQL = ("postgresql://", "postgres://")
-_SQLITE = "sqlite:///"
+_POSTGRESQL = ("postgresql", "postgres")
+_DATABASES = ("psycopg", "sqlite3")
 _FAILED, _USAGE = 1, 2
 
 
@@ -38,8 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"bullmq-relay: {error}", file=sys.stderr)  # noqa: T201
         return _USAGE
-    except BullMQError as error:
+    except (BullMQError, ModuleNotFoundError) as error:
         print(f"bullmq-relay: {error}", file=sys.stderr)  # noqa: T201
+        return _FAILED
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _DATABASES:
+            raise
+        print(f"bullmq-relay: {said_by_database(error, '--create makes it')}", file=sys.stderr)  # noqa: T201
         return _FAILED
     if given.once:
         print(f"{count} sent")  # noqa: T201
@@ -48,18 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _relay(given: argparse.Namespace) -> Any:
     options = options_of(vars(given))
-    if given.database.startswith(_POSTGRESQL):
+    scheme, _, rest = given.database.partition("://")
+    # What SQLAlchemy calls the driver is none of the command's.
+    kind = scheme.partition("+")[0]
+    if kind in _POSTGRESQL:
         # Imported by name: who has SQLite alone needs no psycopg.
-        psycopg: Any = importlib.import_module("psycopg")
-        outbox: Any = PostgresOutbox(given.table)
-        if given.create:
-            with psycopg.connect(given.database) as connection:
-                outbox.create(connection)
         made: Any = importlib.import_module("bullmq_outbox.sync.psycopg")
-        return made.OutboxRelay(outbox, given.database, given.redis, options=options)
-    if not given.database.startswith(_SQLITE):
+        outbox: Any = PostgresOutbox(given.table)
+        address = f"postgresql://{rest}"
+        relay = made.OutboxRelay(outbox, address, given.redis, options=options)
+        if given.create:
+            with made.psycopg.connect(address) as connection:
+                outbox.create(connection)
+        return relay
+    if kind != "sqlite" or rest[:1] != "/" or rest == "/":
         raise UsageError("DATABASE", given.database, "must begin with postgresql:// or sqlite:///")
-    file = Path(given.database.removeprefix(_SQLITE))
+    file = Path(rest[1:])
     outbox = SqliteOutbox(given.table)
     made = importlib.import_module("bullmq_outbox.sync.sqlite")
     relay = made.OutboxRelay(outbox, file, given.redis, options=options)

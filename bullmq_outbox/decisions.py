@@ -7,6 +7,8 @@ Order. An entry with a key is added when no earlier one of its key waits, but fo
 each call to Redis has at most one entry of a key, and one that is refused keeps the later ones of its key back. On
 PostgreSQL an entry that another relay holds still waits, as long as that relay's transaction lasts; on SQLite it is not
 due until its lease ends, and `take` passes over what comes after it.
+
+Source: specs/08-batches.md#outbox
 """
 
 from __future__ import annotations
@@ -18,11 +20,10 @@ import msgspec
 
 from bullmq_outbox.options import RelaySettings
 from bullmq_outbox.statements import Statements
-from bullmq_protocol.common.units import Millis
+from bullmq_protocol.common.units import Millis, reconnect_ms
 from bullmq_protocol.errors import BullMQError, ServerError, UsageError, without_login
 from bullmq_protocol.model.outbox import OutboxEntry
 
-FIRST_RECONNECT_MS: Final = 100
 BLOCKED_MS: Final = 20
 """How long a relay waits that found nothing but entries which come after those of another."""
 CLEAN_MS: Final = 10_000
@@ -32,6 +33,8 @@ _PASSES: Final = 8
 _LONGEST_ERROR: Final = 1_000
 # What is the server's state, or the relay's login, whatever entry it answers: no entry is refused by it.
 _OF_THE_ENTRY: Final = frozenset(("ERR", "WRONGTYPE"))
+# What may be about some queues alone: their entries must not hold up those of others for as long as it lasts.
+_OF_THE_QUEUE: Final = frozenset(("NOPERM",))
 
 
 class Execute(msgspec.Struct, frozen=True):
@@ -80,7 +83,9 @@ class Relayed(msgspec.Struct, frozen=True):
         refused: Those that were refused.
         more: Whether more may be waiting: as many as a batch has were found.
         blocked: Whether entries were left because they come after those of another relay.
-        trouble: What Redis said to entries that are left as they were, because it was not about them; or None.
+        trouble: What Redis said to entries without counting as a refusal, because it was not about them; or None. They
+            are left as they were, but for those that are put off.
+        put_off: How many are tried again later, as the relay's login may not use the keys of their queues.
     """
 
     sent: int = 0
@@ -88,6 +93,7 @@ class Relayed(msgspec.Struct, frozen=True):
     more: bool = False
     blocked: bool = False
     trouble: BullMQError | None = None
+    put_off: int = 0
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +107,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 def relay_batch(statements: Statements, settings: RelaySettings, now_ms: Millis) -> Generator[Step, Any, Relayed]:
     """Take entries, add their jobs and note what became of them. Raises what `Add` raises, after what was done is
-    noted."""
+    noted.
+
+    Source: specs/08-batches.md#outbox-turn
+    """
     found, ready = yield from _taken(statements, settings, now_ms)
     if not ready:
         yield Commit()
@@ -115,7 +124,7 @@ def relay_batch(statements: Statements, settings: RelaySettings, now_ms: Millis)
         for wave in waves(ready):
             entries, rows = outcome.readable(wave)
             if entries:
-                outcome.note(rows, (yield Add(tuple(entries))))
+                outcome.note(rows, entries, (yield Add(tuple(entries))))
     except BullMQError as error:
         outcome.failed = error
     yield from _settled(statements, settings, now_ms, outcome, ready)
@@ -128,11 +137,15 @@ def relay_batch(statements: Statements, settings: RelaySettings, now_ms: Millis)
         more=len(found) >= settings.batch,
         blocked=len(ready) < len(found),
         trouble=outcome.trouble,
+        put_off=len(outcome.put_off),
     )
 
 
 def clean(statements: Statements, settings: RelaySettings, now_ms: Millis) -> Generator[Step, Any, int]:
-    """Delete sent entries that were kept for long enough, a thousand in each transaction; return how many."""
+    """Delete sent entries that were kept for long enough, a thousand in each transaction; return how many.
+
+    Source: specs/08-batches.md#outbox-outcomes
+    """
     count = 0
     while True:
         before = {"before": now_ms - settings.keep_ms, "most": _CLEANED}
@@ -178,7 +191,7 @@ class Pace:
 
     def after(self, relayed: Relayed) -> Millis:
         """Return how long to wait after a turn; 0: not at all."""
-        if relayed.trouble is not None:
+        if relayed.trouble is not None and not relayed.put_off:
             return self.after_error()
         self._failures = 0
         if relayed.more:
@@ -187,10 +200,8 @@ class Pace:
 
     def after_error(self) -> Millis:
         """Return how long to wait after a turn that failed: longer each time."""
-        # A bound on the power, too: after years it would be a number of many figures.
-        delay = FIRST_RECONNECT_MS << min(self._failures, 20)
         self._failures += 1
-        return min(delay, self._settings.max_reconnect_ms)
+        return reconnect_ms(self._failures - 1, self._settings.max_reconnect_ms)
 
     def is_to_clean(self, now_ms: Millis) -> bool:
         """Tell whether to look for sent entries that were kept for long enough; the caller does."""
@@ -202,11 +213,16 @@ class Pace:
 
 
 class _Outcome:
-    """What becomes of the entries of a batch."""
+    """What becomes of the entries of a batch.
+
+    Source: specs/08-batches.md#outbox-outcomes
+    """
 
     def __init__(self, settings: RelaySettings, now_ms: Millis) -> None:
         self.sent: list[int] = []
         self.refused: list[Refusal] = []
+        self.put_off: list[dict[str, Any]] = []
+        """Those that are tried again later without being refused, as the table has them."""
         self.trouble: BullMQError | None = None
         self.failed: BullMQError | None = None
         self._settings = settings
@@ -228,15 +244,20 @@ class _Outcome:
                 rows.append(row)
         return entries, rows
 
-    def note(self, rows: list[Row], replies: Sequence[object]) -> None:
-        for row, reply in zip(rows, replies, strict=True):
+    def note(self, rows: list[Row], entries: list[OutboxEntry], replies: Sequence[object]) -> None:
+        for row, entry, reply in zip(rows, entries, replies, strict=True):
             if not isinstance(reply, BullMQError):
                 self.sent.append(row.seq)
             elif isinstance(reply, ServerError) and reply.code not in _OF_THE_ENTRY:
                 self.trouble = self.trouble or reply
                 self._stop(row)
+                if reply.code in _OF_THE_QUEUE:
+                    # No refusals are counted: the delay grows as the entry grows older.
+                    waited = max(self._now - entry.timestamp, self._settings.retry_ms)
+                    due = self._now + min(waited, self._settings.max_retry_ms)
+                    self.put_off.append(_stored(row.seq, row.attempts, reply, due_at=due))
             else:
-                self._refuse(row, repr(OutboxEntry.from_json(row.entry)), reply)
+                self._refuse(row, repr(entry), reply)
 
     def _refuse(self, row: Row, job: str, error: BullMQError) -> None:
         attempts = row.attempts + 1
@@ -250,18 +271,14 @@ class _Outcome:
             self._stopped.add(row.key)
 
     def stored(self) -> list[dict[str, Any]]:
-        """Return the refused entries as the table has them."""
-        return [
-            {
-                "seq": each.seq,
-                "attempts": each.attempts,
-                "state": "refused" if each.given_up else "waiting",
-                "due_at": 0 if each.given_up else self._now + self._delay(each.attempts),
-                "error": _error_text(each.error),
-                "settled_at": self._now if each.given_up else None,
-            }
+        """Return the entries that were refused or put off, as the table has them."""
+        refused = [
+            _stored(each.seq, each.attempts, each.error, settled_at=self._now)
+            if each.given_up
+            else _stored(each.seq, each.attempts, each.error, due_at=self._now + self._delay(each.attempts))
             for each in self.refused
         ]
+        return [*refused, *self.put_off]
 
     def _delay(self, attempts: int) -> Millis:
         return min(self._settings.retry_ms << min(attempts - 1, 40), self._settings.max_retry_ms)
@@ -299,12 +316,21 @@ def _settled(
             yield Execute(statements.mark, {"now": now_ms, **seqs})
         else:
             yield Execute(statements.delete, seqs)
-    if outcome.refused:
-        yield Execute(statements.refuse, {"refused": _json(outcome.stored())})
+    changed = outcome.stored()
+    if changed:
+        yield Execute(statements.refuse, {"refused": _json(changed)})
     if statements.claim is not None:
-        done = {*outcome.sent, *(each.seq for each in outcome.refused)}
+        done = {*outcome.sent, *(each["seq"] for each in changed)}
         if left := [row.seq for row in ready if row.seq not in done]:
             yield Execute(statements.claim, {"until": 0, "seqs": _json(left)})
+
+
+def _stored(
+    seq: int, attempts: int, error: BullMQError, *, due_at: Millis = 0, settled_at: Millis | None = None
+) -> dict[str, Any]:
+    state = "waiting" if settled_at is None else "refused"
+    changed: dict[str, Any] = {"seq": seq, "attempts": attempts, "state": state, "error": _error_text(error)}
+    return {**changed, "due_at": due_at, "settled_at": settled_at}
 
 
 def _error_text(error: BullMQError) -> str:

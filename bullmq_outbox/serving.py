@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from bullmq_outbox.decisions import Relayed
 from bullmq_outbox.options import RelayOptions
+from bullmq_protocol.errors import BullMQError
 
 _DEFAULTS = RelayOptions()
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
+_NO_TABLE = "42P01"
 
 
 class Relay(Protocol):
@@ -74,16 +76,28 @@ def serve(relay: Relay, *, once: bool) -> int:
             relay.close()
 
 
+def said_by_database(error: Exception, makes_it: str) -> str:
+    """Return what a database said, in one line; where the table is missing, what makes it."""
+    said = str(error).partition("\n")[0]
+    # Frameworks have the driver's error as the cause.
+    codes = {getattr(each, "sqlstate", None) for each in (error, error.__cause__)}
+    return f"{said} ({makes_it})" if _NO_TABLE in codes or said.startswith("no such table") else said
+
+
 def _relay_all(relay: Relay) -> int:
     count = 0
+    trouble: BullMQError | None = None
     while True:
         relayed = relay.relay_once()
         count += relayed.sent
-        if relayed.trouble is not None:
-            raise relayed.trouble
-        if not relayed.sent and not relayed.more:
-            relay.clean_up()
-            return count
+        trouble = trouble or relayed.trouble
+        # A batch of refused entries alone is followed by others, too.
+        if relayed.sent or relayed.put_off or (relayed.more and relayed.trouble is None):
+            continue
+        relay.clean_up()
+        if trouble is not None:
+            raise trouble
+        return count
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 Parameters are written `:name`, as SQLite and SQLAlchemy have them; `for_percent` gives the form of psycopg and Django.
 Lists go as one text of JSON, which every driver can send.
+
+Source: specs/08-batches.md#outbox-table
 """
 
 from __future__ import annotations

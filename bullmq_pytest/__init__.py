@@ -51,7 +51,7 @@ def bullmq_server(request: pytest.FixtureRequest) -> Iterator[Server]:
         else:
             external = servers.external_url() is not None
             server = servers.start(asked, config=() if external else ("--databases", str(_DATABASES)))
-    except (servers.NoServer, servers.Refused, OSError, ValueError) as error:
+    except (servers.NoServer, OSError, ValueError) as error:
         pytest.fail(f"bullmq_server: {error}", pytrace=False)
     with server:
         yield server

@@ -42,7 +42,7 @@ def relay_entries(
     Raises:
         TransportError: The connection failed. Some may have been added: relay all of them again.
 
-    Source: specs/08-batches.md#add-many
+    Source: specs/08-batches.md#outbox
 
     Examples:
         >>> entry = queue.entry("welcome", {"to": "ada"})

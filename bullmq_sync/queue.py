@@ -399,7 +399,7 @@ class Queue(QueueBase, Generic[T]):
         Raises:
             UsageError: An argument is wrong: the job fails in your transaction, not later.
 
-        Source: specs/01-data-model-and-adding.md#sec-8-1
+        Source: specs/08-batches.md#outbox-entry
 
         Examples:
             >>> entry = queue.entry("welcome", {"to": "ada"})

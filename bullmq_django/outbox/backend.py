@@ -10,7 +10,6 @@ from bullmq_django.backend import BullMQBackend
 from bullmq_django.framework import Task, TaskResult, task_enqueued
 from bullmq_django.outbox.models import OutboxRow
 from bullmq_protocol.model.job import JobRecord
-from bullmq_protocol.model.outbox import prepared_entry
 from bullmq_sync import Queue
 
 P = ParamSpec("P")
@@ -51,6 +50,5 @@ class OutboxBackend(BullMQBackend):
     def _store(self, queue: Queue[Any], task: Task[..., Any], payload: dict[str, Any]) -> JobRecord:
         entry = queue.entry(task.module_path, payload, self._job_options(task))
         OutboxRow.objects.add(entry)
-        job = prepared_entry(entry, queue.keys, limits=self.bullmq_options.limits)
-        stored = {"data": entry.data.encode(), "timestamp": b"%d" % entry.timestamp}
-        return JobRecord(entry.id, {**job.shown, **stored}, None)
+        stored = {"name": entry.name, "data": entry.data, "opts": entry.options, "timestamp": str(entry.timestamp)}
+        return JobRecord(entry.id, {field: text.encode() for field, text in stored.items()}, None)

@@ -42,7 +42,7 @@ class OutboxRelay(RelayLoop):
             scripts: The profile, as of the queues.
 
         Raises:
-            ImproperlyConfigured: The database is neither.
+            ImproperlyConfigured: The database is neither, or there is none of this name.
             UsageError: An argument is wrong.
 
         Examples:
@@ -54,6 +54,8 @@ class OutboxRelay(RelayLoop):
 
 class _Database:
     def __init__(self, alias: str) -> None:
+        if alias not in connections.settings:
+            raise ImproperlyConfigured(f"DATABASES has no {alias!r}")
         # A connection of its own: the relay's transactions are none of the thread's.
         settings = copy.deepcopy(connections.settings[alias])
         settings["OPTIONS"].pop("isolation_level", None)

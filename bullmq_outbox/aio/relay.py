@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from bullmq_anyio.drive import Connection as RedisConnection
 from bullmq_anyio.drive import clock, run, transport_of
-from bullmq_anyio.primitives import shielded
+from bullmq_anyio.primitives import Lock, shielded
 from bullmq_outbox.aio.wake import Wake
 from bullmq_outbox.decisions import Add, Execute, Pace, Relayed, Step, clean, relay_batch
 from bullmq_outbox.options import RelayOptions, check_relay_options
@@ -71,6 +71,8 @@ class RelayLoop:
         self._switches = scripts.switches
         self._pace = Pace(self._settings)
         self._wake = Wake()
+        self._lock = Lock()
+        self._is_at_work = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,12 +90,13 @@ class RelayLoop:
         is lost by that: what was not committed as sent is relayed again.
 
         Raises:
-            UsageError: An option is wrong.
+            UsageError: It is at work already, or has run before.
             Exception: What the database raises besides: its table is missing, or may not be read.
 
         Examples:
             >>> await OutboxRelay(outbox, address, "redis://localhost").run()
         """
+        self._begin()
         try:
             while not self._wake.is_set:
                 await self._turn()
@@ -114,12 +117,55 @@ class RelayLoop:
 
         Raises:
             TransportError: Redis cannot be reached. What was added before is done with, the rest waits.
+            UsageError: It is at work already.
             Exception: What the database raises.
 
         Examples:
             >>> (await relay.relay_once()).sent
             2
         """
+        self._begin()
+        try:
+            return await self._relay_batch()
+        finally:
+            self._is_at_work = False
+
+    async def clean_up(self) -> int:
+        """Delete sent entries that were kept for as long as `keep` says; return how many. `run` does it every 10 s.
+
+        Raises:
+            UsageError: It is at work already.
+            Exception: What the database raises.
+
+        Examples:
+            >>> await relay.clean_up()
+            1200
+        """
+        self._begin()
+        try:
+            return await self._clean()
+        finally:
+            self._is_at_work = False
+
+    async def aclose(self) -> None:
+        """Close the connections that it has opened.
+
+        Examples:
+            >>> await relay.aclose()
+        """
+        self._wake.close()
+        await self._database.aclose()
+        if self._owned:
+            await self._transport.aclose()
+
+    def _begin(self) -> None:
+        """Two at once would share a transaction: what one of them commits is not done yet for the other."""
+        with self._lock:
+            if self._is_at_work:
+                raise UsageError("relay", type(self).__name__, "is at work already, or has run: make another one")
+            self._is_at_work = True
+
+    async def _relay_batch(self) -> Relayed:
         relayed = await self._drive(relay_batch(self._statements, self._settings, clock().wall))
         for each in relayed.refused:
             fate = "and given up" if each.given_up else "and will be tried again"
@@ -133,41 +179,24 @@ class RelayLoop:
             )
         return relayed
 
-    async def clean_up(self) -> int:
-        """Delete sent entries that were kept for as long as `keep` says; return how many. `run` does it every 10 s.
-
-        Raises:
-            Exception: What the database raises.
-
-        Examples:
-            >>> await relay.clean_up()
-            1200
-        """
+    async def _clean(self) -> int:
         return await self._drive(clean(self._statements, self._settings, clock().wall))
-
-    async def aclose(self) -> None:
-        """Close the connections that it has opened.
-
-        Examples:
-            >>> await relay.aclose()
-        """
-        self._wake.close()
-        await self._database.aclose()
-        if self._owned:
-            await self._transport.aclose()
 
     async def _turn(self) -> None:
         try:
-            relayed = await self.relay_once()
+            relayed = await self._relay_batch()
             if self._pace.is_to_clean(clock().mono):
-                await self.clean_up()
-            if relayed.trouble is not None:
+                await self._clean()
+            if relayed.put_off:
+                _logger.warning("%d outbox entries are put off: %s", relayed.put_off, relayed.trouble)
+            elif relayed.trouble is not None:
                 _logger.warning("the server takes no jobs now: %s", relayed.trouble)
             wait_ms = self._pace.after(relayed)
             # Before Redis takes jobs again a notification changes nothing.
-            if relayed.trouble is None and wait_ms and await self._database.notified():
+            listens = relayed.trouble is None or relayed.put_off > 0
+            if listens and wait_ms and await self._database.notified():
                 return
-            readable = self._database.fileno() if relayed.trouble is None else None
+            readable = self._database.fileno() if listens else None
             await self._pause(wait_ms, readable)
             if readable is not None:
                 await self._database.notified()

@@ -18,7 +18,7 @@ from bullmq_protocol.operations.relay_entries import relay_entries
 from bullmq_protocol.scripts.profile import Profile
 from bullmq_sync.drive import Connection as RedisConnection
 from bullmq_sync.drive import clock, run, transport_of
-from bullmq_sync.primitives import shielded
+from bullmq_sync.primitives import Lock, shielded
 
 T = TypeVar("T")
 
@@ -71,6 +71,8 @@ class RelayLoop:
         self._switches = scripts.switches
         self._pace = Pace(self._settings)
         self._wake = Wake()
+        self._lock = Lock()
+        self._is_at_work = False
 
     def __enter__(self) -> Self:
         return self
@@ -88,12 +90,13 @@ class RelayLoop:
         is lost by that: what was not committed as sent is relayed again.
 
         Raises:
-            UsageError: An option is wrong.
+            UsageError: It is at work already, or has run before.
             Exception: What the database raises besides: its table is missing, or may not be read.
 
         Examples:
             >>> OutboxRelay(outbox, address, "redis://localhost").run()
         """
+        self._begin()
         try:
             while not self._wake.is_set:
                 self._turn()
@@ -114,12 +117,55 @@ class RelayLoop:
 
         Raises:
             TransportError: Redis cannot be reached. What was added before is done with, the rest waits.
+            UsageError: It is at work already.
             Exception: What the database raises.
 
         Examples:
             >>> (relay.relay_once()).sent
             2
         """
+        self._begin()
+        try:
+            return self._relay_batch()
+        finally:
+            self._is_at_work = False
+
+    def clean_up(self) -> int:
+        """Delete sent entries that were kept for as long as `keep` says; return how many. `run` does it every 10 s.
+
+        Raises:
+            UsageError: It is at work already.
+            Exception: What the database raises.
+
+        Examples:
+            >>> relay.clean_up()
+            1200
+        """
+        self._begin()
+        try:
+            return self._clean()
+        finally:
+            self._is_at_work = False
+
+    def close(self) -> None:
+        """Close the connections that it has opened.
+
+        Examples:
+            >>> relay.close()
+        """
+        self._wake.close()
+        self._database.close()
+        if self._owned:
+            self._transport.close()
+
+    def _begin(self) -> None:
+        """Two at once would share a transaction: what one of them commits is not done yet for the other."""
+        with self._lock:
+            if self._is_at_work:
+                raise UsageError("relay", type(self).__name__, "is at work already, or has run: make another one")
+            self._is_at_work = True
+
+    def _relay_batch(self) -> Relayed:
         relayed = self._drive(relay_batch(self._statements, self._settings, clock().wall))
         for each in relayed.refused:
             fate = "and given up" if each.given_up else "and will be tried again"
@@ -133,41 +179,24 @@ class RelayLoop:
             )
         return relayed
 
-    def clean_up(self) -> int:
-        """Delete sent entries that were kept for as long as `keep` says; return how many. `run` does it every 10 s.
-
-        Raises:
-            Exception: What the database raises.
-
-        Examples:
-            >>> relay.clean_up()
-            1200
-        """
+    def _clean(self) -> int:
         return self._drive(clean(self._statements, self._settings, clock().wall))
-
-    def close(self) -> None:
-        """Close the connections that it has opened.
-
-        Examples:
-            >>> relay.close()
-        """
-        self._wake.close()
-        self._database.close()
-        if self._owned:
-            self._transport.close()
 
     def _turn(self) -> None:
         try:
-            relayed = self.relay_once()
+            relayed = self._relay_batch()
             if self._pace.is_to_clean(clock().mono):
-                self.clean_up()
-            if relayed.trouble is not None:
+                self._clean()
+            if relayed.put_off:
+                _logger.warning("%d outbox entries are put off: %s", relayed.put_off, relayed.trouble)
+            elif relayed.trouble is not None:
                 _logger.warning("the server takes no jobs now: %s", relayed.trouble)
             wait_ms = self._pace.after(relayed)
             # Before Redis takes jobs again a notification changes nothing.
-            if relayed.trouble is None and wait_ms and self._database.notified():
+            listens = relayed.trouble is None or relayed.put_off > 0
+            if listens and wait_ms and self._database.notified():
                 return
-            readable = self._database.fileno() if relayed.trouble is None else None
+            readable = self._database.fileno() if listens else None
             self._pause(wait_ms, readable)
             if readable is not None:
                 self._database.notified()

@@ -1,6 +1,6 @@
 """A job that waits in a table of the caller's database, until a relay adds it.
 
-Source: specs/01-data-model-and-adding.md#sec-8
+Source: specs/08-batches.md#outbox-entry
 """
 
 from __future__ import annotations

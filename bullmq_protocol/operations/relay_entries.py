@@ -29,7 +29,7 @@ def relay_entries(
 
     Steps:   one round trip for each queue
     Atomic:  no: when the connection breaks, some may have been added; to add them all again is harmless
-    Source:  specs/08-batches.md#add-many
+    Source:  specs/08-batches.md#outbox
     """
     outcomes: list[Any] = [None] * len(entries)
     queues: dict[str, tuple[QueueKeys, list[int], list[PreparedJob]]] = {}

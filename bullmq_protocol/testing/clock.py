@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from bullmq_protocol.common.units import Duration, Instant, Millis, to_ms
+from bullmq_protocol.common.units import Duration, Instant, Millis, check_whole, to_ms
 from bullmq_protocol.errors import UsageError
 from bullmq_protocol.net.transport import Clock
 
@@ -27,7 +27,7 @@ class SimulatedClock:
             stands still.
 
     Raises:
-        UsageError: `wall` is a `datetime` without a time zone.
+        UsageError: `wall` is no whole number, or a `datetime` without a time zone.
 
     Examples:
         >>> clock = SimulatedClock(wall=1_700_000_000_000)
@@ -38,7 +38,7 @@ class SimulatedClock:
     def __init__(self, *, wall: Millis | datetime | None = None, mono: Millis = 0, along: Clock | None = None) -> None:
         began = _BEGIN if along is None else along()
         # Both in one value: a reader on another thread sees no half of a jump.
-        self._begin = Instant((began.wall if wall is None else _moment(wall)) - began.mono, mono - began.mono)
+        self._begin = Instant((began.wall if wall is None else _moment("wall", wall)) - began.mono, mono - began.mono)
         self._along = along
         self._subscribers: dict[object, Callable[[], object]] = {}
 
@@ -86,7 +86,7 @@ class SimulatedClock:
     def advance_until(self, moment: Millis | datetime) -> Instant:
         """Let time pass until a moment of the wall clock: milliseconds since the epoch, or a `datetime` with a time
         zone."""
-        return self.advance(_moment(moment) - self.wall)
+        return self.advance(_moment("moment", moment) - self.wall)
 
     def jump_wall(self, ms: Millis) -> Instant:
         """Set the wall clock forward or back, as an operator or NTP does."""
@@ -118,9 +118,9 @@ def span_ms(ms: Duration = 0, *, seconds: float = 0, minutes: float = 0, hours: 
     return whole
 
 
-def _moment(value: Millis | datetime) -> Millis:
+def _moment(field: str, value: Millis | datetime) -> Millis:
     if not isinstance(value, datetime):
-        return value
+        return check_whole(field, value)
     if value.tzinfo is None:
-        raise UsageError("wall", value, "must have a time zone")
+        raise UsageError(field, value, "must have a time zone")
     return round(value.timestamp() * 1000)

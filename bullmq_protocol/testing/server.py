@@ -47,6 +47,7 @@ WHEELS: Final[Mapping[str, str]] = MappingProxyType(
 
 _PROGRAMS = ("redis-server", "valkey-server")
 _PLACES = ("docker", "path", "wheel")
+_URL_WANTED = "one that runs already is named by its URL, such as redis://localhost:6379"
 _START_S = 20.0
 _ANSWER_S = 10.0
 _FIRST_PORT, _PORTS = 10_000, 2_000
@@ -93,14 +94,19 @@ def start(kind: str | None = None, *, config: Sequence[str] = ()) -> Server:
         return Server.external(url, kind)
     known = sources()
     if kind is None:
-        if not known:
-            raise NoServer("no server can be had here: neither Docker, nor a program on PATH, nor a wheel")
-        newest = sorted(known, key=age, reverse=True)
-        kind = min(newest, key=lambda each: _PLACES.index(known[each].name))
+        kind = default_kind(known)
     source = known.get(kind)
     if source is None:
-        raise NoServer(f"{kind} cannot be started here; known: {', '.join(known) or 'none'}")
+        raise NoServer(f"{kind} cannot be started here; known: {', '.join(known) or 'none'}; {_URL_WANTED}")
     return Server(kind, source, tuple(config))
+
+
+def default_kind(known: Mapping[str, Source]) -> str:
+    """Return the newest kind of those that come from the first place that has one. Raises `NoServer`."""
+    if not known:
+        raise NoServer(f"no server can be had here: neither Docker, nor a program on PATH, nor a wheel; {_URL_WANTED}")
+    newest = sorted(known, key=age, reverse=True)
+    return min(newest, key=lambda each: _PLACES.index(known[each].name))
 
 
 def choose_source(kind: str, *, docker: Callable[[], bool], path: Callable[[], dict[str, str]]) -> Source | None:
@@ -327,8 +333,12 @@ class Server:
 
     @classmethod
     def external(cls, url: str, kind: str | None = None) -> Self:
-        """Describe the server of `url`, which is not ours to stop."""
-        found, version = external_version(url)
+        """Describe the server of `url`, which is not ours to stop. Raises `NoServer`; `ValueError` for another URL."""
+        try:
+            found, version = external_version(url)
+        except (OSError, Refused) as error:
+            said = "refuses" if isinstance(error, Refused) else "does not answer"
+            raise NoServer(f"the server at {_without_login(url)} {said}: {error}") from None
         if kind not in (None, found):
             raise NoServer(f"{kind} was asked for, but the server at {_without_login(url)} is {found}")
         server = cls.__new__(cls)

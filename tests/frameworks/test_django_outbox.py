@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import io
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullmq_outbox import RelayOptions
-from bullmq_protocol import UsageError
+from bullmq_protocol import Deduplication, JobOptions, Limits, UsageError
+from bullmq_protocol.scripts.profile import STRICT
 from bullmq_sync import Queue
 from tests.support import pages, postgres
-from tests.support.servers import Server
+from tests.support.servers import Server, closed_port
 from tests.support.web import program
 
 pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
@@ -131,6 +134,163 @@ def test_a_database_of_another_kind_is_refused(project: object) -> None:
         del django_db.connections.settings["none"]
 
 
+# --- other databases --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def database(alias: str, **own: Any) -> Iterator[None]:
+    """Have another database in `DATABASES`."""
+    connections = importlib.import_module("django.db").connections
+    connections.settings[alias] = {**connections.settings["default"], **own}
+    try:
+        yield
+    finally:
+        connections[alias].close()
+        del connections[alias], connections.settings[alias]
+
+
+def migrate(alias: str) -> None:
+    importlib.import_module("django.core.management").call_command("migrate", database=alias, verbosity=0)
+
+
+def command(**options: Any) -> str:
+    """Run `manage.py bullmqrelay --once` here; return what it prints."""
+    out = io.StringIO()
+    call_command = importlib.import_module("django.core.management").call_command
+    call_command("bullmqrelay", once=True, stdout=out, **options)
+    return out.getvalue().strip()
+
+
+def refused(**options: Any) -> str:
+    """Return why the command ends."""
+    error = importlib.import_module("django.core.management").CommandError
+    with pytest.raises(error) as caught:
+        command(**options)
+    return str(caught.value)
+
+
+def test_entries_may_be_in_another_database(rows: Any, queue: Queue[Any], server: Server, tmp_path: Path) -> None:
+    transaction = importlib.import_module("django.db").transaction
+    with database("second", NAME=tmp_path / "second.sqlite3"):
+        migrate("second")
+        others = rows.objects.db_manager("second")
+        for name, is_committed in (("a", True), ("gone", False), ("b", True)):
+            with transaction.atomic(using="second"):
+                others.add(queue.entry(name), key="k")
+                transaction.set_rollback(not is_committed, using="second")
+        rows.objects.add(queue.entry("here"))
+        assert command(database="second", redis=server.url) == "2 sent"
+        assert (others.count(), rows.objects.count(), waiting(queue)) == (0, 1, ["a", "b"])
+    assert command(redis=server.url) == "1 sent"
+
+
+def test_the_command_says_what_is_wrong(rows: Any, server: Server, tmp_path: Path) -> None:
+    assert refused(database="nowhere", redis=server.url) == "DATABASES has no 'nowhere'"
+    assert refused(backend="nowhere") == "TASKS has no backend 'nowhere' of BullMQ's"
+    with database("empty", NAME=tmp_path / "empty.sqlite3"):
+        said = refused(database="empty", redis=server.url)
+        assert said == "no such table: bullmq_outbox (manage.py migrate makes it)"
+        with pytest.raises(importlib.import_module("django.db").OperationalError, match="no such table"):
+            importlib.import_module("bullmq_django.outbox.relay").OutboxRelay("empty", server.url).run()
+
+
+def test_the_command_goes_where_the_backend_does(
+    backend: Any, rows: Any, queue: Queue[Any], server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    override_settings = importlib.import_module("django.test").override_settings
+    settings = importlib.import_module("django.conf").settings.TASKS["default"]
+    large, once = Limits(max_payload_bytes=None), Deduplication("d", keep_last_if_active=True)
+    with closed_port() as closed:
+        away = f"redis://127.0.0.1:{closed}"
+        monkeypatch.setenv("BULLMQ_URL", away)
+        rows.objects.add(queue.entry("a"))
+        assert "Connection refused" in refused(redis=away)
+        assert command() == "1 sent"
+        own = {**settings["OPTIONS"], "limits": large, "scripts": STRICT}
+        with override_settings(TASKS={"default": settings, "own": {**settings, "OPTIONS": own}}):
+            with Queue[Any]("first", server.url, prefix=name, limits=large) as unbound:
+                rows.objects.add(unbound.entry("large", "x" * 11_000_000))
+            assert (command(), command(redis=server.url)) == ("0 sent", "0 sent")
+            rows.objects.update(due_at=0)
+            assert command(backend="own") == "1 sent"
+            rows.objects.add(queue.entry("later", {}, JobOptions(deduplication=once)))
+            assert command(backend="own") == "0 sent"
+            rows.objects.update(due_at=0)
+            assert command() == "1 sent"
+    assert waiting(queue) == ["a", "large", "later"]
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with postgres.started() as found:
+        yield found
+
+
+def of_postgresql(port: int, **options: Any) -> dict[str, Any]:
+    place: dict[str, Any] = {"HOST": "127.0.0.1", "PORT": port, "USER": "postgres", "NAME": "postgres"}
+    return {**place, "ENGINE": "django.db.backends.postgresql", "OPTIONS": options}
+
+
+def test_a_relay_of_postgresql_is_woken(rows: Any, queue: Queue[Any], server: Server, port: int) -> None:
+    made = importlib.import_module("bullmq_django.outbox.relay").OutboxRelay
+    strict = importlib.import_module("psycopg").IsolationLevel.SERIALIZABLE
+    with database("pg", **of_postgresql(port, isolation_level=strict)):
+        migrate("pg")
+        others = rows.objects.db_manager("pg")
+        with made("pg", server.url) as once:
+            others.add(queue.entry("a"))
+            assert once.relay_once().sent == 1
+            # Each statement must see what other relays have committed meanwhile.
+            assert [*once._database.execute("SHOW transaction_isolation", {})] == [("read committed",)]
+        assert once._database._wrapper.connection is None
+        each = made("pg", server.url, options=RelayOptions(poll=3_600_000))
+        batch, begun = each._relay_batch, iter([True])
+
+        def with_another() -> Any:
+            found = batch()
+            if next(begun, False):
+                # The statement that cleans up reads the notification of it.
+                others.add(queue.entry("b"))
+                importlib.import_module("django.db").connections["pg"].close()
+            return found
+
+        each._relay_batch = with_another
+        thread = threading.Thread(target=each.run)
+        thread.start()
+        with importlib.import_module("redis").Redis.from_url(server.url, socket_timeout=None) as client:
+            _await_added(client, queue, 2)
+            others.add(queue.entry("c"))
+            _await_added(client, queue, 3)
+        each.stop()
+        thread.join()
+        assert waiting(queue) == ["a", "b", "c"]
+
+
+def _await_added(client: Any, queue: Queue[Any], count: int) -> None:
+    last, seen = "0", 0
+    while seen < count:
+        found = client.xread({queue.keys.events: last}, block=60_000)
+        assert found, f"only {seen} of {count} jobs came"
+        last = found[0][1][-1][0]
+        seen += sum(fields[b"event"] == b"added" for _, fields in found[0][1])
+
+
+def test_a_relay_waits_for_a_database_that_is_not_there_yet(
+    rows: Any, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = importlib.import_module("bullmq_django.outbox.relay").OutboxRelay
+    with closed_port() as closed, database("away", **of_postgresql(closed)):
+        each = made("away", server.url, options=RelayOptions(max_reconnect_delay=10))
+        thread = threading.Thread(target=each.run)
+        thread.start()
+        while thread.is_alive() and len(caplog.records) < 2:
+            thread.join(0.005)
+        each.stop()
+        thread.join()
+    said = [record.getMessage() for record in caplog.records if record.name == "bullmq_outbox"]
+    assert len(said) >= 2 and all(each.startswith("the relay tries again: OperationalError: ") for each in said)
+
+
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +329,27 @@ def test_a_task_follows_its_transaction(backend: Any, rows: Any, server: Server)
         worker.run(until="idle")
     assert backend.get_result(result.id).return_value == 63
     assert backend.get_result(again.id).status == "SUCCESSFUL"
+
+
+def test_a_task_that_is_awaited_follows_the_transaction_too(backend: Any, rows: Any, server: Server) -> None:
+    transaction = importlib.import_module("django.db").transaction
+    framework = importlib.import_module("bullmq_django.framework")
+    tasks = importlib.import_module("tests.support.django_tasks_of_tests")
+    async_to_sync = importlib.import_module("asgiref.sync").async_to_sync
+    enqueued: list[Any] = []
+
+    def receive(sender: Any, task_result: Any, **more: Any) -> None:
+        enqueued.append((sender, task_result.id))
+
+    framework.task_enqueued.connect(receive)
+    try:
+        with transaction.atomic():
+            result = async_to_sync(tasks.double.aenqueue)(4)
+            assert rows.objects.count() == 1
+            transaction.set_rollback(True)
+    finally:
+        framework.task_enqueued.disconnect(receive)
+    assert rows.objects.count() == 0 and enqueued == [(type(backend), result.id)]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -67,6 +67,12 @@ def test_a_loop_lives() -> None:
     assert jobs > 10 * LIVES
 
 
+def test_lives_begin_with_the_seed() -> None:
+    lives = [LoopLife(seed, _making(_Loop)) for seed in (7, 8)]
+    steps = sum(life.run() for life in lives)
+    assert simulate_loop(_making(_Loop), lives=2, seed=7) == (steps, sum(life.jobs for life in lives))
+
+
 def test_the_same_seed_gives_the_same_life() -> None:
     def life(seed: int) -> tuple[int, int, Millis]:
         made = LoopLife(seed, _making(_Loop))

@@ -14,13 +14,14 @@ import redis
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol import FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
+from bullmq_protocol import Deduplication, FlowNode, JobOptions, KeyLayout, NewJob, ParentRef, RepeatOptions
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.commands.cleaning import remove_orphaned_jobs
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import as_int, as_text, as_texts
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, UsageError
 from bullmq_protocol.net.topology import Locate, Send
+from bullmq_protocol.testing.clock import SimulatedClock
 from bullmq_sync.net.redis_py_cluster import RedisPyClusterTransport
 from tests.support import servers, topology
 from tests.support.adapters import Adapter, opened
@@ -91,6 +92,20 @@ async def test_every_queue_finds_its_node_from_one_address(cluster: ClusterSet, 
             used.add(owner)
         await (in_thread(transport.close) if adapter.name == "threads" else transport.aclose())
     assert len(used) > 1
+
+
+async def test_time_passes_on_every_node(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
+    clock = SimulatedClock(along=bullmq_anyio.clock)
+    once = JobOptions(deduplication=Deduplication("d", ttl=3_600_000))
+    async with AsyncExitStack() as stack:
+        made = [adapter.Queue(f"{name}-{number}", url_of(cluster), clock=clock, **_TAGGED) for number in range(6)]
+        queues = [await stack.enter_async_context(queue) for queue in made]
+        for queue in queues:
+            await queue.add("n", {}, once)
+        await adapter.kit.travel(clock, *queues, hours=1)
+        assert [(await queue.add("n", {}, once)).added for queue in queues] == [True] * 6
+        for queue in queues:
+            await queue.obliterate()
 
 
 async def test_closing_leaves_no_socket_open(cluster: ClusterSet, adapter: Adapter, name: str) -> None:

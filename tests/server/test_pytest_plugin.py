@@ -274,7 +274,11 @@ def test_no_server_is_left_running(run: Run) -> None:
     ("asked", "message"),
     [
         ("redis-1.0", "bullmq_server: redis-1.0 cannot be started here; known: "),
-        ("redis://127.0.0.1:1", "bullmq_server: [Errno 111] Connection refused"),
+        (
+            "redis://127.0.0.1:1",
+            "bullmq_server: the server at 127.0.0.1:1 does not answer: [Errno 111] Connection refused",
+        ),
+        ("localhost:6379", "named by its URL, such as redis://localhost:6379"),
         ("http://127.0.0.1", "bullmq_server: url: "),
     ],
 )
@@ -282,3 +286,47 @@ def test_a_server_that_cannot_be_had_fails_the_tests(run: Run, asked: str, messa
     out = run("def test_one(bullmq_url): pass", f"--bullmq-server={asked}", fails=True)
     assert message in out
     assert "Traceback" not in out
+
+
+def test_a_password_that_the_server_refuses_fails_the_tests(run: Run, server: Server) -> None:
+    place = server.url.partition("://")[2]
+    out = run("def test_one(bullmq_url): pass", f"--bullmq-server=redis://:secret@{place}", fails=True)
+    assert re.search("bullmq_server: the server at 127.0.0.1:[0-9]+ refuses: (WRONGPASS|ERR) ", out)
+    assert "secret" not in out and "Traceback" not in out
+
+
+def test_there_is_a_database_for_more_tests_than_a_server_has_by_default(run: Run) -> None:
+    out = run(
+        """
+        import pytest
+        from bullmq_protocol.testing.server import ask
+
+        @pytest.mark.parametrize("n", range(40))
+        def test_one(bullmq_url, n):
+            assert ask(bullmq_url, "DBSIZE") == 0
+            ask(bullmq_url, "SET", "left", n)
+        """,
+        f"--bullmq-server={_kind()}",
+    )
+    assert "40 passed" in out
+
+
+def test_the_clock_goes_on_and_jumps(run: Run) -> None:
+    out = run(
+        """
+        import time
+
+        def test_one(bullmq_clock):
+            first, began = bullmq_clock(), time.monotonic()
+            assert abs(first.wall - time.time() * 1000) < 60_000
+            while time.monotonic() < began + 0.005:
+                pass
+            then = bullmq_clock()
+            assert then.mono - first.mono == then.wall - first.wall > 0
+            assert bullmq_clock.advance(hours=1).mono - then.mono >= 3_600_000
+
+        def test_two(bullmq_clock):
+            assert bullmq_clock.wall < time.time() * 1000 + 60_000
+        """
+    )
+    assert "2 passed" in out

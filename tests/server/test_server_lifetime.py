@@ -1,10 +1,13 @@
 """The servers that all other tests rely on: start, kill, restart on the same port and folder, TLS, clear refusals."""
 
 import os
+import signal
+from typing import Any
 
 import pytest
 import redis
 
+from bullmq_protocol.testing import server as kit
 from tests.support import servers
 
 pytestmark = pytest.mark.skipif(
@@ -82,3 +85,79 @@ def test_wrong_configuration_is_reported_with_the_log() -> None:
 def test_unknown_kind_is_refused() -> None:
     with pytest.raises(servers.NoServer, match=r"redis-1\.0 cannot be started here"):
         servers.start("redis-1.0")
+
+
+def _ended_by(server: servers.Server) -> int:
+    """Return what its program ended with: a signal is negative."""
+    runner: Any = server._runner
+    return int(runner._process.returncode)
+
+
+def test_a_process_is_killed_by_sigkill_and_stopped_in_good_order_even_when_it_stands_still() -> None:
+    with servers.start() as server:
+        # Ctrl-C in the terminal is for the tests alone.
+        assert os.getsid(server.pid) == server.pid != os.getsid(0)
+        server.kill()
+        assert _ended_by(server) == -signal.SIGKILL
+        server.restart()
+        os.kill(server.pid, signal.SIGSTOP)
+        server.stop()
+        assert _ended_by(server) == 0
+
+
+def test_a_port_that_another_server_has_taken_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with servers.start() as first:
+        ports = iter([first.port, first.port])
+        free = kit.free_port
+        monkeypatch.setattr(kit, "free_port", lambda: next(ports, None) or free())
+        with servers.start() as second:
+            assert second.port != first.port
+            assert kit.ask(second.url, "CONFIG", "GET", "port")[1] == b"%d" % second.port
+
+
+def test_a_server_that_ran_already_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with servers.start(config=("--requirepass", "secret")) as own:
+        url = own.url.replace("://", "://:secret@")
+        external = kit.Server.external(url)
+        assert (external.kind, external.version, external.is_external) == (own.kind, own.version, True)
+        assert external.alive and external.pid == 0 and "secret" not in repr(external)
+        for call in (external.kill, external.restart):
+            with pytest.raises(kit.NoServer, match="not ours to kill or restart"):
+                call()
+        with external:
+            pass
+        assert own.alive
+        with pytest.raises(kit.NoServer, match=r"redis-1\.0 was asked for, but the server at .* is") as caught:
+            kit.Server.external(url, "redis-1.0")
+        assert "secret" not in str(caught.value)
+        monkeypatch.setenv("BULLMQ_TEST_REDIS_URL", url)
+        assert kit.start().url == url
+        with pytest.raises(kit.NoServer, match="cannot be started with options of a test"):
+            kit.start(config=("--appendonly", "yes"))
+
+
+def test_a_user_with_a_password_may_ask() -> None:
+    with servers.start(config=("--user", "ada", "on", ">lovelace", "~*", "&*", "+@all")) as server:
+        place = server.url.partition("://")[2]
+        assert kit.ask(f"redis://ada:lovelace@{place}", "ACL", "WHOAMI") == b"ada"
+        with pytest.raises(kit.Refused, match="WRONGPASS"):
+            kit.ask(f"redis://ada:wrong@{place}", "PING")
+
+
+def test_all_keys_of_a_prefix_are_removed_and_no_others() -> None:
+    with servers.start() as server, redis.Redis.from_url(server.url) as client:
+        count = 5_000
+        own = {f"{'{p[1]*}' if number % 2 else 'p[1]*'}:mail:{number}": 1 for number in range(count)}
+        others = {"p1:mail:id": 1, "p[1]*more:mail:id": 1, "p11x:mail:id": 1, "q:p[1]*:mail": 1}
+        client.mset(own | others)
+        assert kit.remove_keys(server.url, "p[1]*") == count
+        assert {key.decode() for key in client.scan_iter()} == set(others)
+
+
+def test_a_server_of_another_database_is_asked_there() -> None:
+    with servers.start() as server:
+        kit.ask(f"{server.url}/3", "SET", "a", 1)
+        assert [kit.ask(f"{server.url}/{number}", "DBSIZE") for number in (0, 3)] == [0, 1]
+        assert kit.ask(server.url, "GET", "a") is None
+        unix = f"unix://{server.socket_path}"
+        assert kit.ask(unix, "PING") == b"PONG"

@@ -59,6 +59,7 @@ class Place:
 
     def __init__(self, kind: Kind, port: int, folder: Path, table: str, redis_url: str) -> None:
         self.kind, self.table, self.redis_url = kind, table, redis_url
+        self.port = port
         self.conninfo = postgres.conninfo(port)
         self.file = folder / f"{table}.db"
         self._runner = asyncio.Runner() if kind.is_async else None
@@ -91,6 +92,12 @@ class Place:
             with psycopg.connect(self.conninfo) as connection:
                 connection.execute(f"DROP TABLE IF EXISTS {self.table} CASCADE".encode())
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the place, for calls from other threads."""
+        assert self._runner is not None
+        return self._runner.get_loop()
+
     def wait(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call something, and wait for what it returns if that is something to await."""
         if self._runner is None:
@@ -108,15 +115,17 @@ class Place:
         """Store entries in a transaction, and commit it or roll it back."""
         self.wait(self._add, entries, key, commits)
 
-    def relay(self, *, engine: Any = None, **options: Any) -> Any:
-        """Return a relay; with an engine of its own for one that runs in another event loop."""
+    def relay(self, *, engine: Any = None, database: Any = None, **options: Any) -> Any:
+        """Return a relay; with an engine of its own for one that runs in another event loop, or for another
+        database."""
         modules = bullmq_outbox.aio if self.kind.is_async else bullmq_outbox.sync
-        given = RelayOptions(**options)
+        given = {name: options.pop(name) for name in ("limits", "scripts") if name in options}
+        given["options"] = RelayOptions(**options)
         if self.kind.driver:
-            return modules.sqlalchemy.OutboxRelay(self.outbox, engine or self.engine, self.redis_url, options=given)
+            return modules.sqlalchemy.OutboxRelay(self.outbox, engine or self.engine, self.redis_url, **given)
         if self.kind.dialect == "postgresql":
-            return modules.psycopg.OutboxRelay(self.outbox, self.conninfo, self.redis_url, options=given)
-        return bullmq_outbox.sync.sqlite.OutboxRelay(self.outbox, self.file, self.redis_url, options=given)
+            return modules.psycopg.OutboxRelay(self.outbox, database or self.conninfo, self.redis_url, **given)
+        return bullmq_outbox.sync.sqlite.OutboxRelay(self.outbox, database or self.file, self.redis_url, **given)
 
     def relay_once(self, **options: Any) -> Relayed:
         """Relay once, by a relay of its own."""
@@ -216,6 +225,7 @@ class Running:
         self._thread = threading.Thread(target=self._main, name="relay")
         self._made = threading.Event()
         self._stop: Callable[[], object] = lambda: None
+        self.relay: Any = None
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -242,10 +252,10 @@ class Running:
             if self._place.kind.is_async:
                 asyncio.run(self._run())
             else:
-                relay = self._place.relay(**self._options)
-                self._stop = relay.stop
+                self.relay = self._place.relay(**self._options)
+                self._stop = self.relay.stop
                 self._made.set()
-                relay.run()
+                self.relay.run()
         except BaseException as error:
             self.error = error
         finally:
@@ -256,10 +266,10 @@ class Running:
         # An engine belongs to a loop.
         engine = create_async_engine(self._place.engine.url) if self._place.kind.driver else None
         try:
-            relay = self._place.relay(engine=engine, **self._options)
-            self._stop = lambda: loop.call_soon_threadsafe(relay.stop)
+            self.relay = self._place.relay(**{"engine": engine, **self._options})
+            self._stop = lambda: loop.call_soon_threadsafe(self.relay.stop)
             self._made.set()
-            await relay.run()
+            await self.relay.run()
         finally:
             if engine is not None:
                 await engine.dispose()

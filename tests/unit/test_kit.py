@@ -1,6 +1,7 @@
 """The test kit: a clock turned by hand, transports that follow a script."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import anyio
 import pytest
@@ -37,8 +38,13 @@ def test_a_clock_begins_and_jumps_as_it_is_told() -> None:
     assert clock.advance_until(datetime(2026, 1, 3, tzinfo=UTC)).wall == 1_767_225_600_000 + 2 * 86_400_000
     assert clock.advance_until(clock.wall).mono == 2 * 86_400_000
     assert SimulatedClock()() == Instant(wall=1_700_000_000_000, mono=0)
-    with pytest.raises(UsageError, match="must have a time zone"):
+    with pytest.raises(UsageError, match="wall: must have a time zone"):
         SimulatedClock(wall=datetime(2026, 1, 1))
+    with pytest.raises(UsageError, match="moment: must have a time zone"):
+        clock.advance_until(datetime(2026, 1, 1))
+    wrong: Any = "2026-01-01"
+    with pytest.raises(UsageError, match="wall: must be a whole number"):
+        SimulatedClock(wall=wrong)
     with pytest.raises(UsageError, match="must be a whole number"):
         clock.advance(0.5)
     with pytest.raises(UsageError, match="must not be negative"):

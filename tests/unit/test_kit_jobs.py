@@ -75,6 +75,7 @@ def test_the_last_job_that_fits_is_found() -> None:
     assert find_added(JOBS, wanted("welcome", UNSET, {"to": "ada"}), "mail").id == "1"
     # A tuple is a list in JSON.
     assert find_added(JOBS, wanted("welcome", {"to": "ada", "cc": ("x",)}, {}), "mail").id == "1"
+    assert find_added(JOBS, wanted("welcome", UNSET, {"cc": ("x",)}), "mail").id == "1"
     assert find_added(JOBS, wanted("welcome", "plain", {}), "mail").id == "3"
 
 
@@ -92,6 +93,14 @@ def test_the_difference_can_be_read() -> None:
         "    to is 'grace', not 'alan'\n"
         "    cc is missing"
     )
+
+
+def test_a_job_of_the_name_is_nearer_than_any_other() -> None:
+    others = [_job(f"{number}", "farewell", {"to": "alan", "cc": 1}) for number in range(5, 9)]
+    with pytest.raises(AssertionError) as caught:
+        find_added([*others, *JOBS], wanted("welcome", UNSET, {"to": "alan", "cc": 1}), "mail")
+    nearest = [line for line in str(caught.value).splitlines() if line.startswith("  ") and line[2] != " "]
+    assert nearest == ["  1 welcome (waiting)", "  3 welcome (completed)", "  4 welcome (delayed)"]
 
 
 def test_a_whole_payload_is_compared_as_a_whole() -> None:

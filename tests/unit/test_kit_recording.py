@@ -14,15 +14,18 @@ from bullmq_protocol import (
     DelayedError,
     FlowNode,
     JobOptions,
+    JobRecord,
     JobType,
     NewJob,
     ParentRef,
+    QueueKeys,
     RateLimitError,
     RepeatOptions,
     UsageError,
     WaitingChildrenError,
     WaitingError,
 )
+from bullmq_protocol.command import Command
 from bullmq_protocol.errors import Closed
 from bullmq_protocol.scripts.profile import STRICT
 from bullmq_protocol.testing.clock import SimulatedClock
@@ -251,3 +254,30 @@ def test_a_router_handles_a_fake_job() -> None:
     assert run.result == "hello ada"
     unknown = bullmq_sync.testing.run_handler(router, bullmq_sync.testing.fake_job(name="other"))
     assert unknown.status == "failed"
+
+
+def test_a_result_is_what_will_be_read() -> None:
+    run = bullmq_sync.testing.run_handler(lambda job: ("a", {"b": (1,)}), bullmq_sync.testing.fake_job())
+    assert run.result == ["a", {"b": [1]}]
+
+
+def test_the_payload_of_any_job_is_checked() -> None:
+    record = JobRecord("1", {"name": b"resize", "data": b'{"width":"wide"}'})
+    job = bullmq_sync.Job[Any](record, QueueKeys.of("mail"), RecordingTransport(), dict[str, int])
+    run = bullmq_sync.testing.run_handler(lambda job: "done", job)
+    assert run.status == "failed" and "the data of the job does not fit" in str(run.error)
+
+
+def test_a_fake_job_has_the_clock_that_it_is_given() -> None:
+    clock = SimulatedClock(wall=1_700_000_000_500)
+    job = bullmq_sync.testing.fake_job(clock=clock)
+    clock.advance(hours=1)
+    job.move_to_delayed(clock.wall + 10)
+    [move] = job.recorded.steps
+    assert isinstance(move, Command) and str(clock.wall) in map(str, move.args)
+
+
+def test_each_queue_counts_its_own_ids() -> None:
+    transport = RecordingTransport()
+    queues = [_queue(transport), bullmq_sync.Queue[Any]("prints", transport, clock=CLOCK)]
+    assert [queue.add("n").id for queue in (*queues, *queues)] == ["1", "1", "2", "2"]

@@ -16,6 +16,7 @@ from bullmq_protocol import (
     JobOptions,
     KeepJobs,
     KeyLayout,
+    Limits,
     NewJob,
     OutboxEntry,
     ParentRef,
@@ -27,6 +28,7 @@ from bullmq_protocol import (
 from bullmq_protocol.model.outbox import entry_of, keys_of, prepared_entry
 from bullmq_protocol.operations.add_jobs import add_many
 from bullmq_protocol.operations.relay_entries import relay_entries
+from bullmq_protocol.scripts.profile import FLEET, STRICT
 
 KEYS = QueueKeys.of("mail")
 NOW = 1_700_000_000_000
@@ -79,6 +81,52 @@ def test_the_job_of_an_entry_is_the_one_that_was_checked(data: Any, options: dic
 
 def test_its_repr_shows_no_payload() -> None:
     assert repr(entry("n", {"card": 4})) == "OutboxEntry('n' of bull:mail, id='new')"
+
+
+def test_its_repr_shows_no_login() -> None:
+    assert "secret" not in repr(entry("https://ada:secret@host"))
+
+
+def test_what_only_some_profiles_know_is_relayed_by_them() -> None:
+    keys = QueueKeys.of("mail", switches=FLEET.switches)
+    made = entry(keys=keys, deduplication=Deduplication("d", keep_last_if_active=True))
+    assert prepared_entry(made, keys_of(made, FLEET.switches)).deduplication_key == f"{keys.base}de:d"
+    with pytest.raises(UsageError, match="keep_last_if_active"):
+        prepared_entry(made, keys_of(made))
+    for switches, is_added in ((FLEET.switches, True), (STRICT.switches, False)):
+        operation = relay_entries([made], add_many, switches=switches)
+        assert (next(operation, None) is not None) is is_added
+
+
+def test_the_limits_are_those_that_are_given() -> None:
+    made = entry(data={"long": "text"})
+    limits = Limits(max_payload_bytes=10)
+    with pytest.raises(UsageError, match="data: exceeds the limit 10 bytes"):
+        prepared_entry(made, KEYS, limits=limits)
+    with pytest.raises(StopIteration) as stop:
+        next(relay_entries([made], add_many, limits=limits))
+    [refused] = stop.value.value
+    assert isinstance(refused, UsageError) and refused.field == "data"
+    large = prepare(KEYS, NewJob("n", "x" * 11_000_000), limits=Limits(max_payload_bytes=None), now_ms=NOW)
+    assert entry_of(KEYS, large, new_id="new", limits=Limits(max_payload_bytes=None)).id == "new"
+    with pytest.raises(UsageError, match="data: exceeds the limit"):
+        entry_of(KEYS, large, new_id="new")
+
+
+def test_queues_of_a_name_with_other_prefixes_are_others() -> None:
+    other = QueueKeys.of("mail", prefix="shop")
+    operation = relay_entries([entry("a", job_id="a"), entry("b", keys=other, job_id="b")], add_many)
+    first: Any = next(operation)
+    second: Any = operation.send([[b"a"]])
+    assert [each.keys[0] for step in (first, second) for each in step.commands] == [KEYS.wait, other.wait]
+
+
+def test_an_entry_of_another_release_that_has_more_is_read() -> None:
+    made = entry()
+    more = made.to_json().replace('"version":1', '"version":1,"later":{"a":1}')
+    less = made.to_json().replace(',"version":1', "")
+    assert more != made.to_json() != less
+    assert OutboxEntry.from_json(more) == OutboxEntry.from_json(less) == made
 
 
 def test_an_id_of_its_own_stays() -> None:

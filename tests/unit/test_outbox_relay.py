@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import sqlite3
 from collections.abc import Callable, Generator
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+import bullmq_outbox.aio.wake
+import bullmq_outbox.sync.wake
 from bullmq_outbox import Outbox, PostgresOutbox, Relayed, RelayOptions, SqliteOutbox
 from bullmq_outbox.decisions import Add, Commit, Execute, Pace, Row, clean, in_order, relay_batch, waves
 from bullmq_outbox.serving import add_options, options_of
@@ -257,6 +262,79 @@ def test_refused_entries_hold_nothing_up_and_are_tried_later_and_later() -> None
     bench.database.close()
 
 
+def test_an_error_is_stored_in_short_and_without_a_login(bench: Bench) -> None:
+    bench.add("a", "b")
+    bench.replies["a"] = ServerError("ERR " + "x" * 5_000)
+    bench.replies["b"] = ServerError("ERR redis://ada:secret@host:6379 is away")
+    bench.relay()
+    [[long], [login]] = bench.rows("error")
+    assert len(long) == 1_000 and long.endswith("x...")
+    assert login.startswith("ServerError: ERR ") and "secret" not in login
+
+
+def test_a_relay_that_is_late_changes_nothing_that_another_has_settled() -> None:
+    bench = made_with(lease=1_000, keep=60_000)
+    bench.add("a")
+    other: list[Relayed] = []
+
+    def another() -> None:
+        if not other:
+            other.append(Relayed())
+            other[0] = bench.relay(NOW + 1_000)
+            # Only the late one is refused.
+            bench.replies["a"] = ServerError("ERR late")
+
+    bench.before_add = another
+    assert [each.attempts for each in bench.relay().refused] == [1]
+    assert other == [Relayed(sent=1)] and bench.rows("state, attempts, error") == [("sent", 0, None)]
+    bench.database.close()
+
+
+def test_entries_that_are_kept_hold_up_none_of_their_key() -> None:
+    bench = made_with(keep=60_000, lease=1_000)
+    for name in "ab":
+        bench.add(name, key="k")
+        # At the same moment: the lease of those before has not ended.
+        assert bench.relay() == Relayed(sent=1)
+    assert bench.calls == [["a"], ["b"]]
+    bench.database.close()
+
+
+def test_numbers_are_never_used_again(bench: Bench) -> None:
+    for number in range(1, 4):
+        bench.add("a")
+        assert bench.rows("seq") == [(number,)] and bench.relay().sent == 1
+
+
+def test_two_relays_take_one_after_the_other(tmp_path: Path) -> None:
+    first, second = (sqlite3.connect(tmp_path / "shop.db", timeout=0) for _ in range(2))
+    with closing(first), closing(second):
+        SqliteOutbox().create(first)
+        first.execute(STATEMENTS.begin)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            second.execute(STATEMENTS.begin)
+        first.commit()
+        second.execute(STATEMENTS.begin)
+        second.rollback()
+
+
+def test_a_waiting_relay_wakes_when_it_is_stopped() -> None:
+    waiting, asynchronous = bullmq_outbox.sync.wake.Wake(), bullmq_outbox.aio.wake.Wake()
+    waiting.set()
+    waiting.wait(3_600, None)
+    waiting.close()
+
+    async def main() -> None:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asynchronous.wait, 3_600, None)
+                await anyio.wait_all_tasks_blocked()
+                asynchronous.set()
+            await asynchronous.wait(3_600, None)
+
+    anyio.run(main)
+
+
 def test_what_is_no_entry_is_refused_and_no_call_is_made_for_it(bench: Bench) -> None:
     bench.add("a")
     bench.database.execute("UPDATE bullmq_outbox SET entry = 'x' || entry")
@@ -267,7 +345,7 @@ def test_what_is_no_entry_is_refused_and_no_call_is_made_for_it(bench: Bench) ->
     assert bench.rows("attempts") == [(1,)]
 
 
-@pytest.mark.parametrize("reply", ["OOM command not allowed", "READONLY you cannot", "NOPERM no", "LOADING Redis is"])
+@pytest.mark.parametrize("reply", ["OOM command not allowed", "READONLY you cannot", "NOAUTH no", "LOADING Redis is"])
 def test_what_the_server_says_of_itself_counts_against_no_entry(bench: Bench, reply: str) -> None:
     bench.add("a", "b", key="k")
     bench.add("c")
@@ -278,6 +356,27 @@ def test_what_the_server_says_of_itself_counts_against_no_entry(bench: Bench, re
     assert bench.calls == [["a", "c"]]
     del bench.replies["a"]
     assert bench.relay() == Relayed(sent=2)
+
+
+def test_entries_of_a_queue_that_the_login_may_not_use_hold_up_no_others() -> None:
+    bench = made_with(batch=2, retry_delay=1_000, max_retry_delay=50_000, max_attempts=1)
+    bench.add("a", "b", key="k")
+    bench.add("c", "d")
+    bench.replies["a"] = ServerError("NOPERM no keys")
+    # The delay is as long as they have waited: at least the first, at most the longest.
+    for waited, delay in ((0, 1_000), (7_000, 7_000), (90_000, 50_000)):
+        now = NOW + waited
+        found = bench.relay(now)
+        assert (found.sent, found.refused, found.put_off, str(found.trouble)) == (0, (), 1, "NOPERM no keys")
+        assert Pace(bench.settings).after(found) == 0
+        assert bench.rows("attempts, due_at, state")[0] == (0, now + delay, "waiting")
+        assert bench.rows("error")[0] == ("ServerError: NOPERM no keys",)
+        assert bench.rows("due_at")[1] == (0,)
+    assert bench.relay(now).sent == 2 and bench.calls[-1] == ["c", "d"]
+    assert bench.relay(now + delay - 1) == Relayed()
+    bench.replies.clear()
+    assert bench.relay(now + delay).sent == 2 and bench.calls[-2:] == [["a"], ["b"]]
+    bench.database.close()
 
 
 def test_what_was_added_before_the_connection_broke_is_done_with(bench: Bench) -> None:

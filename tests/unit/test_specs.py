@@ -11,7 +11,7 @@ pytestmark = pytest.mark.any_python
 
 _ROOT = Path(__file__).parents[2]
 _SPECS = [*sorted((_ROOT / "specs").glob("0*.md")), _ROOT / "specs" / "monque.md"]
-_CITING = ("bullmq_protocol", "monque_protocol", "bullmq_anyio", "bullmq_sync", "lua")
+_CITING = ("bullmq_protocol", "monque_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_outbox", "lua")
 _CITATION = re.compile(r"specs/([\w-]+(?:\.md)?)(?:#([\w.-]*\w))?")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, InterfaceError
 
 from bullmq_django.backend import BullMQBackend
 from bullmq_django.framework import task_backends
+from bullmq_django.options import Options
 from bullmq_django.outbox.relay import OutboxRelay
-from bullmq_outbox.serving import add_options, options_of, serve
+from bullmq_outbox.serving import add_options, options_of, said_by_database, serve
 from bullmq_protocol import BullMQError
 from bullmq_protocol.model.options import DEFAULT_LIMITS
 from bullmq_protocol.scripts.profile import DEFAULT
@@ -27,15 +30,14 @@ class Command(BaseCommand):
         """Add the database, the backend, and what `bullmq-relay` has."""
         parser.add_argument("--database", default="default", help="The name in DATABASES. [default: default]")
         parser.add_argument(
-            "--backend", default="default", help="The name in TASKS whose connection is used. [default: default]"
+            "--backend", help="The name in TASKS whose connection is used. [default: default, if it is BullMQ's]"
         )
         parser.add_argument("--redis", help="Where Redis is. [default: that of the backend, else BULLMQ_URL]")
         add_options(parser)
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run the relay."""
-        found = task_backends[options["backend"]] if options["backend"] in task_backends.settings else None
-        own = found.bullmq_options if isinstance(found, BullMQBackend) else None
+        own = _options_of(options["backend"])
         try:
             relay = OutboxRelay(
                 options["database"],
@@ -45,7 +47,18 @@ class Command(BaseCommand):
                 scripts=own.scripts if own is not None else DEFAULT,
             )
             count = serve(relay, once=options["once"])
-        except BullMQError as error:
+        except (BullMQError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from None
+        except (DatabaseError, InterfaceError) as error:
+            raise CommandError(said_by_database(error, "manage.py migrate makes it")) from None
         if options["once"]:
             self.stdout.write(f"{count} sent")
+
+
+def _options_of(name: str | None) -> Options | None:
+    found = task_backends[name or "default"] if (name or "default") in task_backends.settings else None
+    if isinstance(found, BullMQBackend):
+        return found.bullmq_options
+    if name is not None:
+        raise CommandError(f"TASKS has no backend {name!r} of BullMQ's")
+    return None
