@@ -98,7 +98,8 @@ class _Database:
         self._wrapper.close()
 
     def _begin(self) -> None:
-        self._wrapper.connect()
+        # `connect` raises the driver's own errors.
+        self._wrapper.ensure_connection()
         self._wrapper.set_autocommit(False)
         self._open = True
         if self._listens():

@@ -259,6 +259,9 @@ def test_a_relay_of_postgresql_is_woken(rows: Any, queue: Queue[Any], server: Se
         thread.start()
         with importlib.import_module("redis").Redis.from_url(server.url, socket_timeout=None) as client:
             _await_added(client, queue, 2)
+            importlib.import_module("django.db").connections["pg"].close()
+            with importlib.import_module("psycopg").connect(postgres.conninfo(port)) as admin:
+                admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
             others.add(queue.entry("c"))
             _await_added(client, queue, 3)
         each.stop()
