@@ -45,6 +45,8 @@ def bullmq_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """
     servers = _servers()
     asked: str | None = request.config.getoption("bullmq_server")
+    server: Server | None = None
+    refusal = ""
     try:
         if asked is not None and "://" in asked:
             server = servers.Server.external(asked)
@@ -52,7 +54,10 @@ def bullmq_server(request: pytest.FixtureRequest) -> Iterator[Server]:
             external = servers.external_url() is not None
             server = servers.start(asked, config=() if external else ("--databases", str(_DATABASES)))
     except (servers.NoServer, OSError, ValueError) as error:
-        pytest.fail(f"bullmq_server: {error}", pytrace=False)
+        refusal = f"bullmq_server: {error}"
+    if server is None:
+        # Within `except` pytest would show the error twice.
+        pytest.fail(refusal, pytrace=False)
     with server:
         yield server
 
