@@ -63,8 +63,8 @@ __all__ = [
     "text",
 ]
 
-SPECS = kit.folder()
-FOLDER = SPECS / "vectors"
+SPECS = Path(__file__).parents[2] / "specs"
+FOLDER = kit.folder() / "vectors"
 
 
 @functools.cache
