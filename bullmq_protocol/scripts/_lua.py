@@ -5593,7 +5593,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="8957f2e962e500054cdc1f10d1b584a8a3f1baa6",
+    sha1="d4211947cbb13685f7f6539e7178f7af8fe1363d",
     keys=11,
     source="""\
 local call = redis.call
@@ -6234,7 +6234,7 @@ else
   local events, own, last_stamp, stamp = KEYS[8], taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, placed_at, moved
+  local slot, score, due, delay, placed_at
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -6268,7 +6268,7 @@ else
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
-        if head[4] == placed_at and delay == kind[5] and not moved then
+        if head[4] == placed_at and delay == kind[5] then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
@@ -6276,7 +6276,7 @@ else
           placed_at, delay = head[4], kind[5]
           score, due = slot(KEYS[6], placed_at, delay)
         end
-        moved = call('ZADD', KEYS[6], score, id) == 0
+        call('ZADD', KEYS[6], score, id)
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
       else
         call('XADD', events, '*', 'event', 'waiting', 'jobId', id)

@@ -1579,7 +1579,7 @@ else
   local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, placed_at, moved
+  local slot, score, due, delay, placed_at
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -1617,7 +1617,7 @@ else
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
-        if head[4] == placed_at and delay == kind[5] and not moved then
+        if head[4] == placed_at and delay == kind[5] then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
@@ -1625,7 +1625,7 @@ else
           placed_at, delay = head[4], kind[5]
           score, due = slot(KEYS.delayed, placed_at, delay)
         end
-        moved = call('ZADD', KEYS.delayed, score, id) == 0
+        call('ZADD', KEYS.delayed, score, id)
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
       else
         call('XADD', events, '*', 'event', 'waiting', 'jobId', id)

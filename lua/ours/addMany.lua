@@ -125,7 +125,7 @@ else
   local events, own, last_stamp, stamp = KEYS.events, taken[1], nil, nil
   local first, stored_count = last - plain, 0
   local fifo, lifo, urgent, children = {}, {}, {}, {}
-  local slot, score, due, delay, placed_at, moved
+  local slot, score, due, delay, placed_at
   if sort == '1' then
     slot = load_delay_slot()
   end
@@ -160,7 +160,8 @@ else
     else
       --- paste emit_added(events, id, name)
       if sort == '1' then
-        if head.timestamp == placed_at and delay == kind[5] and not moved then
+        -- The place of the last one is the last of its moment, whatever else was there.
+        if head.timestamp == placed_at and delay == kind[5] then
           if score < (due + 1) * 4096 - 1 then
             score = score + 1
           end
@@ -168,7 +169,7 @@ else
           placed_at, delay = head.timestamp, kind[5]
           score, due = slot(KEYS.delayed, placed_at, delay)
         end
-        moved = call('ZADD', KEYS.delayed, score, id) == 0
+        call('ZADD', KEYS.delayed, score, id)
         call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', due)
       else
         call('XADD', events, '*', 'event', 'waiting', 'jobId', id)

@@ -747,7 +747,7 @@ def _adds_of_a_kind(capped: list[Command]) -> Iterator[tuple[str, list[Command],
         for value in ("abc", "9223372036854775806", "4503599627370494", "-3", "4294967295"):
             for name in ("pc", "id"):
                 yield f"{kind}, {name} is {value}", [*capped, ("SET", f"{Q}{name}", value)], [good] * 3, _add
-        for score in ((T + 5) * 4096, (T + 6) * 4096 - 2, (T + 6) * 4096 - 1):
+        for score in ((T + 5) * 4096, (T + 6) * 4096 - 3, (T + 6) * 4096 - 2, (T + 6) * 4096 - 1):
             for id in ("1", "2", "b", "60"):
                 there: list[Command] = [("ZADD", f"{Q}{name}", score, id) for name in ("delayed", "prioritized")]
                 yield f"{kind}, {id} is in a set at {score}", [*capped, *there], [good] * 3, _add
