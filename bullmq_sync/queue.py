@@ -220,7 +220,8 @@ class Queue(QueueBase, Generic[T]):
             3
         """
         kind: Kind = None
-        if isinstance(name, JobType):
+        # A class that it is none of is asked of the metaclass: a type is found at once.
+        if type(name) is not str and isinstance(name, JobType):
             kind = name
             name, options = kind.name, kind.with_options(options)
         elif options is None:

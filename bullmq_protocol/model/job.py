@@ -521,7 +521,7 @@ class JobTemplate(Struct, frozen=True, gc=False):
 
     def prepare(self, data: Any, now_ms: Millis) -> PreparedJob:
         """Do the rest of `prepare`. Raises `UsageError`."""
-        if isinstance(data, JobOptions):
+        if type(data) is not dict and isinstance(data, JobOptions):
             raise UsageError("data", data, "is a JobOptions: options come after the data")
         if self.payload is None:
             data_text = "{}" if data is UNSET else json_text(data)

@@ -104,7 +104,7 @@ def applier(profile: Profile) -> Callable[[Any], Any]:
         return found
 
     def applied(step: Command[Any] | Batch) -> Command[Any] | Batch:
-        if isinstance(step, Batch):
+        if type(step) is not Command and isinstance(step, Batch):
             return replace(step, commands=tuple(map(applied, step.commands)))
         script = step.script
         if script is None:

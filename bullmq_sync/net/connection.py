@@ -91,7 +91,8 @@ class SharedConnection(Connecting):
         """
         link = self._ready() or self._connected()
         try:
-            if isinstance(step, Batch):
+            # A class that it is none of is asked of the metaclass: a type is found at once.
+            if type(step) is not Command and isinstance(step, Batch):
                 return self._run_batch(link, step)
             # Here and not in a function of its own: this is the hot path.
             payload = link.packed(step) if step.merge is None else step

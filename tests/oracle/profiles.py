@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from bullmq_protocol.common.switches import Switches
 from bullmq_protocol.scripts import profile as profiles
 from tests.oracle import later_states, states
-from tests.oracle.calls import Call, Command, P, Q
+from tests.oracle.calls import ADD_KEYS, Call, Command, P, Q
 from tests.oracle.cases import Case
 from tests.oracle.harness import Bench
 from tests.oracle.layouts import VERSIONS
 from tests.oracle.scripts import Side
-from tests.oracle.sequences import Found, replay, shrink
+from tests.oracle.sequences import Found, opened, replay, shrink
 
 CONSTANTS: Final = MappingProxyType({"strict": "STRICT", "5.81": "V5_81", "6.7": "V6_7", "fleet": "FLEET"})
 """The names of profiles and of their constants."""
@@ -170,6 +170,10 @@ def _as_in_5x(bench: Bench, call: Call) -> bool:
         return sound and (call.args[0] != "resumed" or bench.plain([("HEXISTS", call.keys[2], "paused")])[0] == 1)
     if call.name == "addJobScheduler":
         return call.args[8] == "" or not str(call.args[8]).endswith(":wait")
+    if call.name in ADD_KEYS:
+        # The hash of such a job would be the list, which `fleet` asks about.
+        head = opened(call.args[0])
+        return not isinstance(head, list) or "wait" not in head[1:2]
     # `fleet` does not ask whether the queue is paused
     return call.name != "getCountsPerPriority" or bench.plain([("TYPE", call.keys[2])])[0] in (b"hash", b"none")
 
