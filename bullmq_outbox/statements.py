@@ -22,7 +22,8 @@ Dialect: TypeAlias = Literal["postgresql", "sqlite"]
 DIALECTS: Final = ("postgresql", "sqlite")
 DEFAULT_TABLE: Final = "bullmq_outbox"
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}(\.[A-Za-z_][A-Za-z0-9_]{0,40})?")
+# In small letters: SQLAlchemy quotes a name that has others, and then it is another one.
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}(\.[a-z_][a-z0-9_]{0,40})?")
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z]+)")
 
 _POSTGRESQL: Final[Mapping[str, Any]] = {
@@ -167,7 +168,7 @@ def statements_of(dialect: Dialect, table: str = DEFAULT_TABLE) -> Statements:
     """Return the SQL of a table. Raises `UsageError`."""
     check_choice("dialect", dialect, DIALECTS)
     if _NAME.fullmatch(check_text("table", table)) is None:
-        rule = "must be a name of letters, digits and _, at most 41, with a schema before it or not"
+        rule = "must be a name of small letters, digits and _, at most 41, with a schema before it or not"
         raise UsageError("table", table, rule)
     name = table.rpartition(".")[2]
     texts: dict[str, object] = {}

@@ -443,7 +443,9 @@ def test_wrong_options_are_refused(options: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("table", ["", "a b", "1a", "a;b", "a.b.c", "x" * 42, None, "a\n"])
+@pytest.mark.parametrize(
+    "table", ["", "a b", "1a", "a;b", "Jobs", "shop.Jobs", "Shop.jobs", "a.b.c", "x" * 42, None, "a\n"]
+)
 def test_a_table_must_have_a_plain_name(table: Any) -> None:
     for kind in (PostgresOutbox, SqliteOutbox):
         with pytest.raises(UsageError, match="table"):
