@@ -521,7 +521,8 @@ class JobTemplate(Struct, frozen=True, gc=False):
 
     def prepare(self, data: Any, now_ms: Millis) -> PreparedJob:
         """Do the rest of `prepare`. Raises `UsageError`."""
-        if type(data) is not dict and isinstance(data, JobOptions):
+        given: object = data
+        if type(given) is not dict and isinstance(given, JobOptions):
             raise UsageError("data", data, "is a JobOptions: options come after the data")
         if self.payload is None:
             data_text = "{}" if data is UNSET else json_text(data)
