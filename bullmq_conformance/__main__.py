@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import click
@@ -16,12 +18,14 @@ from bullmq_conformance.calls import Calls
 from bullmq_conformance.keyspace import PREFIX, Moments, Side
 from bullmq_conformance.program import Broken, Client, Local, Program
 from bullmq_conformance.search import SHRINKING, Arena
+from bullmq_conformance.states import Json
 from bullmq_conformance.steps import OPTIONS, operations
 from bullmq_conformance.vectors import VERSIONS
-from bullmq_conformance.wire import Wire
+from bullmq_conformance.wire import Wire, number
 from bullmq_protocol.errors import BullMQError, UsageError
 from bullmq_protocol.net.address import parse_url
 
+T = TypeVar("T")
 _REDIS = "redis://127.0.0.1:6379/14"
 _version = click.option(
     "--version", type=click.Choice(VERSIONS), required=True, help="The version of BullMQ to compare with."
@@ -75,6 +79,7 @@ def scripts_command(
 @click.option("--sequences", default=100, show_default=True, help="How many sequences to run.")
 @click.option("--steps", default=30, show_default=True, help="How many steps a sequence has at most.")
 @click.option("--shrinking", default=SHRINKING, show_default=True, help="How many more to run for a shorter one.")
+@click.option("--reference", help="A program to compare with: its command line. By default this library's client.")
 @_json
 @_html
 @click.argument("program", nargs=-1, required=True)
@@ -85,6 +90,7 @@ def client_command(
     sequences: int,
     steps: int,
     shrinking: int,
+    reference: str | None,
     json_file: Path | None,
     html_file: Path | None,
     program: tuple[str, ...],
@@ -93,14 +99,17 @@ def client_command(
 
     It takes two databases of the server that are empty: the one of the URL and the next.
     """
-    client = _checked(lambda: Program(program))
-    try:
-        made = compare(client, version, redis, seed=seed, count=sequences, length=steps, shrinking=shrinking)
-    except (Broken, ValueError) as error:
-        click.echo(f"bullmq-conformance: {error}", err=True)
-        sys.exit(2)
-    finally:
-        client.close()
+    with ExitStack() as stack:
+        client = stack.enter_context(closing(_checked(lambda: Program(program))))
+        other: Client = reference_of(version)
+        if reference is not None:
+            other = _checked(lambda: Program(shlex.split(reference)))
+        stack.enter_context(closing(other))
+        try:
+            made = compare(client, other, version, redis, seed=seed, count=sequences, length=steps, shrinking=shrinking)
+        except (Broken, ValueError) as error:
+            click.echo(f"bullmq-conformance: {error}", err=True)
+            sys.exit(2)
     _write(json_file, report.as_json(made))
     _write(html_file, report.client_html(made))
     click.echo(report.client_text(made), nl=False)
@@ -115,8 +124,14 @@ def lua_command(folder: Path, version: str) -> None:
     click.echo(f"{scripts.write_scripts(folder, version)} scripts")
 
 
+def reference_of(version: str) -> Local:
+    """Return this library's client in the profile of a version."""
+    return Local(Calls(bullmq_sync, scripts.PROFILES[version], "threads").methods())
+
+
 def compare(
     client: Client,
+    reference: Client,
     version: str,
     url: str,
     *,
@@ -126,32 +141,31 @@ def compare(
     shrinking: int = SHRINKING,
 ) -> search.Report:
     """Compare a client with the reference of a version. Raises `Broken`, and `ValueError` where it cannot begin."""
-    reference = Local(Calls(bullmq_sync, scripts.PROFILES[version], "threads").methods())
     urls = (url, _next_database(url))
     wires = [_opened(each) for each in urls]
     moments = Moments()
     arena = Arena(client, reference, (Side(wires[0], moments), Side(wires[1], moments)), moments)
     try:
-        hello = arena.introduce([_place(each, version) for each in urls])
+        hello, other = arena.introduce([_place(each, version) for each in urls])
         found, drawn = search.search(arena, seed=seed, count=count, length=length, shrinking=shrinking)
     finally:
-        reference.close()
         for wire in wires:
             wire.run([("FLUSHDB",)])
             wire.close()
     return search.Report(
-        client=str(hello.get("client", "a client")),
-        client_version=str(hello.get("version", "")),
+        client=hello.client,
+        client_version=hello.version,
         version=version,
+        reference=f"{other.client} {other.version}",
         seed=seed,
         sequences=drawn,
         requests=dict(sorted(arena.counted.items())),
-        left_out=sorted({*operations(OPTIONS), "open"} - arena.known.keys() - ({"open"} & set(hello["can"]))),
+        left_out=sorted({*operations(OPTIONS), "open"} - arena.known.keys() - ({"open"} & set(hello.can))),
         found=found,
     )
 
 
-def _place(url: str, version: str) -> Mapping[str, Any]:
+def _place(url: str, version: str) -> Mapping[str, Json]:
     options = parse_url(url)
     return {
         "url": url,
@@ -177,14 +191,14 @@ def _opened(url: str) -> Wire:
         raise click.UsageError(str(error)) from None
     except OSError as error:
         raise click.UsageError(f"the server cannot be reached: {error}") from None
-    (keys,) = wire.run([("DBSIZE",)])
+    keys = number(wire.run([("DBSIZE",)])[0])
     if keys != 0:
         wire.close()
         raise click.UsageError(f"the database {parse_url(url).db} is not empty: it has {keys} keys")
     return wire
 
 
-def _checked(make: Callable[[], Any]) -> Any:
+def _checked(make: Callable[[], T]) -> T:
     try:
         return make()
     except (BullMQError, OSError) as error:

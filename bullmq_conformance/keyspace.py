@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import NotRequired, TypeAlias
 
 from bullmq_conformance import states
-from bullmq_conformance.states import Json
-from bullmq_conformance.wire import DUMP, Wire
+from bullmq_conformance.states import Json, elements, members
+from bullmq_conformance.wire import DUMP, Reply, Stored, Wire, listed, of_bytes, stored_in
 
 PREFIX = "bull"
 SLACK_MS = 3
@@ -31,7 +31,14 @@ SLACK_MS = 3
 UNTIL = (2_000_000_000_000, 2_000_000_600_000)
 """Moments that are long to come: jobs are delayed until these, schedulers begin then."""
 
-State = dict[str, dict[str, Any]]
+
+class Entry(states.Entry):
+    """A key in this form. It has `expires` in place of `ttl_ms`."""
+
+    expires: NotRequired[list[str]]
+
+
+State: TypeAlias = dict[str, Entry]
 
 _MOMENT = re.compile(r"(?<!\d)1[6-9]\d{11}(?!\d)")
 _LEFT = re.compile(r"(?<!\d)\d{7,12}(?!\d)")
@@ -66,7 +73,7 @@ class Side:
 
     def __init__(self, wire: Wire, moments: Moments) -> None:
         self.wire = wire
-        self._dump = wire.run([("SCRIPT", "LOAD", DUMP)])[0]
+        self._dump = wire.load(DUMP)
         self._moments = moments
         self.begin()
 
@@ -142,40 +149,34 @@ class Side:
     def read(self) -> State:
         """Read all keys."""
         # The lifetimes and the clock belong together: again, if something came between.
-        parts, clocks, now, then = self._dumped()
+        stored, now, then = self._dumped()
         for _ in range(20):
             if then - now <= 1:
                 break
-            parts, clocks, now, then = self._dumped()
-        left = iter(clocks)
+            stored, now, then = self._dumped()
         found: State = {}
-        self._learn_slots(parts)
-        for name, kind, value, expires in parts:
-            raw = name.decode("utf-8", "backslashreplace")
+        self._learn_slots(stored)
+        for each in stored:
+            raw = each.name.decode("utf-8", "backslashreplace")
             key = self.text(raw)
             if key != raw:
                 self._raw[key] = raw
-            if kind == b"hash":
-                value = dict(zip(value[::2], value[1::2], strict=True))
-            entry = states.entry(kind.decode(), value, -1)
-            entry["value"] = self._value(key, entry["type"], entry["value"])
-            if expires:
-                entry["expires"] = self._expiry(now + next(left))
-            found[key] = entry
+            entry = states.entry(each.kind, each.value, None)
+            found[key] = {"type": entry["type"], "value": self._value(key, entry["type"], entry["value"])}
+            if each.left is not None:
+                found[key]["expires"] = self._expiry(now + each.left)
         return found
 
-    def _dumped(self) -> tuple[list[Any], list[int], int, int]:
-        """Return all keys, the lifetimes of those that have one, and the server's clock before and after."""
-        dump = ("EVALSHA", self._dump, 0, "full", "")
-        before, (parts, clocks), after = self.wire.run([("TIME",), dump, ("TIME",)])
-        now, then = (int(each[0]) * 1000 + int(each[1]) // 1000 for each in (before, after))
-        return parts, clocks, now, then
+    def _dumped(self) -> tuple[list[Stored], int, int]:
+        """Return all keys, and the server's clock before and after."""
+        before, dump, after = self.wire.run([("TIME",), ("EVALSHA", self._dump, 0, "full", ""), ("TIME",)])
+        return list(stored_in(dump)), _ms(before), _ms(after)
 
-    def _learn_slots(self, parts: Sequence[Any]) -> None:
+    def _learn_slots(self, stored: Iterable[Stored]) -> None:
         """Note the next slots of schedulers: jobs store how long it is until these."""
-        for name, kind, value, _ in parts:
-            if kind == b"zset" and name.endswith(b":repeat"):
-                slots = [int(float(score)) for score in value[1::2]]
+        for each in stored:
+            if each.kind == "zset" and each.name.endswith(b":repeat"):
+                slots = [int(float(of_bytes(score))) for score in listed(each.value)[1::2]]
                 self.known += [slot for slot in slots if slot not in self.known]
 
     def raw_id(self, queue: str, id: str) -> str:
@@ -194,21 +195,21 @@ class Side:
 
     def _value(self, key: str, kind: str, value: Json) -> Json:
         if kind == "hash":
-            return {self.text(name): self._field(key, name, each) for name, each in value.items()}
+            return {self.text(name): self._field(key, name, each) for name, each in members(value).items()}
         if kind == "zset":
             delayed = key.endswith(":delayed")
-            return {self.text(member): self._score(each, delayed) for member, each in value.items()}
+            return {self.text(member): self._score(each, delayed) for member, each in members(value).items()}
         if kind == "set":
-            return sorted(self.json(value), key=str)
+            return sorted((self.json(each) for each in elements(value)), key=str)
         if kind == "stream":
-            return [
-                {self.text(str(name)): self.json(each) for name, each in zip(flat[::2], flat[1::2], strict=True)}
-                for flat in value
-            ]
+            return [self._entry(elements(flat)) for flat in elements(value)]
         return self.json(value)
 
+    def _entry(self, flat: list[Json]) -> Json:
+        return {self.text(str(name)): self.json(each) for name, each in zip(flat[::2], flat[1::2], strict=True)}
+
     def _score(self, score: Json, delayed: bool) -> Json:
-        if isinstance(score, str):
+        if not isinstance(score, int | float):
             return score
         if delayed:
             moment, order = divmod(int(score), _ORDER)
@@ -247,6 +248,12 @@ class Side:
                 if value.isdigit() and (int(value) - start) % period <= end - start:
                     return f"@{number} modulo {period}"
         return value
+
+
+def _ms(clock: Reply) -> int:
+    """Return the milliseconds of a reply to `TIME`."""
+    seconds, microseconds = (int(of_bytes(part)) for part in listed(clock))
+    return seconds * 1000 + microseconds // 1000
 
 
 def _or_else(read: Callable[[], Json], otherwise: Json) -> Json:
@@ -289,7 +296,18 @@ QUEUE_KEYS = frozenset(
 JOB_KEYS = frozenset(("lock", "logs", "dependencies", "processed", "failed", "unsuccessful"))
 
 
-def job_ids(state: Mapping[str, Any], queue: str) -> list[str]:
+def lifetimes(entry: Entry) -> list[int]:
+    """Return which lifetimes a key may have; of which request depends on how long each took."""
+    return sorted({int(each.partition("+")[2]) for each in entry.get("expires", ())})
+
+
+def as_json(entry: Entry) -> Json:
+    """Return a key as a report shows it."""
+    made: dict[str, Json] = {"type": entry["type"], "value": entry["value"]}
+    return {**made, "lifetime": [*lifetimes(entry)]} if "expires" in entry else made
+
+
+def job_ids(state: Mapping[str, Entry], queue: str) -> list[str]:
     """Return the ids of the jobs that a queue stores."""
     base = f"{PREFIX}:{queue}:"
     return [
@@ -299,6 +317,8 @@ def job_ids(state: Mapping[str, Any], queue: str) -> list[str]:
     ]
 
 
-def ids_in(state: Mapping[str, Any], queue: str, name: str) -> list[str]:
+def ids_in(state: Mapping[str, Entry], queue: str, name: str) -> list[str]:
     """Return the ids in a list or set of a queue."""
-    return list(state.get(f"{PREFIX}:{queue}:{name}", {"value": ()})["value"])
+    entry = state.get(f"{PREFIX}:{queue}:{name}")
+    value = [] if entry is None else entry["value"]
+    return [str(each) for each in (value if isinstance(value, list | dict) else [])]

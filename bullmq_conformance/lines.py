@@ -38,8 +38,8 @@ async def reply_to(methods: Methods, call: str, args: Mapping[str, Any]) -> dict
     try:
         return {"result": await methods[call](**args)}
     except Exception as error:
-        code = {"code": error.code} if isinstance(error, ScriptError) else {}
-        return {"error": str(error) or type(error).__name__, **code}
+        said: dict[str, Any] = {"error": str(error) or type(error).__name__}
+        return {**said, "code": error.code} if isinstance(error, ScriptError) else said
 
 
 async def answer(methods: Methods, text: str) -> str:

@@ -8,11 +8,12 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from bullmq_conformance.lines import Methods, finish, reply_to
+from bullmq_conformance.states import Json
 
 PATIENCE_S = 60.0
 """How long an answer may take."""
@@ -21,7 +22,16 @@ PATIENCE_S = 60.0
 class Answer(msgspec.Struct, frozen=True):
     """What a client answers: a result, or an error with its code, where the client names one."""
 
-    result: Any = None
+    result: Json = None
+    error: str | None = None
+    code: int | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The line of an answer: the number of its request, and the answer."""
+
+    n: int
+    result: Json = None
     error: str | None = None
     code: int | None = None
 
@@ -33,7 +43,7 @@ class Broken(Exception):
 class Client(Protocol):
     """Anything that does requests."""
 
-    def call(self, name: str, args: Mapping[str, Any]) -> Answer:
+    def call(self, name: str, args: Mapping[str, Json]) -> Answer:
         """Do one request."""
         ...
 
@@ -48,7 +58,7 @@ class Local:
     def __init__(self, methods: Methods) -> None:
         self._methods = methods
 
-    def call(self, name: str, args: Mapping[str, Any]) -> Answer:
+    def call(self, name: str, args: Mapping[str, Json]) -> Answer:
         return msgspec.convert(finish(reply_to(self._methods, name, args)), Answer)
 
     def close(self) -> None:
@@ -76,7 +86,7 @@ class Program:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stdout, selectors.EVENT_READ)
 
-    def call(self, name: str, args: Mapping[str, Any]) -> Answer:
+    def call(self, name: str, args: Mapping[str, Json]) -> Answer:
         """Do one request. Raises `Broken`."""
         self._calls += 1
         text = json.dumps({"n": self._calls, "call": name, "args": args}, ensure_ascii=False)
@@ -87,14 +97,12 @@ class Program:
             raise Broken(f"{self._name} ended before {name}") from error
         line = self._line(name)
         try:
-            found = json.loads(line)
-            number = found.pop("n")
-            answer = msgspec.convert(found, Answer)
-        except (ValueError, KeyError, AttributeError, msgspec.ValidationError):
+            found = msgspec.convert(json.loads(line), Line)
+        except (ValueError, msgspec.ValidationError):
             raise Broken(f"{self._name} answered {name} with {line[:200]!r}") from None
-        if number != self._calls:
-            raise Broken(f"{self._name} answered request {number}, not {self._calls} ({name})")
-        return answer
+        if found.n != self._calls:
+            raise Broken(f"{self._name} answered request {found.n}, not {self._calls} ({name})")
+        return Answer(found.result, found.error, found.code)
 
     def _line(self, name: str) -> bytes:
         limit = time.monotonic() + PATIENCE_S

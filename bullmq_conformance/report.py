@@ -75,6 +75,7 @@ def client_text(report: search.Report) -> str:
     """Return the report of a client: what was compared, and each difference with the shortest sequence."""
     lines = [
         f"{report.client} {report.client_version} against BullMQ {report.version}",
+        f"compared with {report.reference}",
         f"seed {report.seed}, {report.sequences} sequences, {report.total} requests",
         "requests: " + ", ".join(f"{name} {count}" for name, count in sorted(report.requests.items())),
     ]
@@ -99,6 +100,7 @@ def client_html(report: search.Report) -> str:
     good = not report.found
     body = [
         f'<p class="{"good" if good else "bad"}">{len(report.found)} differences</p>',
+        f"<p>Compared with {_text(report.reference)}.</p>",
         f"<p>Seed {report.seed}, {report.sequences} sequences, {report.total} requests.</p>",
         f"<p>Not in this client: {_text(', '.join(report.left_out))}.</p>" if report.left_out else "",
         f"<details><summary>Requests</summary>{_table(('request', 'count'), counts)}</details>",

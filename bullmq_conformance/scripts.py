@@ -13,10 +13,12 @@ from bullmq_conformance import states, vectors
 from bullmq_conformance.states import Json, Vector
 from bullmq_conformance.wire import DUMP, Wire, error_class
 from bullmq_protocol.errors import UsageError
-from bullmq_protocol.scripts.profile import STRICT, V5_81, V6_7, Profile
+from bullmq_protocol.scripts.profile import FLEET, STRICT, V5_81, V6_7, Profile
 
 PROFILES: Mapping[str, Profile] = dict(zip(vectors.VERSIONS, (STRICT, V5_81, V6_7), strict=True))
 """Our profile that does what a version does."""
+NAMED: Mapping[str, Profile] = {**PROFILES, "fleet": FLEET}
+"""The same, and the default profile, which does what no version does."""
 _FILE = re.compile(r"([A-Za-z][A-Za-z0-9]*)(?:-[0-9]+)?\.lua")
 
 
@@ -84,19 +86,20 @@ def run(wire: Wire, scripts: Mapping[str, str], version: str, *, partial: bool =
 
     With `partial` the vectors of commands without a script are left out; otherwise they are problems.
     """
-    dump = wire.run([("SCRIPT", "LOAD", DUMP)])[0].decode()
-    loaded = {name: wire.run([("SCRIPT", "LOAD", text)])[0] for name, text in scripts.items()}
+    dump = wire.load(DUMP)
+    loaded, problems = dict[str, str](), dict[str, str]()
+    for name, text in scripts.items():
+        try:
+            loaded[name] = wire.load(text)
+        except ValueError as error:
+            problems[name] = str(error)
     for command, name, vector in vectors.of_version(version):
-        sha = loaded.get(command)
-        if sha is None and partial:
-            continue
-        problem = None
-        if sha is None:
-            problem = "there is no script"
-        elif isinstance(sha, Exception):
-            problem = f"the server does not compile the script: {sha}"
-        found = [] if problem is not None or sha is None else one(wire, sha.decode(), dump, command, vector)
-        yield Case(name, command, vector["title"], vector["section"], found, problem)
+        if command in loaded:
+            found = one(wire, loaded[command], dump, command, vector)
+            yield Case(name, command, vector["title"], vector["section"], found)
+        elif command in problems or not partial:
+            problem = problems.get(command, "there is no script")
+            yield Case(name, command, vector["title"], vector["section"], [], problem)
 
 
 def one(wire: Wire, sha: str, dump: str, command: str, vector: Vector) -> list[Difference]:

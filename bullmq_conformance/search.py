@@ -7,28 +7,28 @@ other, since all that follows would differ too.
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any
 
 import hypothesis
 import msgspec
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.errors import NoSuchExample
+from hypothesis.strategies import SearchStrategy
 
-from bullmq_conformance.keyspace import Moments, Side, State, kind_of
+from bullmq_conformance.keyspace import PREFIX, Entry, Moments, Side, State, as_json, kind_of, lifetimes
 from bullmq_conformance.program import Answer, Client
-from bullmq_conformance.states import Json
+from bullmq_conformance.states import Json, elements, members, same_json
 from bullmq_conformance.steps import (
     HOUR,
     LATER,
     LOCK_MS,
     QUEUES,
+    Args,
     Operation,
     Request,
     Step,
@@ -40,7 +40,15 @@ from bullmq_conformance.steps import (
 
 SHRINKING = 300
 """How many sequences are run at most to make one shorter."""
-_JSON_TEXTS = ("data", "returnvalue", "progress")
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a client says about itself."""
+
+    can: list[str]
+    client: str = "a client"
+    version: str = ""
+    options: list[str] | None = None
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -79,6 +87,8 @@ class Report(msgspec.Struct):
     client: str
     client_version: str
     version: str
+    reference: str
+    """What it was compared with."""
     seed: int
     sequences: int
     requests: dict[str, int]
@@ -104,30 +114,36 @@ class Arena:
         self.known: dict[str, Operation] = {}
         self._opens = False
 
-    def introduce(self, places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Tell both where their database is; return what the client says about itself."""
-        hello, _ = (
-            _checked(client.call("hello", dict(place))) for client, place in zip(self.clients, places, strict=True)
+    def introduce(self, places: Sequence[Mapping[str, Json]]) -> tuple[Hello, Hello]:
+        """Tell both where their database is; return what they say about themselves."""
+        hello, other = (
+            _hello(_checked(client.call("hello", place))) for client, place in zip(self.clients, places, strict=True)
         )
-        can = hello.get("can")
-        if not isinstance(can, list) or not can:
-            raise ValueError(f"the client says that it can do {can!r}, and not a list of requests")
-        self.known = chosen(can, hello.get("options"))
+        can = set(hello.can) & set(other.can)
+        self.known = chosen(can, hello.options)
         self._opens = "open" in can
         if not self.known:
-            raise ValueError(f"the client can do nothing of what is asked here: {can!r}")
-        return dict(hello)
+            raise ValueError(f"the client says that it can do {hello.can!r}, of which nothing is asked here")
+        return hello, other
 
     def run(self, steps: Sequence[Step], going_on: Callable[[str], bool] = lambda _: False) -> Outcome:
         """Run one sequence on both sides. It goes on after local differences that `going_on` takes."""
+        world = World()
+        return self._play(world, self._requests(world, steps), going_on)
+
+    def replay(self, requests: Sequence[Request], going_on: Callable[[str], bool] = lambda _: False) -> Outcome:
+        """Do the requests of a report again on both sides."""
+        return self._play(World(), iter(requests), going_on)
+
+    def _play(self, world: World, requests: Iterator[Request], going_on: Callable[[str], bool]) -> Outcome:
         outcome = Outcome([], {})
-        world, seen = World(), set[tuple[str, str]]()
+        seen = set[tuple[str, str]]()
         for side, client in zip(self.sides, self.clients, strict=True):
             _checked(client.call("reset", {}))
             side.begin()
-        numbers = itertools.count(1)
-        for each in self._requests(world, steps):
-            number = next(numbers)
+            if not self._opens:
+                side.wire.run([("HSET", f"{PREFIX}:{queue}:meta", "opts.maxLenEvents", "10000") for queue in QUEUES])
+        for number, each in enumerate(requests, 1):
             answers = [
                 self._do(side, client, number, each) for side, client in zip(self.sides, self.clients, strict=True)
             ]
@@ -150,9 +166,6 @@ class Arena:
         if self._opens:
             for queue in QUEUES:
                 yield {"call": "open", "args": {"queue": queue}}
-        else:
-            for side in self.sides:
-                side.wire.run([("HSET", f"bull:{queue}:meta", "opts.maxLenEvents", "10000") for queue in QUEUES])
         for step in steps:
             found = request(self.known, world, step)
             if found is not None:
@@ -161,8 +174,9 @@ class Arena:
     def _do(self, side: Side, client: Client, number: int, each: Request) -> Answer:
         """Do a request in a time of its own, so that a moment tells which request it belongs to."""
         args = {name: _own(side, name, value, each["args"]) for name, value in each["args"].items()}
-        if "reason" in args and args["reason"] not in side.reasons:
-            side.reasons.append(args["reason"])
+        reason = args.get("reason")
+        if isinstance(reason, str) and reason not in side.reasons:
+            side.reasons.append(reason)
         before = max((end for _, end in side.windows.values()), default=0)
         while (start := _now()) <= before:
             time.sleep(0.0002)
@@ -176,37 +190,43 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _checked(answer: Answer) -> Any:
+def _hello(result: Json) -> Hello:
+    try:
+        return msgspec.convert(result, Hello)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the client's answer to hello is not as it must be: {error}") from None
+
+
+def _checked(answer: Answer) -> Json:
     if answer.error is not None:
         raise ValueError(f"the client cannot begin: {answer.error}")
     return answer.result
 
 
-def _own(side: Side, name: str, value: Any, args: Mapping[str, Any]) -> Any:
+def _own(side: Side, name: str, value: Json, args: Args) -> Json:
     """Return an argument as this side's client knows it."""
     if name == "token":
-        return side.own(value)
+        return side.own(str(value))
     if name == "id" and "queue" in args:
-        return side.raw_id(args["queue"], value)
-    if name in ("opts", "jobs"):
-        many = value if isinstance(value, list) else [{"opts": value}]
-        made = [{**job, "opts": _with_parent(side, job["opts"])} for job in many]
-        return made if isinstance(value, list) else made[0]["opts"]
-    return value
+        return side.raw_id(str(args["queue"]), str(value))
+    if name == "jobs":
+        return [{**members(job), "opts": _with_parent(side, members(job)["opts"])} for job in elements(value)]
+    return _with_parent(side, value) if name == "opts" else value
 
 
-def _with_parent(side: Side, opts: Mapping[str, Any]) -> dict[str, Any]:
-    parent = opts.get("parent")
-    if parent is None:
-        return dict(opts)
+def _with_parent(side: Side, opts: Json) -> Json:
+    found = members(opts)
+    if "parent" not in found:
+        return found
+    parent = members(found["parent"])
     queue = str(parent["queue"]).rpartition(":")[2]
-    return {**opts, "parent": {**parent, "id": side.raw_id(queue, parent["id"])}}
+    return {**found, "parent": {**parent, "id": side.raw_id(queue, str(parent["id"]))}}
 
 
 def _learn(side: Side, number: int, each: Request, answer: Answer) -> None:
     """Note the token and the ids that a client made up."""
     if each["call"] == "take" and isinstance(answer.result, dict) and isinstance(answer.result.get("token"), str):
-        side.name(answer.result["token"], f"<token {number}>")
+        side.name(str(answer.result["token"]), f"<token {number}>")
     if each["call"] == "flow":
         _name_nodes(side, f"{number}", answer.result, each["args"]["flow"])
 
@@ -215,23 +235,22 @@ _LONG = 16
 """An id of this many characters is none that a queue's counter gives."""
 
 
-def _name_nodes(side: Side, place: str, added: Any, node: Mapping[str, Any]) -> None:
-    if not isinstance(added, dict):
+def _name_nodes(side: Side, place: str, added: Json, node: Json) -> None:
+    if not isinstance(added, dict) or not isinstance(node, dict):
         return
-    id = added.get("id")
-    if isinstance(id, str) and len(id) >= _LONG and "jobId" not in node["opts"]:
+    id, children, its = added.get("id"), added.get("children"), node.get("children")
+    if isinstance(id, str) and len(id) >= _LONG and "jobId" not in members(node["opts"]):
         side.name(id, f"<job {place}>")
-    children = added.get("children")
-    if isinstance(children, list):
-        for at, (child, its) in enumerate(zip(children, node.get("children", ()), strict=False)):
-            _name_nodes(side, f"{place}.{at}", child, its)
+    if isinstance(children, list) and isinstance(its, list):
+        for at, (child, one) in enumerate(zip(children, its, strict=False)):
+            _name_nodes(side, f"{place}.{at}", child, one)
 
 
 def _note(world: World, each: Request, answer: Answer) -> None:
     """Keep the list of held jobs."""
     args = each["args"]
     if each["call"] == "take" and isinstance(answer.result, dict):
-        world.held.append((args["queue"], answer.result["id"], answer.result["token"]))
+        world.held.append((str(args["queue"]), str(answer.result["id"]), str(answer.result["token"])))
     gone = each["call"] in ("finish", "fail", "delay", "release")
     gone = gone or (each["call"] == "wait_for_children" and answer.result is True)
     if gone and answer.error is None:
@@ -249,22 +268,20 @@ def _compare(answers: tuple[Answer, Answer], states: tuple[State, State], *, ope
     for key in sorted(state.keys() | expected.keys()):
         one, other = expected.get(key), state.get(key)
         kind = kind_of(key)
-        if one is None:
-            yield Difference(key, None, other, f"{kind} is there", False)
-        elif other is None:
-            yield Difference(key, one, None, f"{kind} is missing", False)
+        if one is None or other is None:
+            shown = [None if each is None else as_json(each) for each in (one, other)]
+            yield Difference(key, shown[0], shown[1], f"{kind} is {'there' if one is None else 'missing'}", False)
         elif one["type"] != other["type"]:
-            yield Difference(key, one, other, f"{kind} is of another type", False)
+            yield Difference(key, as_json(one), as_json(other), f"{kind} is of another type", False)
         else:
             yield from _values(key, kind, one["type"], one["value"], other["value"], opens=opens)
-            yield from _expiries(key, kind, one.get("expires"), other.get("expires"))
+            yield from _expiries(key, kind, one, other)
 
 
 def _answers(got: Answer, wanted: Answer) -> Iterator[Difference]:
     if (got.error is None) != (wanted.error is None):
         kind = "answer is an error" if got.error is not None else "answer is no error"
-        shown = [each.result if each.error is None else {"error": True, "code": each.code} for each in (wanted, got)]
-        yield Difference("answer", shown[0], shown[1], kind, True)
+        yield Difference("answer", _shown(wanted), _shown(got), kind, True)
     elif got.error is not None:
         if None not in (got.code, wanted.code) and got.code != wanted.code:
             yield Difference("answer", wanted.code, got.code, "answer has another code", True)
@@ -278,66 +295,74 @@ def _answers(got: Answer, wanted: Answer) -> Iterator[Difference]:
             yield Difference("answer", wanted.result, got.result, "answer differs", True)
 
 
-def _expiries(key: str, kind: str, one: Any, other: Any) -> Iterator[Difference]:
-    if (one is None) != (other is None):
-        yield Difference(f"{key}, lifetime", one, other, f"{kind} has {'a' if one is None else 'no'} lifetime", True)
-    elif one is not None and set(one).isdisjoint(other):
-        shown = [sorted({int(each.partition("+")[2]) for each in side}) for side in (one, other)]
-        yield Difference(f"{key}, lifetime", shown[0], shown[1], f"{kind} has another lifetime", True)
+def _shown(answer: Answer) -> Json:
+    return answer.result if answer.error is None else {"error": True, "code": answer.code}
 
 
-def _values(key: str, kind: str, type_: str, one: Any, other: Any, *, opens: bool) -> Iterator[Difference]:
+def _expiries(key: str, kind: str, one: Entry, other: Entry) -> Iterator[Difference]:
+    lives = "expires" in one, "expires" in other
+    if lives[0] != lives[1]:
+        how = "no" if lives[0] else "a"
+    elif lives[0] and set(one.get("expires", ())).isdisjoint(other.get("expires", ())):
+        how = "another"
+    else:
+        return
+    shown: list[Json] = [[*lifetimes(each)] if "expires" in each else None for each in (one, other)]
+    yield Difference(f"{key}, lifetime", shown[0], shown[1], f"{kind} has {how} lifetime", True)
+
+
+def _values(key: str, kind: str, type_: str, one: Json, other: Json, *, opens: bool) -> Iterator[Difference]:
     if one == other:
         return
     if type_ == "hash":
-        for name in sorted(one.keys() | other.keys()):
+        fields = members(one), members(other)
+        for name in sorted(fields[0].keys() | fields[1].keys()):
             field = name if kind in ("<job>", "meta", "repeat:<id>") else "<child>"
             if name == "version" and kind == "meta" and not opens:
                 continue
-            yield from _field(f"{key}, {name}", f"{kind} {field}", name, one.get(name), other.get(name))
+            yield from _field(f"{key}, {name}", f"{kind} {field}", fields[0].get(name), fields[1].get(name))
     elif type_ == "zset":
-        if one.keys() != other.keys():
+        scores = members(one), members(other)
+        if scores[0].keys() != scores[1].keys():
             yield Difference(key, one, other, f"{kind} has other members", False)
         else:
-            for name in sorted(name for name in one if one[name] != other[name]):
-                yield Difference(f"{key}, {name}", one[name], other[name], f"{kind} has another score", False)
+            for name, wanted in sorted(scores[0].items()):
+                if wanted != scores[1][name]:
+                    yield Difference(f"{key}, {name}", wanted, scores[1][name], f"{kind} has another score", False)
     elif type_ == "stream":
-        yield from _entries(key, one, other)
+        entries = [[members(each) for each in elements(side)] for side in (one, other)]
+        yield from _entries(key, entries[0], entries[1])
     elif type_ == "string":
         yield Difference(key, one, other, f"{kind} has another value", True)
     else:
         yield Difference(key, one, other, f"{kind} has other elements", False)
 
 
-def _field(place: str, kind: str, name: str, one: Json, other: Json) -> Iterator[Difference]:
+def _field(place: str, kind: str, one: Json, other: Json) -> Iterator[Difference]:
     if one == other:
         return
     how = "is there" if one is None else "is missing" if other is None else "differs"
-    if one is not None and other is not None and _same_json(one, other):
+    if same_json(one, other):
         how = "is the same JSON in another text"
     yield Difference(place, one, other, f"{kind} {how}", True)
 
 
-def _entries(key: str, one: list[Any], other: list[Any]) -> Iterator[Difference]:
+def _entries(key: str, one: list[dict[str, Json]], other: list[dict[str, Json]]) -> Iterator[Difference]:
     names = [[entry.get("event") for entry in side] for side in (one, other)]
     if names[0] != names[1]:
-        at = next((at for at, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]), min(map(len, names)))
+        at = next(
+            (at for at, pair in enumerate(zip(names[0], names[1], strict=False)) if pair[0] != pair[1]),
+            min(len(one), len(other)),
+        )
         wanted, got = (side[at] if at < len(side) else None for side in (one, other))
         event = (wanted or got or {}).get("event")
         how = "is missing" if got is None or (wanted and len(one) > len(other)) else "is there"
-        yield Difference(f"{key}, entry {at}", one[at:], other[at:], f"event {event} {how}", False)
+        yield Difference(f"{key}, entry {at}", [*one[at:]], [*other[at:]], f"event {event} {how}", False)
         return
     for at, (wanted, got) in enumerate(zip(one, other, strict=True)):
         for name in sorted(wanted.keys() | got.keys()):
             kind = f"event {wanted.get('event')} {name}"
-            yield from _field(f"{key}, entry {at}, {name}", kind, name, wanted.get(name), got.get(name))
-
-
-def _same_json(one: Json, other: Json) -> bool:
-    try:
-        return isinstance(one, str) and isinstance(other, str) and bool(json.loads(one) == json.loads(other))
-    except ValueError:
-        return False
+            yield from _field(f"{key}, entry {at}, {name}", kind, wanted.get(name), got.get(name))
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
@@ -375,7 +400,13 @@ class _Enough(BaseException):
 
 
 def _shrunk(
-    arena: Arena, strategy: Any, memory: Mapping[str, Outcome], signature: str, seed: int, count: int, shrinking: int
+    arena: Arena,
+    strategy: SearchStrategy[list[Step]],
+    memory: Mapping[str, Outcome],
+    signature: str,
+    seed: int,
+    count: int,
+    shrinking: int,
 ) -> Found:
     """Make the first sequence that shows a difference shorter, as long as it shows it."""
     tried: dict[str, bool] = {text: signature in outcome.signatures for text, outcome in memory.items()}
@@ -406,7 +437,7 @@ def _shrunk(
 
 
 def _find(
-    strategy: Any,
+    strategy: SearchStrategy[list[Step]],
     condition: Callable[[list[Step]], bool],
     seed: int,
     count: int,
@@ -417,13 +448,11 @@ def _find(
         database=None,
         deadline=None,
         phases=phases,
-        suppress_health_check=tuple(HealthCheck),
     )
     try:
-        found: list[Step] = hypothesis.find(strategy, condition, settings=limits, random=Random(seed))
+        return hypothesis.find(strategy, condition, settings=limits, random=Random(seed))
     except NoSuchExample:
         return None
-    return found
 
 
 def first(arena: Arena, *, seed: int, count: int, length: int) -> Outcome | None:

@@ -9,7 +9,9 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
+
+from bullmq_conformance.wire import Part, Reply, Wire, listed, of_bytes, stored_in
 
 TOLERANCE_MS = 2000
 """How far a lifetime, of a key or in a reply, may be from the recorded one."""
@@ -20,14 +22,64 @@ JSON_FIELDS = ("opts", "parent")
 NEW_ENTRIES = "2-0"
 """Entries of a start state have ids below, those that a call adds have ids above."""
 
-Vector = dict[str, Any]
-Json = Any
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+else:
+    # msgspec reads the types of structs that have it.
+    Json = Any
+"""What JSON has."""
+
+
+class Entry(TypedDict):
+    """A key: what a vector says of it, or what was found."""
+
+    type: str
+    value: Json
+    ttl_ms: NotRequired[int]
+
+
+class Call(TypedDict):
+    """A call of a script."""
+
+    keys: list[Json]
+    args: list[Json]
+
+
+class Vector(TypedDict):
+    """One call, and what is there before and afterwards."""
+
+    id: str
+    title: str
+    section: str
+    inputs: NotRequired[Json]
+    start: dict[str, Entry]
+    call: Call
+    reply: Json
+    reply_tolerance_ms: NotRequired[int]
+    decoded: NotRequired[Json]
+    end: dict[str, Entry]
+    events: dict[str, list[Json]]
+    any_order: NotRequired[bool]
 
 
 # Values
 
 
-def text(raw: bytes | str | int | float) -> Json:
+def members(value: Json) -> dict[str, Json]:
+    """Return what is an object. Raises `TypeError`."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return value
+
+
+def elements(value: Json) -> list[Json]:
+    """Return what is an array. Raises `TypeError`."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not an array")
+    return value
+
+
+def text(raw: Reply | str) -> Json:
     """Write a bulk string: as text, or in base64 when it is no UTF-8."""
     if not isinstance(raw, bytes):
         return str(raw)
@@ -40,13 +92,13 @@ def text(raw: bytes | str | int | float) -> Json:
 def raw(value: Json) -> bytes:
     """Read a bulk string."""
     if isinstance(value, dict):
-        return base64.b64decode(value["base64"])
+        return base64.b64decode(str(value["base64"]))
     return str(value).encode()
 
 
-def score(given: bytes) -> Json:
+def score(given: Reply) -> Json:
     """Write a score."""
-    number = float(given)
+    number = float(of_bytes(given))
     if not math.isfinite(number):
         return "nan" if number != number else "inf" if number > 0 else "-inf"
     return int(number) if number.is_integer() else number
@@ -58,7 +110,7 @@ FIELDS_AT = {"moveToActive": (0,), "moveToFinished": (0,), "moveToDelayed": (0,)
 """Where a reply holds a hash as a flat array."""
 
 
-def reply(command: str, given: Any, error_class: str = "ERR") -> Json:
+def reply(command: str, given: Reply, error_class: str = "ERR") -> Json:
     """Write a reply; of an error only its class."""
     if isinstance(given, Exception):
         return {"error": error_class}
@@ -68,59 +120,72 @@ def reply(command: str, given: Any, error_class: str = "ERR") -> Json:
         return given
     found = [reply("", each) for each in given]
     for place in FIELDS_AT.get(command, ()):
-        if len(found) > place and isinstance(given[place], list):
-            found[place] = fields(given[place])
+        if len(found) > place and isinstance(flat := given[place], list):
+            found[place] = fields(flat)
     if command == "paginate" and len(found) == 5:
-        found[4] = [fields(flat) for flat in given[4]]
+        found[4] = [fields(listed(flat)) for flat in listed(given[4])]
     if command == "getJobs":
-        return [[[text(id), fields(flat)] for id, flat in jobs] for jobs in given]
+        return [[_job(listed(job)) for job in listed(jobs)] for jobs in given]
     return found
 
 
-def fields(flat: Sequence[bytes]) -> Json:
+def _job(pair: Sequence[Reply]) -> Json:
+    id, flat = pair
+    return [text(id), fields(listed(flat))]
+
+
+def fields(flat: Sequence[Reply]) -> Json:
     """Write a hash that came as a flat array."""
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return {"fields": dict(sorted((name.decode(), text(value)) for name, value in pairs))}
+    return {"fields": dict(sorted((name, text(value)) for name, value in _pairs(flat)))}
+
+
+def _pairs(flat: Sequence[Reply]) -> list[tuple[str, Reply]]:
+    """Return what came as a flat array by names."""
+    return [(of_bytes(name).decode(), value) for name, value in zip(flat[::2], flat[1::2], strict=True)]
 
 
 # States
 
 
-def entry(kind: str, value: Any, ttl: int) -> Json:
+def entry(kind: str, value: Reply, ttl: int | None) -> Entry:
     """Write one key."""
-    found: dict[str, Any] = {"type": kind}
+    found: Json
     if kind == "hash":
-        found["value"] = {name.decode(): text(each) for name, each in sorted(value.items())}
+        found = {name: text(each) for name, each in sorted(_pairs(listed(value)), key=_name)}
     elif kind == "zset":
-        pairs = zip(value[::2], value[1::2], strict=True)
-        found["value"] = {member.decode(): score(each) for member, each in pairs}
+        found = {name: score(each) for name, each in _pairs(listed(value))}
     elif kind == "stream":
-        found["value"] = [[text(part) for part in each] for each in value]
+        found = [[text(part) for part in listed(each)] for each in listed(value)]
     elif kind == "string":
-        found["value"] = text(value)
+        found = text(value)
     else:
-        found["value"] = [text(each) for each in value]
-    if ttl >= 0:
-        found["ttl_ms"] = ttl
-    return found
+        found = [text(each) for each in listed(value)]
+    return {"type": kind, "value": found} if ttl is None else {"type": kind, "value": found, "ttl_ms": ttl}
 
 
-def commands(state: Mapping[str, Json]) -> list[tuple[Any, ...]]:
+def _name(pair: tuple[str, Reply]) -> str:
+    return pair[0]
+
+
+def commands(state: Mapping[str, Entry]) -> list[tuple[Part, ...]]:
     """Return the Redis commands that make a state on an empty database."""
-    made: list[tuple[Any, ...]] = []
+    made: list[tuple[Part, ...]] = []
     for key, each in state.items():
         value = each["value"]
         match each["type"]:
             case "hash":
-                made.append(("HSET", key, *(part for name, one in value.items() for part in (name, raw(one)))))
+                pairs = [(name, raw(one)) for name, one in members(value).items()]
+                made.append(("HSET", key, *(part for pair in pairs for part in pair)))
             case "list":
-                made.append(("RPUSH", key, *map(raw, value)))
+                made.append(("RPUSH", key, *map(raw, elements(value))))
             case "set":
-                made.append(("SADD", key, *map(raw, value)))
+                made.append(("SADD", key, *map(raw, elements(value))))
             case "zset":
-                made.append(("ZADD", key, *(part for name, one in value.items() for part in (repr_score(one), name))))
+                scores = [(repr_score(one), name) for name, one in members(value).items()]
+                made.append(("ZADD", key, *(part for pair in scores for part in pair)))
             case "stream":
-                made += [("XADD", key, f"1-{at}", *map(raw, one)) for at, one in enumerate(value, 1)]
+                entries = enumerate(map(elements, elements(value)), 1)
+                made += [("XADD", key, f"1-{at}", *map(raw, one)) for at, one in entries]
             case _:
                 made.append(("SET", key, raw(value)))
         if "ttl_ms" in each:
@@ -143,24 +208,35 @@ class Difference(NamedTuple):
     got: Json
 
 
-def compared(vector: Vector, given: Json, end: Mapping[str, Json], events: Mapping[str, Json]) -> list[Difference]:
+def compared(
+    vector: Vector, given: Json, end: Mapping[str, Entry], events: Mapping[str, list[Json]]
+) -> list[Difference]:
     """Compare a reply, an end state and the new entries with those of a vector."""
-    loose = bool(vector.get("any_order"))
+    loose = vector.get("any_order", False)
     found: list[Difference] = []
     if not same_reply(vector, given):
         found.append(Difference("reply", vector["reply"], given))
     for key in sorted(vector["end"].keys() | end.keys()):
         one, other = vector["end"].get(key), end.get(key)
         if one is None or other is None or not _same_entry(one, other, loose):
-            found.append(Difference(key, one, other))
+            found.append(Difference(key, shown(one), shown(other)))
     if {key: _ordered(each, loose) for key, each in events.items()} != {
         key: _ordered(each, loose) for key, each in vector["events"].items()
     }:
-        found.append(Difference("events", vector["events"], events))
+        found.append(Difference("events", {**vector["events"]}, {**events}))
     return found
 
 
+def shown(found: Entry | None) -> Json:
+    """Return a key as JSON, null for none."""
+    if found is None:
+        return None
+    made: dict[str, Json] = {"type": found["type"], "value": found["value"]}
+    return {**made, "ttl_ms": found["ttl_ms"]} if "ttl_ms" in found else made
+
+
 def same_reply(vector: Vector, given: Json) -> bool:
+    """Tell whether a reply is that of a vector."""
     tolerance = vector.get("reply_tolerance_ms", 0)
     return _near(
         _ordered(vector["reply"], vector.get("any_order", False)),
@@ -175,7 +251,7 @@ def _near(one: Json, other: Json, tolerance: int) -> bool:
     if tolerance and isinstance(one, int) and isinstance(other, int) and one > 0 and other > 0:
         return abs(one - other) <= tolerance
     if isinstance(one, dict) and isinstance(other, dict) and "fields" in one and "fields" in other:
-        return _same_hash(one["fields"], other["fields"])
+        return _same_hash(members(one["fields"]), members(other["fields"]))
     return bool(one == other) and type(one) is type(other)
 
 
@@ -188,39 +264,40 @@ def in_order(value: Json) -> Json:
     return sorted(value, key=lambda each: json.dumps(each, sort_keys=True)) if isinstance(value, list) else value
 
 
-def _same_entry(one: Json, other: Json, loose: bool) -> bool:
+def _same_entry(one: Entry, other: Entry, loose: bool) -> bool:
     if one["type"] != other["type"] or ("ttl_ms" in one) != ("ttl_ms" in other):
         return False
     if abs(one.get("ttl_ms", 0) - other.get("ttl_ms", 0)) > TOLERANCE_MS:
         return False
     if one["type"] == "hash":
-        return _same_hash(one["value"], other["value"])
+        return _same_hash(members(one["value"]), members(other["value"]))
     if one["type"] == "zset":
-        numbers = [{name: float(each) for name, each in side["value"].items()} for side in (one, other)]
+        numbers = [{name: float(str(each)) for name, each in members(side["value"]).items()} for side in (one, other)]
         return numbers[0] == numbers[1]
     return bool(_ordered(one["value"], loose) == _ordered(other["value"], loose))
 
 
 def _same_hash(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
     return one.keys() == other.keys() and all(
-        each == other[name] or (name in JSON_FIELDS and _same_json(each, other[name])) for name, each in one.items()
+        each == other[name] or (name in JSON_FIELDS and same_json(each, other[name])) for name, each in one.items()
     )
 
 
-def _same_json(one: Json, other: Json) -> bool:
+def same_json(one: Json, other: Json) -> bool:
+    """Tell whether two texts are JSON of equal values."""
     try:
-        return bool(json.loads(one) == json.loads(other))
-    except (TypeError, ValueError):
+        return isinstance(one, str) and isinstance(other, str) and bool(json.loads(one) == json.loads(other))
+    except ValueError:
         return False
 
 
 # Running on a server
 
 
-def run(wire: Any, sha: str, dump: str, vector: Vector) -> tuple[Json, dict[str, Json], dict[str, Json]]:
+def run(wire: Wire, sha: str, dump: str, vector: Vector) -> tuple[Reply, dict[str, Entry], dict[str, list[Json]]]:
     """Run a vector on an empty database; return the reply, the end state and the new entries of its streams.
 
-    `wire` is a `tests.oracle.harness.Wire`, `dump` the SHA of its script `DUMP`.
+    `dump` is the SHA-1 of the script `DUMP`.
     """
     call = vector["call"]
     keys, args = [raw(each) for each in call["keys"]], [raw(each) for each in call["args"]]
@@ -231,18 +308,17 @@ def run(wire: Any, sha: str, dump: str, vector: Vector) -> tuple[Json, dict[str,
     wrong = [each for each in replies[: len(start) + 1] if isinstance(each, Exception)]
     if wrong:
         raise ValueError(f"the start state cannot be made: {wrong[0]}")
-    given, (parts, clocks) = replies[-2:]
-    left = iter(clocks)
-    end = {}
-    for name, kind, value, expires in parts:
-        if kind == b"hash":
-            value = dict(zip(value[::2], value[1::2], strict=True))
-        end[name.decode()] = entry(kind.decode(), value, next(left) if expires else -1)
+    given, dumped = replies[-2:]
+    end = {each.name.decode(): entry(each.kind, each.value, each.left) for each in stored_in(dumped)}
     streams = [key for key, each in end.items() if each["type"] == "stream"]
     fresh = wire.run([("XRANGE", key, NEW_ENTRIES, "+") for key in streams])
     events = {
-        key: [[text(part) for part in each[1]] for each in found]
+        key: [_new_entry(listed(each)) for each in listed(found)]
         for key, found in zip(streams, fresh, strict=True)
         if found
     }
     return given, end, events
+
+
+def _new_entry(pair: Sequence[Reply]) -> Json:
+    return [text(part) for part in listed(pair[1])]

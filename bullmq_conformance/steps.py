@@ -7,12 +7,13 @@ step stays meaningful where shrinking leaves out others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from bullmq_conformance.keyspace import PREFIX, UNTIL, State, ids_in, job_ids
+from bullmq_conformance.states import Json
 
 QUEUES = ("q", "p")
 PAST = 1_700_000_000_000
@@ -21,21 +22,32 @@ HOUR = 3_600_000
 LATER = 600_000
 """A job with this delay does not come due while a sequence runs."""
 LOCK_MS = 30_000
-_SKIPPED: Mapping[str, Any] = {"call": "skip"}
 GONE = "gone"
 """An id that no job has."""
 
-Step = Mapping[str, Any]
-Request = dict[str, Any]
-Args = dict[str, Any]
+Step: TypeAlias = Mapping[str, Any]
+"""What was drawn for a request."""
+Args: TypeAlias = dict[str, Json]
+_SKIPPED: Step = {"call": "skip"}
 
-_DATA = st.sampled_from(({}, {"a": 1}, "ü", [1, None], {"é": {"b": [True, 0.5]}}))
-_VALUES = st.sampled_from((None, 42, "done", {"r": [1]}, 0.5, "ü"))
+
+class Request(TypedDict):
+    """What both sides are asked."""
+
+    call: str
+    args: Args
+
+
+_EMPTY: Args = {}
+_SOME: tuple[Json, ...] = (_EMPTY, {"a": 1}, "ü", [1, None], {"é": {"b": [True, 0.5]}})
+_RESULTS: tuple[Json, ...] = (None, 42, "done", {"r": [1]}, 0.5, "ü")
+_DATA = st.sampled_from(_SOME)
+_VALUES = st.sampled_from(_RESULTS)
 _NUMBERS = st.integers(0, 15)
 _OTHER = st.sampled_from((False, False, True))
 """Whether it is about the second queue, which has less to do."""
 _FINISHED = st.sampled_from(("failed", "completed"))
-_RETENTION: tuple[Any, ...] = (True, False, 0, 1, {"count": 1}, {"age": 3600}, {"age": 3600, "count": 2})
+_RETENTION: tuple[Json, ...] = (True, False, 0, 1, {"count": 1}, {"age": 3600}, {"age": 3600, "count": 2})
 
 OPTIONS: Mapping[str, SearchStrategy[Any]] = {
     "delay": st.sampled_from((LATER, 2 * LATER, 5 * LATER)),
@@ -116,27 +128,33 @@ def _job_in(*names: str, members: Sequence[str] = ()) -> Callable[[World, Step],
     return args
 
 
+def _read(world: World, step: Step) -> Args:
+    """Return a job to read: active and finished ones have most to show, and are few."""
+    queue = _queue(step)
+    return {"queue": queue, "id": world.job(queue, step["job"], *([step["of"]] if step["of"] else []))}
+
+
 def _held(*members: str) -> Callable[[World, Step], Args | None]:
     def args(world: World, step: Step) -> Args | None:
         if not world.held:
             return None
-        queue, id, token = world.held[step["job"] % len(world.held)]
+        queue, id, token = world.held[int(step["job"]) % len(world.held)]
         token = "wrong" if step["job"] == 15 else token
         return {"queue": queue, "id": id, "token": token, **{name: step[name] for name in members}}
 
     return args
 
 
-def _options(world: World, drawn: Args) -> Args:
+def _options(world: World, drawn: Step) -> Args:
     """Return the options of a job in BullMQ's words."""
-    found = dict(drawn)
+    found: dict[str, Any] = dict(drawn)
     due = found.pop("due", None)
     if due is not None:
         found |= {"delay": due, "timestamp": PAST}
     parent = found.pop("parent", None)
     flag = found.pop("flag", None)
     if parent is not None:
-        queue = QUEUES[parent % 2]
+        queue = QUEUES[int(parent) % 2]
         found["parent"] = {"id": world.job(queue, parent), "queue": f"{PREFIX}:{queue}"}
         if flag is not None:
             found[flag] = True
@@ -148,7 +166,7 @@ def _added(world: World, step: Step) -> Args:
 
 
 def _bulk(world: World, step: Step) -> Args:
-    jobs = [{**job, "opts": _options(world, job["opts"])} for job in step["jobs"]]
+    jobs: list[Json] = [{**job, "opts": _options(world, job["opts"])} for job in step["jobs"]]
     return {"queue": _queue(step), "jobs": jobs}
 
 
@@ -157,10 +175,12 @@ def _flow(world: World, step: Step) -> Args:
     their names."""
     world.flows += 1
 
-    def node(drawn: Args, id: str | None, place: str) -> Args:
+    def node(drawn: Step, id: str | None, place: str) -> Args:
         opts = drawn["opts"] if id is None else {**drawn["opts"], "jobId": id}
-        made = {"name": drawn["name"], "queueName": _queue(drawn), "data": drawn["data"], "opts": opts}
-        children = [node(child, f"{place}.{at}", f"{place}.{at}") for at, child in enumerate(drawn.get("children", ()))]
+        made: Args = {"name": drawn["name"], "queueName": _queue(drawn), "data": drawn["data"], "opts": opts}
+        children: list[Json] = [
+            node(child, f"{place}.{at}", f"{place}.{at}") for at, child in enumerate(drawn.get("children", ()))
+        ]
         return {**made, "children": children} if children else made
 
     return {"flow": node(step["flow"], None, f"f{world.flows}")}
@@ -187,7 +207,7 @@ _REPEAT = st.sampled_from(
 
 def _strategies(
     options: Collection[str],
-) -> tuple[SearchStrategy[Args], SearchStrategy[Args], SearchStrategy[Args]]:
+) -> tuple[SearchStrategy[Step], SearchStrategy[Step], SearchStrategy[Step]]:
     """Return options of a job, of one of several, and of one in a flow, of the names that a client knows."""
     known = {name: each for name, each in OPTIONS.items() if name in options}
     if "delay" in options and "timestamp" in options:
@@ -200,10 +220,10 @@ def _strategies(
     return _some(known, 3), _some(bulk, 3), _some(inner, 2)
 
 
-def _some(known: Mapping[str, SearchStrategy[Any]], most: int) -> SearchStrategy[Args]:
+def _some(known: Mapping[str, SearchStrategy[Any]], most: int) -> SearchStrategy[Step]:
     """Return the strategy of some of these options, `most` of them at most."""
     if not known:
-        return st.just({})
+        return st.just(_EMPTY)
     names = st.lists(st.sampled_from(sorted(known)), max_size=most, unique=True)
     return names.flatmap(lambda chosen: st.fixed_dictionaries({name: known[name] for name in chosen}))
 
@@ -212,12 +232,12 @@ def operations(options: Collection[str]) -> dict[str, Operation]:
     """Return all requests of which sequences are made, for a client that knows these options of a job."""
     opts, bulk, inner = _strategies(options)
     name = st.sampled_from(("n", "mail/ü"))
-    template = st.fixed_dictionaries({"name": name, "data": _DATA, "opts": st.sampled_from(({}, {"priority": 2}))})
-    leaf = st.fixed_dictionaries({"name": name, "p": st.booleans(), "data": _DATA, "opts": inner})
+    template = _together(name=name, data=_DATA, opts=st.sampled_from((_EMPTY, {"priority": 2})))
+    leaf = _together(name=name, p=st.booleans(), data=_DATA, opts=inner)
     flagged = st.tuples(leaf, st.none() | st.sampled_from(_FLAGS)).map(_with_flag)
-    branch = st.tuples(flagged, st.lists(flagged, max_size=2)).map(lambda pair: {**pair[0], "children": pair[1]})
-    root = st.tuples(leaf, st.lists(branch, min_size=1, max_size=3)).map(lambda pair: {**pair[0], "children": pair[1]})
-    job = st.fixed_dictionaries({"name": name, "data": _DATA, "opts": bulk})
+    branch = st.tuples(flagged, st.lists(flagged, max_size=2)).map(_with_children)
+    root = st.tuples(leaf, st.lists(branch, min_size=1, max_size=3)).map(_with_children)
+    job = _together(name=name, data=_DATA, opts=bulk)
     return {
         "add": Operation(24, {"name": name, "data": _DATA, "opts": opts}, _added),
         "add_bulk": Operation(4, {"jobs": st.lists(job, min_size=1, max_size=3)}, _bulk),
@@ -253,7 +273,7 @@ def operations(options: Collection[str]) -> dict[str, Operation]:
         "clear_logs": Operation(1, {**_JOB, "keep": st.sampled_from((0, 1))}, _job_in(members=("keep",))),
         "remove_parent": Operation(1, _JOB, _job_in()),
         "remove_children": Operation(1, _JOB, _job_in("waiting-children")),
-        "job": Operation(4, _JOB, _job_in()),
+        "job": Operation(4, {**_JOB, "of": st.sampled_from(("", "active", "completed", "failed"))}, _read),
         "state": Operation(3, _JOB, _job_in()),
         "counts": Operation(2, {}, _only_queue),
         "priorities": Operation(1, {}, _priorities),
@@ -286,9 +306,18 @@ def operations(options: Collection[str]) -> dict[str, Operation]:
     }
 
 
-def _with_flag(pair: tuple[Args, str | None]) -> Args:
+def _together(**parts: SearchStrategy[Any]) -> SearchStrategy[Step]:
+    return st.fixed_dictionaries(parts)
+
+
+def _with_flag(pair: tuple[Step, str | None]) -> Step:
     node, flag = pair
     return node if flag is None else {**node, "opts": {**node["opts"], flag: True}}
+
+
+def _with_children(pair: tuple[Step, list[Step]]) -> Step:
+    node, children = pair
+    return {**node, "children": children}
 
 
 def _retried(world: World, step: Step) -> Args:
@@ -310,7 +339,7 @@ def sequences(known: Mapping[str, Operation], length: int) -> SearchStrategy[lis
     weighted = [_SKIPPED["call"], *(name for name, each in known.items() for _ in range(each.weight))]
     drawn: dict[str, SearchStrategy[Step]] = {_SKIPPED["call"]: st.just(_SKIPPED)}
     for name, each in known.items():
-        drawn[name] = st.fixed_dictionaries({"call": st.just(name), "p": _OTHER, **each.drawn})
+        drawn[name] = _together(call=st.just(name), p=_OTHER, **each.drawn)
     step = st.sampled_from(weighted).flatmap(lambda name: drawn[name])
     return st.lists(step, min_size=length // 2, max_size=length)
 

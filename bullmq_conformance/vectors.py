@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from importlib import resources
 
+import msgspec
+
 from bullmq_conformance.states import Vector
 from bullmq_protocol.testing.vectors import commands, load
 
@@ -17,7 +19,7 @@ VERSIONS = ("5.62.0", "5.81.5", "6.7.0")
 @functools.cache
 def own(version: str) -> Mapping[str, tuple[Vector, ...]]:
     """Return the vectors that a version brought, by command."""
-    return {command: load(command, version) for command in commands(version)}
+    return {command: msgspec.convert(load(command, version), tuple[Vector, ...]) for command in commands(version)}
 
 
 @functools.cache

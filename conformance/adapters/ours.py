@@ -1,4 +1,6 @@
-"""This library's client on asyncio, trio or threads: `python conformance/adapters/ours.py threads`.
+"""This library's client on asyncio, trio or threads: `python conformance/adapters/ours.py threads 5.62.0`.
+
+The version says in which profile; `fleet` is the default one.
 
 `bullmq_conformance/calls.py` has the requests; it is the reference, too, on threads.
 """
@@ -11,12 +13,12 @@ import anyio.to_thread
 
 from bullmq_conformance.calls import Calls
 from bullmq_conformance.lines import Methods, answer, finish
-from bullmq_conformance.scripts import PROFILES
+from bullmq_conformance.scripts import NAMED
 
 
 def methods_of(backend: str, version: str) -> Methods:
     package = importlib.import_module("bullmq_sync" if backend == "threads" else "bullmq_anyio")
-    return Calls(package, PROFILES[version], backend).methods()
+    return Calls(package, NAMED[version], backend).methods()
 
 
 async def serve(methods: Methods) -> None:

@@ -6,6 +6,8 @@ from contextlib import closing
 import pytest
 
 import bullmq_sync
+from bullmq_conformance import search
+from bullmq_conformance.__main__ import compare
 from bullmq_conformance.calls import Calls
 from bullmq_conformance.keyspace import Moments, Side
 from bullmq_conformance.program import Client, Local
@@ -22,6 +24,14 @@ MakeArena = Callable[..., Arena]
 
 def local(version: str, kind: type[Calls] = Calls) -> Local:
     return Local(kind(bullmq_sync, PROFILES[version], "threads").methods())
+
+
+def compared(
+    client: Client, version: str, url: str, *, reference: Client | None = None, **options: int
+) -> search.Report:
+    """Compare a client with a reference, by default ours in this process; close both."""
+    with closing(client), closing(reference or local(version)) as other:
+        return compare(client, other, version, url, **options)
 
 
 def url_of(server: Server, at: int = 0) -> str:
@@ -43,8 +53,8 @@ def arena(server: Server) -> Iterator[MakeArena]:
     """Make what compares a client with the reference of a version; all is closed at the end."""
     opened: list[Client | Wire] = []
 
-    def make(client: Client, version: str = "5.62.0") -> Arena:
-        reference, moments = local(version), Moments()
+    def make(client: Client, version: str = "5.62.0", reference: Client | None = None) -> Arena:
+        reference, moments = reference or local(version), Moments()
         wires = [Wire.of_url(url_of(server, at)) for at in (0, 1)]
         made = Arena(client, reference, (Side(wires[0], moments), Side(wires[1], moments)), moments)
         opened.extend((client, reference, *wires))

@@ -1,9 +1,8 @@
 """The client mode: ours and BullMQ's own clients have no difference, and what is said of one that has."""
 
 import json
-import os
 import re
-import shutil
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,17 +12,17 @@ from click.testing import CliRunner
 
 import bullmq_sync
 from bullmq_conformance import report, search, vectors
-from bullmq_conformance.__main__ import compare, main
+from bullmq_conformance.__main__ import main
+from bullmq_conformance.calls import Calls
 from bullmq_conformance.program import Broken, Local, Program
 from bullmq_conformance.scripts import PROFILES
 from bullmq_conformance.search import Arena
-from tests.conformance.conftest import local, url_of
+from tests.conformance.conftest import compared, local, url_of
 from tests.conformance.faults import FAULTS, patched
 from tests.support.node import FOLDERS
 from tests.support.servers import Server
 
 ADAPTERS = Path(__file__).parents[2] / "conformance" / "adapters"
-MINIMAL = ADAPTERS.with_name("minimal")
 
 
 def program(*command: object) -> Program:
@@ -34,10 +33,7 @@ def program(*command: object) -> Program:
 @pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
 def test_ours_has_no_difference(server: Server, backend: str, version: str) -> None:
     client = program(sys.executable, ADAPTERS / "ours.py", backend, version)
-    try:
-        found = compare(client, version, url_of(server), seed=3, count=5)
-    finally:
-        client.close()
+    found = compared(client, version, url_of(server), seed=3, count=5)
     assert report.client_text(found).splitlines()[-1] == "0 differences"
     assert found.total > 50
 
@@ -45,54 +41,70 @@ def test_ours_has_no_difference(server: Server, backend: str, version: str) -> N
 @pytest.mark.node
 @pytest.mark.any_server
 @pytest.mark.parametrize("version", vectors.VERSIONS)
-def test_bullmq_on_node_has_no_difference_from_its_own_version(server: Server, version: str) -> None:
-    client = program("node", ADAPTERS / "bullmq.js", FOLDERS[version]())
-    try:
-        found = compare(client, version, url_of(server), seed=5, count=8)
-    finally:
-        client.close()
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+def test_ours_has_no_difference_from_bullmq_on_node(server: Server, backend: str, version: str) -> None:
+    client = program(sys.executable, ADAPTERS / "ours.py", backend, version)
+    reference = program("node", ADAPTERS / "bullmq.js", FOLDERS[version]())
+    found = compared(client, version, url_of(server), reference=reference, seed=5, count=4)
     assert report.client_text(found).splitlines()[-1] == "0 differences"
-    assert found.client_version == version
+    assert (found.reference, found.version) == (f"BullMQ on Node {version}", version)
 
 
-def test_the_minimal_client_passes_its_part(server: Server, tmp_path: Path) -> None:
-    if shutil.which("redis-cli") is None and not os.environ.get("CI"):
-        pytest.skip("redis-cli is not installed")
-    assert CliRunner().invoke(main, ["lua", str(tmp_path), "--version", "5.62.0"]).exit_code == 0
-    client = program("sh", MINIMAL / "client.sh", tmp_path)
-    try:
-        found = compare(client, "5.62.0", url_of(server), seed=1, count=3, length=20)
-    finally:
-        client.close()
-    assert report.client_text(found).splitlines()[-1] == "0 differences"
-    assert set(found.requests) == {"add", "take", "finish"}
-    assert "flow" in found.left_out and "fail" in found.left_out
-
-
-def one_fault() -> Local:
-    """Our client, whose delays are 50 ms too short."""
-    fault = next(each for each in FAULTS if "until - 50" in each.new)
+def faulty(call: str, part: str) -> Local:
+    """Return our client with a fault."""
+    fault = next(each for each in FAULTS if each.call == call and part in each.new)
     return Local(patched(fault)(bullmq_sync, PROFILES["5.62.0"], "threads").methods())
 
 
-def found_in(made: Arena, seed: int) -> search.Report:
-    """Search with the few requests that the fault needs: shrinking takes many sequences."""
-    made.known = {name: made.known[name]._replace(weight=1) for name in ("add", "take", "delay")}
-    found, drawn = search.search(made, seed=seed, count=10, length=8, shrinking=4)
-    return search.Report("ours", "0", "5.62.0", seed, drawn, dict(made.counted), [], found)
+def report_of(made: Arena, known: tuple[str, ...], seed: int, **options: int) -> search.Report:
+    """Search with the few requests that a fault needs: shrinking takes many sequences."""
+    made.known = {name: made.known[name]._replace(weight=1) for name in known}
+    found, drawn = search.search(made, seed=seed, **options)
+    return search.Report("ours", "0", "5.62.0", "ours 0", seed, drawn, dict(made.counted), [], found)
 
 
 @pytest.mark.any_server
-def test_the_same_seed_gives_the_same_report_twice(arena: Callable[..., Arena]) -> None:
-    found, again = (found_in(arena(one_fault()), 2) for _ in range(2))
-    assert report.as_json(found) == report.as_json(again)
+def test_the_same_seed_gives_the_same_report_byte_for_byte(arena: Callable[..., Arena]) -> None:
+    options = {"count": 10, "length": 8, "shrinking": 20}
+    found, again = (
+        report_of(arena(faulty("delay", "until - 50")), ("add", "take", "delay"), 2, **options) for _ in range(2)
+    )
+    for write in (report.client_text, report.as_json, report.client_html):
+        assert write(found) == write(again)
     signatures = [each.signature for each in found.found]
     assert signatures and all(each.startswith("delay: ") for each in signatures)
-    assert [each["call"] for each in found.found[0].requests][-1] == "delay"
     text = report.client_text(found)
     assert "1999999999950" in text or "2000000599950" in text
-    assert signatures[0] in text
-    assert "delay: " in report.client_html(found)
+    assert all(signature in text for signature in signatures)
+
+
+@pytest.mark.any_server
+def test_a_difference_is_shown_by_the_shortest_sequence(arena: Callable[..., Arena]) -> None:
+    known = ("add", "add_bulk", "flow", "take", "fail", "log", "clear_logs", "state", "pause")
+    made = arena(faulty("log", 'row + " "'))
+    found = report_of(made, known, 4, count=3, length=30, shrinking=300)
+    assert [each.signature for each in found.found] == ["log: <job>:logs has other elements"]
+    assert found.found[0].requests == [
+        {"call": "open", "args": {"queue": "q"}},
+        {"call": "open", "args": {"queue": "p"}},
+        {"call": "add", "args": {"queue": "q", "name": "n", "data": {}, "opts": {}}},
+        {"call": "log", "args": {"queue": "q", "id": "1", "row": "row"}},
+    ]
+    (one,) = found.found[0].differences
+    assert (one.place, one.expected, one.got) == ("bull:q:1:logs", ["row"], ["row "])
+    # What a report has can be done again.
+    again = made.replay(found.found[0].requests)
+    assert again.signatures == {found.found[0].signature: found.found[0].differences}
+
+
+@pytest.mark.any_server
+def test_a_client_that_says_wrong_things_about_itself_is_refused(arena: Callable[..., Arena]) -> None:
+    class Odd(Calls):
+        async def hello(self, url: str, **_: object) -> dict[str, object]:
+            return {"client": "odd", "can": "add"}
+
+    with pytest.raises(ValueError, match=r"hello is not as it must be: Expected `array`, got `str` - at `\$\.can`"):
+        arena(local("5.62.0", Odd))
 
 
 @pytest.mark.any_server
@@ -130,6 +142,15 @@ def test_the_command_compares_a_program(server: Server, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert json.loads(files[0].read_text())["version"] == "5.62.0"
     assert "0 differences" in files[1].read_text()
+
+
+@pytest.mark.any_server
+def test_the_command_takes_another_program_as_reference(server: Server) -> None:
+    ours = [sys.executable, str(ADAPTERS / "ours.py"), "threads"]
+    command = ["client", "--version", "6.7.0", "--redis", url_of(server), "--sequences", "2", "--shrinking", "0"]
+    done = CliRunner().invoke(main, [*command, "--reference", shlex.join([*ours, "6.7.0"]), "--", *ours, "6.7.0"])
+    assert done.exit_code == 0, done.output
+    assert "compared with bullmq-protocol on threads" in done.output
 
 
 @pytest.mark.any_server

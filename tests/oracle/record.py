@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from bullmq_conformance.wire import stored_in
 from lua import build
 from tests.oracle import directed, record_cases, regressions, scripts, states
 from tests.oracle.calls import Call, Command
@@ -74,17 +75,14 @@ class Recorder:
 
     def state(self) -> dict[str, Json] | None:
         """Read the first server's database as a start state; None if it cannot be written as one."""
-        parts, clocks = self.wires[0].run([("EVALSHA", self.dump, 0, "full", COVERAGE)])[0]
-        left = iter(clocks)
+        (dump,) = self.wires[0].run([("EVALSHA", self.dump, 0, "full", COVERAGE)])
         found: dict[str, Json] = {}
         try:
-            for name, kind, value, expires in parts:
-                if kind == b"hash":
-                    value = dict(zip(value[::2], value[1::2], strict=True))
-                ttl = _rounded(next(left)) if expires else -1
-                if kind == b"stream" and not value:
+            for each in stored_in(dump):
+                if each.kind == "stream" and not each.value:
                     return None
-                found[name.decode()] = vectors.entry(kind.decode(), value, ttl)
+                left = None if each.left is None else _rounded(each.left)
+                found[each.name.decode()] = vectors.entry(each.kind, each.value, left)
         except UnicodeDecodeError:
             return None
         return found
