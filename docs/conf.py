@@ -1,7 +1,8 @@
 """How Sphinx builds the site: `make docs`. The root of the repository is the source folder, so that links work as they
 do on GitHub.
 
-The pages of the API reference are written before each build, from the list of public names (`tools/public_names.py`).
+Before each build the pages of the API reference are written, from the list of public names (`tools/public_names.py`),
+and those of the golden vectors (`tools/vector_pages.py`).
 """
 
 import builtins
@@ -25,7 +26,7 @@ from sphinx.util import logging
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools import site  # noqa: E402
+from tools import site, vector_pages  # noqa: E402
 from tools.public_names import PACKAGES  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ html_title = "BullMQ for Python"
 html_extra_path = ["_extra"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["filter.js"]
 html_show_sphinx = False
 html_copy_source = False
 pygments_style, pygments_dark_style = "tango", "monokai"
@@ -111,6 +113,7 @@ def _last_parts(domain: PythonDomain, count: int) -> frozenset[str]:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_domain(_Python, override=True)
     app.connect("config-inited", lambda app, config: site.write_api(site_foreign_bases))
+    app.connect("config-inited", lambda app, config: vector_pages.write())
     app.connect("source-read", lambda app, docname, source: source.__setitem__(0, site.prepared(docname, source[0])))
     # Before napoleon reads the sections.
     app.connect("autodoc-process-docstring", _write_rst, priority=400)

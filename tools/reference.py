@@ -12,6 +12,13 @@ TARGET = ROOT / "docs" / "reference"
 SPEC_LINK = "../../specs"
 
 HEAD = "<!-- Written by tools/reference.py from specs/; edit those. -->\n\n"
+KINDS = {
+    "script": "script",
+    "later": "script of later versions",
+    "ours": "script of ours",
+    "relay": "relay",
+    "plain": "plain command",
+}
 REPEAT = {
     "safe": "safe: idempotent",
     "guarded": "guarded: a second run is refused",
@@ -66,11 +73,28 @@ def _commands(table: Mapping[str, Any]) -> Iterator[str]:
         ((c["code"], f"`{c['error']}`", c["meaning"], f"`{c['message']}`") for c in table["codes"]),
     )
     errors = {each["code"]: each["error"] for each in table["codes"]}
-    scripts = [row for row in table["commands"] if row["kind"] == "script"]
     plain = [row for row in table["commands"] if row["kind"] == "plain"]
-    yield "## Scripts"
+    yield "## All commands"
     yield ""
-    yield ", ".join(f"[{row['name']}](#{row['name'].lower()})" for row in scripts)
+    yield f"[Vectors]({SPEC_LINK}/vectors) are calls of a script with what they meet and leave."
+    yield ""
+    yield from _table(
+        ("Command", "What it does", "Kind", "Since", "Repeat", "Cost", "Keys", "Vectors"),
+        (
+            (
+                f"[{row['name']}](#{row['name'].lower()})" if row["kind"] != "plain" else _linked(row),
+                row["summary"],
+                KINDS[row["kind"]],
+                row["since"] or "",
+                row["repeat"],
+                row["complexity"],
+                len(row["keys"]),
+                _vectors(row),
+            )
+            for row in table["commands"]
+        ),
+    )
+    yield "## Scripts"
     yield ""
     yield from _scripts(table, "script", errors)
     yield "## Scripts of later versions"
@@ -120,8 +144,8 @@ def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
     yield f"### {row['name']}"
     yield ""
     links = f"[Specification]({SPEC_LINK}/{row['spec']})."
-    if row["kind"] == "script":
-        links = f"{links[:-1]}, [vectors]({SPEC_LINK}/vectors/{row['name']}.json)."
+    if vectors := _vectors(row):
+        links = f"{links[:-1]}, {vectors}."
     yield f"{row['summary']} {links}"
     yield ""
     note = f" ({row['repeat_note']})" if "repeat_note" in row else ""
@@ -149,6 +173,16 @@ def _script(row: Mapping[str, Any], errors: Mapping[int, str]) -> Iterator[str]:
     if row["arguments"]:
         yield from _table(("ARGV", "What", "Encoding", "Values"), _arguments(row["arguments"]))
     yield from _table(("Reply", "Meaning"), _replies(row, errors))
+
+
+def _vectors(row: Mapping[str, Any]) -> str:
+    """Return a link to the vectors of a command, of the first version that has some; nothing without any."""
+    folder = SPECS / "vectors"
+    files = [place / f"{row['name']}.json" for place in (folder, *sorted(folder.glob("[0-9]*")))]
+    found = next((file for file in files if file.exists()), None)
+    if row["kind"] == "relay":
+        found = folder / "relay" / "6.7.0.json"
+    return "" if found is None else f"[vectors]({SPEC_LINK}/{found.relative_to(SPECS).as_posix()})"
 
 
 def _change(change: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tools import drawings
+from tools import drawings, vector_pages
 from tools.public_names import PACKAGES, TIERS, Names
 
 ROOT = Path(__file__).parents[1]
@@ -192,6 +192,8 @@ def prepared(docname: str, text: str) -> str:
             return f"]({page.name}{anchor})" if anchor[1:] in own else link[0]
         if urlsplit(target).scheme:
             return link[0]
+        if (vectors := vector_pages.link(page, target)) is not None:
+            return f"]({vectors})"
         place = page.parent / target
         return f"]({target}/README.md)" if (place / "README.md").exists() else "]" if place.is_dir() else link[0]
 

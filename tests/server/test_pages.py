@@ -51,7 +51,8 @@ class Block(NamedTuple):
 def page_names() -> list[str]:
     found = [pages.ROOT / "README.md", *sorted((pages.ROOT / "docs").rglob("*.md"))]
     # What is written before each build of the site is not kept.
-    return [name for page in found if not (name := page.relative_to(pages.ROOT).as_posix()).startswith("docs/python/")]
+    names = [page.relative_to(pages.ROOT).as_posix() for page in found]
+    return [name for name in names if not name.startswith(("docs/python/", "docs/vectors/"))]
 
 
 def blocks(name: str) -> list[Block]:

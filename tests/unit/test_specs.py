@@ -11,6 +11,7 @@ pytestmark = pytest.mark.any_python
 
 _ROOT = Path(__file__).parents[2]
 _SPECS = [*sorted((_ROOT / "specs").glob("0*.md")), _ROOT / "specs" / "monque.md"]
+_RECORD = Path(__file__).with_name("spec_anchors.txt")
 _CITING = ("bullmq_protocol", "monque_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_outbox", "lua")
 _CITATION = re.compile(r"specs/([\w-]+(?:\.md)?)(?:#([\w.-]*\w))?")
 
@@ -45,6 +46,14 @@ def test_every_numbered_section_and_behaviour_has_its_anchor(spec: Path) -> None
     expected = {f"sec-{number.replace('.', '-')}" for number in sections} | {each.lower() for each in behaviours}
     assert expected
     assert expected - set(_anchors(spec)) == set()
+
+
+def test_anchors_stay() -> None:
+    """Others link to them: a new one is recorded, a section that goes leaves its anchor with a line that says where."""
+    found = [f"{spec.name}#{anchor}" for spec in _SPECS for anchor in _anchors(spec)]
+    assert found == _RECORD.read_text(encoding="utf-8").split(), (
+        f"anchors are gone, or are to be added to {_RECORD.name}"
+    )
 
 
 def test_every_cited_place_exists() -> None:
