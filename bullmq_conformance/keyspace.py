@@ -136,13 +136,18 @@ class Side:
         if isinstance(value, list):
             return [self.json(each) for each in value]
         if isinstance(value, dict):
-            return {self.text(name): self.json(each) for name, each in value.items()}
+            return {self.text(name): self._member(name, each) for name, each in value.items()}
         if isinstance(value, int) and not isinstance(value, bool):
             text = self.text(str(value))
             return value if text == str(value) else text
         if isinstance(value, float) and math.isfinite(value) and value.is_integer():
             return self.json(int(value))
         return value
+
+    def _member(self, name: str, value: Json) -> Json:
+        if name == "offset" and isinstance(value, int) and (found := self._offset(str(value))) != str(value):
+            return found
+        return self.json(value)
 
     # The keys
 
@@ -197,8 +202,9 @@ class Side:
         if kind == "hash":
             return {self.text(name): self._field(key, name, each) for name, each in members(value).items()}
         if kind == "zset":
-            delayed = key.endswith(":delayed")
-            return {self.text(member): self._score(each, delayed) for member, each in members(value).items()}
+            if key.endswith(":delayed"):
+                return self._delayed(members(value))
+            return {self.text(member): self._score(each) for member, each in members(value).items()}
         if kind == "set":
             return sorted((self.json(each) for each in elements(value)), key=str)
         if kind == "stream":
@@ -208,12 +214,22 @@ class Side:
     def _entry(self, flat: list[Json]) -> Json:
         return {self.text(str(name)): self.json(each) for name, each in zip(flat[::2], flat[1::2], strict=True)}
 
-    def _score(self, score: Json, delayed: bool) -> Json:
-        if not isinstance(score, int | float):
-            return score
-        if delayed:
-            moment, order = divmod(int(score), _ORDER)
-            return f"{self.moment(moment)}, order {order}"
+    def _delayed(self, scores: Mapping[str, Json]) -> Json:
+        """Return when jobs are due. Those that a request made due together may be of one millisecond or of more: only
+        their order is the same then."""
+        numbers = {member: score for member, score in scores.items() if isinstance(score, int | float)}
+        moments = {member: self.moment(int(score) // _ORDER) for member, score in numbers.items()}
+        together: dict[str, list[str]] = {}
+        for member in sorted(numbers, key=lambda each: numbers[each]):
+            together.setdefault(moments[member], []).append(member)
+        found = dict(scores)
+        for moment, several in together.items():
+            for place, member in enumerate(several):
+                alone = f"order {int(numbers[member]) % _ORDER}"
+                found[member] = f"{moment}, {alone if len(several) == 1 else f'place {place}'}"
+        return {self.text(member): each for member, each in found.items()}
+
+    def _score(self, score: Json) -> Json:
         if isinstance(score, float) and _MOMENT.match(repr(score)):
             # The marker holds the score of a delayed job divided by 4096.
             return f"{self.moment(int(score))}, order {round(score % 1 * _ORDER)}"

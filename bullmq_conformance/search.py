@@ -8,6 +8,7 @@ other, since all that follows would differ too.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -433,7 +434,31 @@ def _shrunk(
     if differences is None:
         differences = memory[text].signatures[signature] if text in memory else []
         return Found(signature, again.requests, differences, repeated=False)
-    return Found(signature, again.requests, differences)
+    return _pruned(arena, Found(signature, again.requests, differences))
+
+
+def _pruned(arena: Arena, found: Found) -> Found:
+    """Leave out each request without which the difference is seen, too: shrinking may end before it tried them all."""
+    signature = found.signature
+    at = len(found.requests) - 1
+    while at > 0:
+        at -= 1
+        if found.requests[at]["call"] != "open":
+            again = arena.replay(_without(found.requests, at), lambda other: other != signature)
+            if signature in again.signatures:
+                found = Found(signature, again.requests, again.signatures[signature])
+                at = min(at, len(found.requests) - 1)
+    return found
+
+
+_NUMBERED = re.compile(r"(<token |<job |@)(\d+)")
+
+
+def _without(requests: Sequence[Request], at: int) -> list[Request]:
+    """Return all requests but one; what is named by the number of a later request gets its new number."""
+    kept = json.dumps([*requests[:at], *requests[at + 1 :]])
+    text = _NUMBERED.sub(lambda named: f"{named[1]}{int(named[2]) - (int(named[2]) > at + 1)}", kept)
+    return msgspec.json.decode(text, type=list[Request])
 
 
 def _find(

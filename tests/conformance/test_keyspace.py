@@ -71,6 +71,13 @@ def test_the_score_of_a_delayed_job_is_a_moment_and_an_order(side: Side) -> None
     assert stored(side, ("ZADD", "bull:q:delayed", score, "1")) == {"1": "@1+600000, order 3"}
 
 
+@pytest.mark.parametrize("second", [(T + 600_000) * 4096 + 1, (T + 600_001) * 4096])
+def test_of_jobs_that_a_request_made_due_together_only_the_order_is_compared(side: Side, second: int) -> None:
+    """A client may have read the clock for each of them."""
+    found = stored(side, ("ZADD", "bull:q:delayed", (T + 600_000) * 4096, "2", second, "1", (T + 10) * 4096 + 2, "3"))
+    assert found == {"2": "@1+600000, place 0", "1": "@1+600000, place 1", "3": "@2, order 2"}
+
+
 def test_a_marker_may_hold_a_part_of_a_millisecond(side: Side) -> None:
     assert stored(side, ("ZADD", "bull:q:marker", repr(T + 3 / 4096), "1")) == {"1": "@1, order 3"}
     assert stored(side, ("ZADD", "bull:q:marker", 0, "1")) == {"1": 0}
