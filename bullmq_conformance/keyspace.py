@@ -258,8 +258,11 @@ class Side:
         ]
 
     def _offset(self, value: str) -> str:
-        """Return of which request this is the moment within a period."""
-        for period in self._moments.durations[1:]:
+        """Return of which request this is the moment within a period; that of a moment which all know stays."""
+        periods = self._moments.durations[1:]
+        if any(value == str(known % period) for known in UNTIL for period in periods):
+            return value
+        for period in periods:
             for number, (start, end) in self.windows.items():
                 if value.isdigit() and (int(value) - start) % period <= end - start:
                     return f"@{number} modulo {period}"

@@ -77,7 +77,6 @@ def runs() -> Iterator[Run]:
     yield Run("minimal-5.62.0", "5.62.0", minimal, on_node("5.62.0"))
     yield Run("port-6.7.0", "6.7.0", port, on_node("6.7.0"))
     yield Run("fleet-6.7.0", "6.7.0", ours("threads", "fleet"), on_node("6.7.0"))
-    yield Run("fleet-5.62.0", "5.62.0", ours("threads", "fleet"), on_node("5.62.0"))
 
 
 class Folder(NamedTuple):

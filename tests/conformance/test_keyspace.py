@@ -78,6 +78,14 @@ def test_of_jobs_that_a_request_made_due_together_only_the_order_is_compared(sid
     assert found == {"2": "@1+600000, place 0", "1": "@1+600000, place 1", "3": "@2, order 2"}
 
 
+def test_the_offset_of_a_scheduler_is_a_moment_within_a_period(side: Side) -> None:
+    assert stored(side, ("HSET", "bull:q:repeat:s", "offset", T % 600_000)) == {"offset": "@1 modulo 600000"}
+    assert side.json({"offset": T % 600_000, "every": 5}) == {"offset": "@1 modulo 600000", "every": 5}
+    # 2,000,000,000,000 is no moment of a request, wherever it falls within a period.
+    side.windows = {1: (T - T % 600_000, T - T % 600_000 + 600_000)}
+    assert side.json({"offset": 2_000_000_000_000 % 600_000}) == {"offset": 200_000}
+
+
 def test_a_marker_may_hold_a_part_of_a_millisecond(side: Side) -> None:
     assert stored(side, ("ZADD", "bull:q:marker", repr(T + 3 / 4096), "1")) == {"1": "@1, order 3"}
     assert stored(side, ("ZADD", "bull:q:marker", 0, "1")) == {"1": 0}
