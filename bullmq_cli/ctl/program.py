@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 from redis.exceptions import AuthenticationError, RedisError
@@ -146,7 +146,14 @@ def destroys(function: Command) -> Command:
     return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(looks(function))
 
 
-class Span(click.ParamType[int]):
+if TYPE_CHECKING:
+    _Type = click.ParamType[int]
+else:
+    # Older versions of click, which are allowed, do not name the type of the value.
+    _Type = click.ParamType
+
+
+class Span(_Type):
     """A span of time in milliseconds: `30s`, `5m`, `2h`, `1d`, `250ms`; a number alone is in seconds."""
 
     name = "time"
