@@ -28,7 +28,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate conformance chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick dist clean
+.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate conformance chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick bench-peers dist clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -186,6 +186,9 @@ bench: env ## measure, side by side with BullMQ on Node where it is installed; R
 
 bench-quick: env ## the main ratios alone, in under 4 minutes
 	@$(IN) -m bench --short --json .cache/bench-quick.json
+
+bench-peers: env ## other queues for Python beside ours alone, which are part of the bench, too
+	@$(IN) -m bench --only add,process,latency,memory --sides asyncio,trio,threads,peers --json .cache/bench-peers.json $(if $(RESUME),--resume)
 
 dist: ## build wheel and sdist twice, and hold them to what a user does with them, in about 4 minutes
 	@$(PYTHON) tools/env.py .venv-release --group release > /dev/null

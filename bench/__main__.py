@@ -17,9 +17,20 @@ import bullmq_sync
 from bench import limit, sides
 from bench.large_queue import FILL, NOW
 from bench.limit import Batch, Recorder
-from bench.report import Figures, OtherRunError, Sample, medians, rates, show, show_rates, show_required, undecided
+from bench.report import (
+    Figures,
+    OtherRunError,
+    Sample,
+    medians,
+    rates,
+    show,
+    show_against_peers,
+    show_rates,
+    show_required,
+    undecided,
+)
 from bench.scenarios import BULK, LATENCY, SCENARIOS, Scenario
-from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SIDES, UVLOOP
+from bench.sides import LIMIT, NAMES, NODE, OURS, PEERS, PORT, SHARES, SIDES, UVLOOP
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import NewJob
 from bullmq_protocol.scripts.profile import DEFAULT, STRICT
@@ -30,6 +41,8 @@ from tests.support.servers import Server
 
 QUEUE = "bench"
 WAIT_S = 600
+PEERS_SOAK = 100
+"""How many times fewer jobs other queues process before their memory is looked at: no growth is asked for there."""
 OTHERS = ("latency", "scripts", "memory")
 SHORT_SIDES = ("node-5", "asyncio", "trio", "threads", UVLOOP)
 
@@ -70,13 +83,17 @@ class Bench:
         return self._programs[side]
 
     def count(self, scenario: Scenario, side: str) -> int:
-        """Return how many jobs a side works with; the Python port with a tenth, since it takes as long for them."""
-        jobs = self.jobs * scenario.share * (0.1 if side == PORT else 1)
+        """Return how many jobs a side works with."""
+        jobs = self.jobs * scenario.share * SHARES.get(side, 1)
         step = int(scenario.args.get("at_once") or scenario.args.get("size") or 1)
         return max(step, int(jobs) // step * step)
 
-    def prepare(self, scenario: Scenario, count: int) -> None:
+    def prepare(self, scenario: Scenario, count: int, side: str) -> None:
         self.raw.flushall()
+        if side in PEERS:
+            if scenario.fill is not None:
+                self.program(side).call("fill", timeout=WAIT_S, queue=QUEUE, count=count)
+            return
         if scenario.state is not None:
             for first in range(1, self.large + 1, 10_000):
                 last = min(first + 9_999, self.large)
@@ -92,7 +109,7 @@ class Bench:
         """Let one side do the work of a scenario once."""
         count = self.count(scenario, side)
         batches = self._record(scenario, count) if side == LIMIT else []
-        self.prepare(scenario, count)
+        self.prepare(scenario, count, side)
         used, stored = self._server_cpu(), self.raw.info("memory")["used_memory"]
         if side == LIMIT:
             window = scenario.args.get("concurrency") or scenario.args.get("at_once") or BULK
@@ -103,12 +120,15 @@ class Bench:
         sample |= {"jobs": count, "server_seconds": self._server_cpu() - used}
         if scenario.call != "process":
             sample["server_bytes"] = self.raw.info("memory")["used_memory"] - stored
-        self._check(scenario, count)
+        self._check(scenario, count, side)
         return sample
 
-    def _check(self, scenario: Scenario, count: int) -> None:
+    def _check(self, scenario: Scenario, count: int, side: str) -> None:
         """Nobody is fast by leaving work undone."""
-        if scenario.call == "process":
+        if side in PEERS:
+            left = self.program(side).call("left", timeout=WAIT_S, queue=QUEUE)
+            assert left == (0 if scenario.call == "process" else count), (scenario.name, left)
+        elif scenario.call == "process":
             done = self.raw.zcard(f"bull:{QUEUE}:completed")
             before = self.large if scenario.state == "completed" else 0
             # A worker takes more while others wait.
@@ -123,7 +143,7 @@ class Bench:
             recorder = Recorder(self.server.host, self.server.port)
             # Once through for the server to know the scripts, then for the record.
             for side in (self.program("asyncio"), sides.start("asyncio", self.server, recorder.port)):
-                self.prepare(scenario, count)
+                self.prepare(scenario, count, "asyncio")
                 side.call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
             side.close()
             self._recorded[scenario.name] = recorder.batches()
@@ -148,6 +168,8 @@ class Bench:
     def memory(self, count: int, side: str) -> Sample:
         """Resident memory of a process that adds and processes many jobs: early, and at the end."""
         self.raw.flushall()
+        if side in PEERS:
+            count = max(2 * BULK, count // PEERS_SOAK // BULK * BULK)
         first = min(10_000, count // 2)
         return self.program(side).call("memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK)
 
@@ -162,7 +184,7 @@ class Bench:
             if scenario.name in ("add one by one", "process, concurrency 1"):
                 continue
             count = self.count(scenario, side)
-            self.prepare(scenario, count)
+            self.prepare(scenario, count, side)
             self.raw.config_set("slowlog-max-len", 10 * count)
             self.raw.config_set("slowlog-log-slower-than", 0)
             self.raw.slowlog_reset()
@@ -223,7 +245,7 @@ class Run:
     def other(self, group: str) -> None:
         if group == "latency" and not self.figures.latency:
             measure = partial(self.bench.latency, self.samples)
-            found = self.rounds_of(group, (*NODE, PORT, *OURS), self.bench.rounds, measure)
+            found = self.rounds_of(group, (*NODE, PORT, *OURS, *PEERS), self.bench.rounds, measure)
             self.figures.latency.update({side: medians(each) for side, each in found.items()})
             show(LATENCY, self.figures.latency)
         if group == "scripts" and not self.figures.scripts:
@@ -231,7 +253,9 @@ class Run:
                 self.figures.scripts[side] = each
                 show(f"server time of scripts, {NAMES[side]}", each, names={})
         if group == "memory" and not self.figures.memory:
-            self.figures.memory.update(self.once_each(group, (*NODE, *OURS), partial(self.bench.memory, self.soak)))
+            self.figures.memory.update(
+                self.once_each(group, (*NODE, *OURS, *PEERS), partial(self.bench.memory, self.soak))
+            )
             show(f"resident memory early and after {self.soak:,} jobs", self.figures.memory)
         self.figures.save()
 
@@ -266,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size.add_argument("--quick", action="store_true", help="a tenth of the jobs, one round: to see that it runs")
     size.add_argument("--short", action="store_true", help="the main rows, half of the jobs: under 4 minutes")
     parser.add_argument("--only", default=",".join(groups), help="comma list of " + ", ".join(groups))
-    parser.add_argument("--sides", default=None, help="comma list of " + ", ".join(SIDES))
+    parser.add_argument("--sides", default=None, help="comma list of peers, " + ", ".join(SIDES))
     parser.add_argument("--jobs", type=int, default=None, help="jobs per side and round, 10,000")
     parser.add_argument("--rounds", type=int, default=None, help="5, after one that does not count")
     parser.add_argument("--large", type=int, default=None, help="jobs in a large queue, 1,000,000")
@@ -278,6 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     quick, short = options.quick, options.short
     chosen = (options.sides or ",".join(SHORT_SIDES if short else SIDES)).split(",")
+    chosen = [side for each in chosen for side in (PEERS if each == "peers" else (each,))]
     asked = [group for group in options.only.split(",") if group]
     if unknown := [each for each in (*chosen, *asked) if each not in (*SIDES, *groups)]:
         parser.error(f"unknown: {', '.join(unknown)}")
@@ -315,6 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             bench.close()
             figures.save()
+            show_against_peers(figures.against_peers())
             show_required(figures.required())
             for what, error in figures.failed.items():
                 print(f"failed: {what}: {error}")

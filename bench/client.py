@@ -17,24 +17,14 @@ import trio
 
 import bullmq_anyio
 import bullmq_sync
+from bench.lines import Stopwatch, Timed, payload
 from bullmq_protocol import FlowNode, JobOptions, KeepJobs, NewJob
 from bullmq_protocol.scripts.profile import DEFAULT, Profile
 from bullmq_protocol.worker.notices import JobCompleted
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.lines import profile_named, say, serve, serve_blocking
 
-Timed = dict[str, float]
 _MEMORY = WorkerOptions(concurrency=50, remove_on_complete=KeepJobs(count=0))
-
-
-class _Stopwatch:
-    """Seconds on the clock and of this process's CPU."""
-
-    def __init__(self) -> None:
-        self._start, self._cpu = time.perf_counter(), time.process_time()
-
-    def read(self) -> Timed:
-        return {"seconds": time.perf_counter() - self._start, "cpu_seconds": time.process_time() - self._cpu}
 
 
 class _CountDown:
@@ -48,10 +38,6 @@ class _CountDown:
             self._left -= 1
             if self._left == 0:
                 self._reached()
-
-
-def _payload(n: int, size: int) -> dict[str, Any]:
-    return {"n": n, "text": "x" * size} if size else {"n": n}
 
 
 def _rss_mb() -> float:
@@ -85,28 +71,28 @@ class Anyio:
         options = JobOptions(**opts)
         async with self._queue(queue, self._url) as adding:
             await adding.get_version()
-            watch = _Stopwatch()
+            watch = Stopwatch()
             if at_once == 1:
                 for n in range(count):
-                    await adding.add("job", _payload(n, bytes), options)
+                    await adding.add("job", payload(n, bytes), options)
                 return watch.read()
             for done in range(0, count, at_once):
                 some = range(done, done + at_once)
-                await self._at_once([adding.add("job", _payload(n, bytes), options) for n in some])
+                await self._at_once([adding.add("job", payload(n, bytes), options) for n in some])
             return watch.read()
 
     async def bulk(self, queue: str, count: int, size: int, opts: dict[str, Any]) -> Timed:
         options = JobOptions(**opts)
         async with self._queue(queue, self._url) as adding:
             await adding.get_version()
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for done in range(0, count, size):
                 await adding.add_bulk([NewJob("job", {"n": n}, options) for n in range(done, done + size)])
             return watch.read()
 
     async def flows(self, queue: str, count: int, children: int) -> Timed:
         async with bullmq_anyio.FlowProducer(self._url, scripts=self._scripts) as producer:
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for n in range(count):
                 await producer.add(_family(queue, n, children))
             return watch.read()
@@ -118,7 +104,7 @@ class Anyio:
         finished = anyio.Event()
         worker = self._worker(queue, work, self._url, options=WorkerOptions(concurrency=concurrency))
         worker.on(JobCompleted, _CountDown(count, finished.set))
-        watch = _Stopwatch()
+        watch = Stopwatch()
         async with worker:
             await finished.wait()
             return watch.read()
@@ -178,10 +164,10 @@ class Threads:
 
             def work(first: int) -> None:
                 for n in range(first, count, at_once):
-                    adding.add("job", _payload(n, bytes), options)
+                    adding.add("job", payload(n, bytes), options)
 
             threads = [threading.Thread(target=work, args=(first,)) for first in range(at_once)]
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -192,14 +178,14 @@ class Threads:
         options = JobOptions(**opts)
         with self._queue(queue, self._url) as adding:
             adding.get_version()
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for done in range(0, count, size):
                 adding.add_bulk([NewJob("job", {"n": n}, options) for n in range(done, done + size)])
             return watch.read()
 
     async def flows(self, queue: str, count: int, children: int) -> Timed:
         with bullmq_sync.FlowProducer(self._url, scripts=self._scripts) as producer:
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for n in range(count):
                 producer.add(_family(queue, n, children))
             return watch.read()
@@ -209,7 +195,7 @@ class Threads:
         options = WorkerOptions(concurrency=concurrency)
         worker = self._worker(queue, lambda job: _check(job, fails), self._url, options=options)
         worker.on(JobCompleted, _CountDown(count, finished.set))
-        watch = _Stopwatch()
+        watch = Stopwatch()
         with worker:
             finished.wait()
             return watch.read()

@@ -1,4 +1,4 @@
-"""BullMQ's own Python port in the bench, used as its documentation shows: `python bench/port.py '{"url": ...}'`.
+"""BullMQ's own Python port in the bench, used as its documentation shows: `python -m bench.port '{"url": ...}'`.
 
 It runs in an environment of its own, which has the port and nothing of ours, and speaks the lines of the other sides.
 """
@@ -6,32 +6,15 @@ It runs in an environment of its own, which has the port and nothing of ours, an
 import asyncio
 import json
 import sys
-import threading
 import time
 from typing import Any
 
 from bullmq import FlowProducer, Queue, Worker
 
+from bench.lines import Stopwatch, payload, serve
+
 URL = json.loads(sys.argv[1])["url"]
 CONNECTION = {"connection": URL}
-
-
-def say(**line: Any) -> None:
-    print(json.dumps(line), flush=True)
-
-
-class Stopwatch:
-    """Seconds on the clock and of this process's CPU."""
-
-    def __init__(self) -> None:
-        self._start, self._cpu = time.perf_counter(), time.process_time()
-
-    def read(self) -> dict[str, float]:
-        return {"seconds": time.perf_counter() - self._start, "cpu_seconds": time.process_time() - self._cpu}
-
-
-def payload(n: int, size: int) -> dict[str, Any]:
-    return {"n": n, "text": "x" * size} if size else {"n": n}
 
 
 async def add(queue: str, count: int, at_once: int, bytes: int, opts: dict[str, Any]) -> dict[str, float]:
@@ -112,24 +95,5 @@ async def latency(queue: str, count: int, pause_ms: float) -> dict[str, list[flo
 CALLS = {"add": add, "bulk": bulk, "flows": flows, "process": process, "latency": latency}
 
 
-async def main() -> None:
-    loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str] = asyncio.Queue()
-
-    def read() -> None:
-        for text in sys.stdin:
-            loop.call_soon_threadsafe(lines.put_nowait, text)
-        loop.call_soon_threadsafe(lines.put_nowait, "")
-
-    threading.Thread(target=read, daemon=True).start()
-    say(event="ready")
-    while text := await lines.get():
-        line = json.loads(text)
-        try:
-            say(n=line["n"], result=await CALLS[line["call"]](**line["args"]))
-        except Exception as error:
-            say(n=line["n"], error=f"{type(error).__name__}: {error}")
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(CALLS))

@@ -2,13 +2,13 @@
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.scenarios import MEMORY_MB, REQUIRED, REQUIRED_LATENCIES
-from bench.sides import NAMES, OURS
+from bench.scenarios import LATENCY, MEMORY_MB, REQUIRED, REQUIRED_LATENCIES
+from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS, PEERS
 
 Sample = dict[str, float]
 SPREAD = 0.2
@@ -61,7 +61,8 @@ class Figures:
     def save(self) -> None:
         """Write all to the file; a reader finds the old figures or the new ones."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        found = {**self.about, **{kind: getattr(self, kind) for kind in self._KINDS}, "required": self.required()}
+        kinds = {kind: getattr(self, kind) for kind in self._KINDS}
+        found = {**self.about, **kinds, "against_peers": self.against_peers(), "required": self.required()}
         beside = self.file.with_suffix(".part")
         beside.write_text(json.dumps(found, indent=2) + "\n")
         beside.replace(self.file)
@@ -71,21 +72,46 @@ class Figures:
         rows = []
         for each in REQUIRED:
             found = self.rates.get(each.scenario, {})
-            both = [found[side] for side in (each.side, each.other) if side in found]
+            other = _other(each.other, {side: row["jobs_per_s"] for side, row in found.items()}, max)
+            both = [found[side] for side in (each.side, other) if side in found]
             ratio = round(both[0]["jobs_per_s"] / both[1]["jobs_per_s"], 2) if len(both) == 2 else None
             what = f"{each.scenario}: {NAMES[each.side]} against {NAMES[each.other]}"
-            rows.append({"what": what, "measured": ratio, "least": each.least, "decided": _decided(both)})
+            row = {"what": what, "measured": ratio, "least": each.least, "decided": _decided(both), "other": other}
+            rows.append(row)
         for asked in REQUIRED_LATENCIES:
-            both = [self.latency[side] for side in ("asyncio", "node-5") if side in self.latency]
-            ratio = round(both[0][asked.percentile] / both[1][asked.percentile], 2) if len(both) == 2 else None
-            what = f"latency {asked.percentile.removesuffix('_ms')}: ours, asyncio against Node"
-            rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": True})
+            ms = {side: row[asked.percentile] for side, row in self.latency.items()}
+            other = _other(asked.other, ms, min)
+            ratio = round(ms["asyncio"] / ms[other], 2) if {"asyncio", other} <= ms.keys() else None
+            what = f"latency {asked.percentile.removesuffix('_ms')}: ours, asyncio against {NAMES[asked.other]}"
+            rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": True, "other": other})
         for side in OURS:
             grown = self.memory.get(side)
             grown = None if grown is None else round(grown["late_mb"] - grown["early_mb"], 1)
             what = f"growth of memory in MB: {NAMES[side]}"
             rows.append({"what": what, "measured": grown, "most": MEMORY_MB, "decided": True})
         return rows
+
+    def against_peers(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return ratios of each of ours to each of the other queues, by scenario: how many times as fast we are."""
+        speeds = {
+            scenario: {side: row["jobs_per_s"] for side, row in found.items()} for scenario, found in self.rates.items()
+        }
+        speeds[LATENCY] = {side: 1 / row["p50_ms"] for side, row in self.latency.items()}
+        return {
+            scenario: {
+                ours: {peer: round(found[ours] / found[peer], 2) for peer in PEERS if peer in found}
+                for ours in OURS
+                if ours in found
+            }
+            for scenario, found in speeds.items()
+            if any(peer in found for peer in PEERS)
+        }
+
+
+def _other(side: str, found: dict[str, float], best: Callable[..., str]) -> str:
+    """Return the side that a row compares with: for the best of the peers, that one where any took part."""
+    able = {peer: value for peer, value in found.items() if peer in KEEP_PROMISE}
+    return best(able, key=able.__getitem__) if side == BEST_PEER and able else side
 
 
 def _decided(rows: Sequence[dict[str, Any]]) -> bool:
@@ -143,6 +169,19 @@ def show(name: str, found: dict[str, Any], names: dict[str, str] = NAMES) -> Non
         print(f"  {names.get(row, row):<40}" + "  ".join(f"{key} {round(cell, 2):g}" for key, cell in cells.items()))
 
 
+def show_against_peers(found: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Print how many times as fast ours are as each of the other queues; * marks those that keep the same promise."""
+    for scenario, ours in found.items():
+        peers = list(next(iter(ours.values()), {}))
+        print(f"\n{f'times as fast: {scenario}':<42}" + "".join(f"{_marked(peer):>10}" for peer in peers))
+        for side, ratios in ours.items():
+            print(f"  {NAMES[side]:<40}" + "".join(f"{ratio:>10.2f}" for ratio in ratios.values()))
+
+
+def _marked(peer: str) -> str:
+    return f"{peer}*" if peer in KEEP_PROMISE else peer
+
+
 def show_required(rows: Sequence[dict[str, Any]]) -> None:
     print(f"\n{'required':<82}{'measured':>10}{'':>4}bound")
     for row in rows:
@@ -152,4 +191,5 @@ def show_required(rows: Sequence[dict[str, Any]]) -> None:
         missed = row["measured"] is not None and (
             row["measured"] < row["least"] if "least" in row else row["measured"] > row["most"]
         )
-        print(f"{'!' if missed else ' '} {row['what']:<80}{measured:>10}    {bound}{mark}")
+        best = f", {NAMES[row['other']]}" if row.get("other") in PEERS else ""
+        print(f"{'!' if missed else ' '} {row['what']:<80}{measured:>10}    {bound}{mark}{best}")

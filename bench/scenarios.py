@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.sides import LIMIT, NODE, OURS, PORT, UVLOOP
+from bench.sides import BEST_PEER, LIMIT, NODE, OURS, PEERS, PORT, UVLOOP
 from bullmq_protocol import JobOptions
 
 BULK = 1000
@@ -43,14 +43,16 @@ def _plain(n: int) -> JobOptions:
 
 
 ALL = (*NODE, PORT, *OURS, LIMIT)
+WITH_PEERS = (1, 10, 50)
+"""The concurrencies at which other queues for Python take part."""
 BY_PROFILE = ("node-5", "asyncio-strict", "asyncio", "node-6", "asyncio-6.7")
 """Each profile beside what it is like, and the default one beside both."""
 WITHOUT_PORT = ("node-5", "asyncio")
 SCENARIOS: dict[str, tuple[Scenario, ...]] = {
     "add": (
-        Scenario("add one by one", "add", _add(1), share=0.2, short=True),
+        Scenario("add one by one", "add", _add(1), share=0.2, sides=(*NODE, PORT, *OURS, *PEERS), short=True),
         Scenario("add 100 at once", "add", _add(100), sides=ALL, short=True),
-        Scenario("bulk of 1,000", "bulk", {"size": BULK, "opts": {}}, sides=ALL, short=True),
+        Scenario("bulk of 1,000", "bulk", {"size": BULK, "opts": {}}, sides=(*ALL, *PEERS), short=True),
     ),
     "process": tuple(
         Scenario(
@@ -59,7 +61,10 @@ SCENARIOS: dict[str, tuple[Scenario, ...]] = {
             _process(concurrency),
             share=0.2 if concurrency == 1 else 1,
             fill=_plain,
-            sides=ALL if concurrency >= 50 else (*NODE, PORT, *OURS, UVLOOP),
+            sides=(
+                *(ALL if concurrency >= 50 else (*NODE, PORT, *OURS, UVLOOP)),
+                *(PEERS if concurrency in WITH_PEERS else ()),
+            ),
             short=True,
         )
         for concurrency in CONCURRENCIES
@@ -134,9 +139,10 @@ class Required:
 
 @dataclass(frozen=True)
 class RequiredLatency:
-    """A ratio of milliseconds of our asyncio side against Node, at most 1."""
+    """A ratio of milliseconds of our asyncio side against another."""
 
     percentile: str
+    other: str = "node-5"
     most: float = 1.0
 
 
@@ -158,6 +164,8 @@ _RATES = [
     for group in ("add", "process", "payloads", "retries", "delayed", "prioritized", "flows")
     for each in SCENARIOS[group]
 ]
+# Three times as fast, and on no adapter slower.
+_FROM_PEERS = {"asyncio": 3.0, "trio": 1.0, "threads": 1.0}
 REQUIRED = (
     *(Required(scenario, "asyncio", "node-5", least) for scenario, least in _FROM_NODE.items()),
     Required("process, concurrency 1", UVLOOP, "node-5", 1.5),
@@ -168,7 +176,17 @@ REQUIRED = (
     Required("process, concurrency 16", "threads", PORT, 5),
     Required("process, concurrency 200", "asyncio", LIMIT, 0.8),
     *(Required(each.name, "asyncio", "asyncio-strict", 0.97) for each in SCENARIOS["profiles"]),
+    *(
+        Required(each.name, side, BEST_PEER, least)
+        for side, least in _FROM_PEERS.items()
+        for each in (*SCENARIOS["add"], *SCENARIOS["process"])
+        if set(PEERS) & set(each.sides)
+    ),
 )
-REQUIRED_LATENCIES = (RequiredLatency("p50_ms"), RequiredLatency("p99_ms"))
+REQUIRED_LATENCIES = (
+    RequiredLatency("p50_ms"),
+    RequiredLatency("p99_ms"),
+    RequiredLatency("p50_ms", BEST_PEER, round(1 / _FROM_PEERS["asyncio"], 2)),
+)
 MEMORY_MB = 20.0
 """How much a client may grow from 10,000 to 1,000,000 jobs."""

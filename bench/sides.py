@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bullmq_protocol.scripts.profile import DEFAULT
 from tests.support.node import bullmq_folder, installed
-from tests.support.port import VERSION, port_python
+from tests.support.port import PEERS, VERSION, peer_python, pins_of, plain, port_python
 from tests.support.programs import Program
 from tests.support.servers import Server
 
@@ -17,7 +17,14 @@ PORT = "port"
 LIMIT = "limit"
 PROFILED = {"asyncio-strict": "strict", "asyncio-6.7": "6.7"}
 """Ours in other profiles than the default one."""
-SIDES = (*NODE, PORT, *OURS, UVLOOP, *PROFILED, LIMIT)
+KEEP_PROMISE = ("arq", "celery", "dramatiq", "rq", "saq", "streaq", "taskiq")
+"""Peers that promise what this library does, as they are set here: a job that was added is acknowledged after its
+handler, tried again where it fails, and run again where its worker was killed. docs/bench.md has what was seen."""
+BEST_PEER = "best-peer"
+"""Stands for the best of these in a row."""
+SIDES = (*NODE, PORT, *OURS, UVLOOP, *PROFILED, LIMIT, *PEERS)
+SHARES = {PORT: 0.1, **dict.fromkeys(PEERS, 0.2), "celery": 0.1, "rq": 0.05}
+"""How much of the jobs the slow ones work with, as it takes as long for them."""
 NAMES = {
     "node-5": "BullMQ 5.62.0 on Node",
     "node-6": "BullMQ 6.7.0 on Node",
@@ -29,6 +36,8 @@ NAMES = {
     "asyncio-strict": "ours, asyncio, profile strict",
     "asyncio-6.7": "ours, asyncio, profile 6.7",
     "limit": "the server's limit",
+    BEST_PEER: "the best Python peer that keeps the promise",
+    **{peer: plain(pins_of(peer)[0]).replace("==", " ") for peer in PEERS},
 }
 _HERE = Path(__file__).parent
 
@@ -43,7 +52,9 @@ def start(side: str, server: Server, port: int | None = None) -> Program:
             ["node", str(_HERE / "node" / "client.js"), argument], environment={"NODE_PATH": str(modules)}
         )
     elif side == PORT:
-        program = Program([str(port_python()), str(_HERE / "port.py"), json.dumps({"url": url})])
+        program = Program([str(port_python()), "-m", "bench.port", json.dumps({"url": url})])
+    elif side in PEERS:
+        program = Program([str(peer_python(side)), "-m", f"bench.peers.{side}", json.dumps({"url": url})])
     else:
         chosen = {"adapter": side.partition("-")[0], "url": url, "profile": PROFILED.get(side, DEFAULT.label)}
         program = Program([sys.executable, "-m", "bench.client", json.dumps(chosen)])

@@ -21,8 +21,8 @@ def main() -> None:
             node.nest_folder()
             print("prepare: BullMQ's Python port and other libraries, by pip", flush=True)
             port.port_python()
-            for pinned in port.OTHERS.values():
-                port.python_with(pinned)
+            for peer in port.PEERS:
+                port.peer_python(peer)
         else:
             print("prepare: no Node here, so that oracle and interop are left out", flush=True)
 

@@ -1,6 +1,8 @@
 """The bench runs, checks what it did, and writes what it prints. Its figures are no test."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,10 @@ from typing import Any
 import pytest
 
 from bench import __main__ as bench
-from bench import report, scenarios
+from bench import report, scenarios, sides
+from bench.peers import common
+from tests.support import pages
+from tests.support.port import PEERS
 from tests.support.programs import AnswerError, Program
 
 pytestmark = pytest.mark.any_python
@@ -133,3 +138,116 @@ def test_an_undecided_scenario_is_measured_again_once(tmp_path: Path) -> None:
     bench.Run(OneSide(), figures, samples=1, soak=1).rates(scenario)
     assert figures.rates[scenario.name]["asyncio"]["rounds"] == [100, 50, 100, 100]
     assert json.loads(figures.file.read_text())["rates"] == figures.rates
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_another_queue_takes_part(
+    peer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bench.json"
+    few = [each for each in scenarios.SCENARIOS["process"] if each.args["concurrency"] in (1, 10)]
+    monkeypatch.setitem(scenarios.SCENARIOS, "process", tuple(few))
+    chosen = ["--sides", f"asyncio,{peer}", "--only", "add,process,latency", "--jobs", "50"]
+    assert bench.main(["--quick", *chosen, "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    of_peers = [each.name for group in ("add", "process") for each in scenarios.SCENARIOS[group] if peer in each.sides]
+    assert len(of_peers) == 4
+    assert all(found["rates"][name].keys() == {"asyncio", peer} for name in of_peers)
+    assert found["latency"].keys() == {"asyncio", peer}
+    assert found["against_peers"].keys() == {scenarios.LATENCY, *of_peers}
+    asked = [row["measured"] for row in found["required"] if row.get("other") == peer and "asyncio" in row["what"]]
+    assert len(asked) == (5 if peer in sides.KEEP_PROMISE else 0) and None not in asked
+    assert f"{sides.NAMES[peer]} " in capsys.readouterr().out
+
+
+def test_peers_stands_for_all_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    bench.main(["--quick", "--sides", "peers", "--only", "flows", "--json", str(file)])
+    found = json.loads(file.read_text())
+    assert found["rates"] == {scenarios.SCENARIOS["flows"][0].name: {}}
+
+
+def test_the_memory_of_another_queue(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    arguments = ["--quick", "--sides", "huey", "--only", "memory", "--json", str(file)]
+    assert bench.main(arguments) == 0
+    memory = json.loads(file.read_text())["memory"]["huey"]
+    assert 10 < memory["early_mb"] < memory["late_mb"] + 50
+
+
+def test_a_peer_that_cannot_be_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(peer: str) -> Path:
+        raise subprocess.CalledProcessError(1, ["pip", peer])
+
+    monkeypatch.setattr(sides, "peer_python", nowhere)
+    file = tmp_path / "bench.json"
+    assert bench.main(["--quick", "--sides", "asyncio,huey", "--only", "latency", "--json", str(file)]) == 1
+    found = json.loads(file.read_text())
+    assert found["failed"].keys() == {"latency: huey"}
+    assert "'pip', 'huey'" in found["failed"]["latency: huey"]
+    assert found["latency"].keys() == {"asyncio"}
+
+
+def test_ours_are_held_to_the_best_peer_that_keeps_the_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "huey" not in sides.KEEP_PROMISE
+    speeds = {"asyncio": 3000, "trio": 600, "arq": 500, "saq": 1000, "huey": 2000}
+    name = "process, concurrency 10"
+    rows = report.rates({side: [{"jobs": 1000, "seconds": 1000 / each}] for side, each in speeds.items()})
+    ms = {"asyncio": 0.5, "arq": 5.0, "saq": 2.0, "huey": 1.0}
+    latency = {side: {"p50_ms": each, "p99_ms": each} for side, each in ms.items()}
+    figures = report.Figures(tmp_path / "bench.json", {}, rates={name: rows}, latency=latency)
+    asked = {row["what"]: row for row in figures.required() if row.get("other") == "saq"}
+    best = sides.NAMES[sides.BEST_PEER]
+    assert {what: row["measured"] for what, row in asked.items()} == {
+        f"{name}: ours, asyncio against {best}": 3.0,
+        f"{name}: ours, trio against {best}": 0.6,
+        f"{name}: ours, threads against {best}": None,
+        f"latency p50: ours, asyncio against {best}": 0.25,
+    }
+    against = figures.against_peers()
+    assert against[name] == {
+        "asyncio": {"arq": 6.0, "huey": 1.5, "saq": 3.0},
+        "trio": {"arq": 1.2, "huey": 0.3, "saq": 0.6},
+    }
+    assert against[scenarios.LATENCY] == {"asyncio": {"arq": 10.0, "huey": 2.0, "saq": 4.0}}
+    report.show_against_peers(against)
+    report.show_required(list(asked.values()))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split() == [*("times", "as", "fast:", *name.split()), "arq*", "huey", "saq*"]
+    assert printed[2].split() == ["ours,", "asyncio", "6.00", "1.50", "3.00"]
+    assert [line for line in printed if line.startswith("!") and line.endswith(f", {sides.NAMES['saq']}")] != []
+
+
+def test_each_peer_has_a_program_pins_and_a_row_in_the_docs() -> None:
+    folder = pages.ROOT / "bench" / "peers"
+    programs = {file.stem for file in folder.glob("*.py")} - {"__init__", "common", "processes"}
+    assert programs == set(PEERS)
+    _, _, section = pages.page("bench.md").partition("\n## Other queues for Python\n")
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    promises = {line.split("|")[1].strip(): line.split("|")[-2].strip() for line in rows}
+    said = {peer: promises[sides.NAMES[peer]] for peer in PEERS}
+    assert said == {peer: "yes" if peer in sides.KEEP_PROMISE else "**no**" for peer in PEERS}
+
+
+_BELOW = """
+import sys, time
+held = bytearray(b"x") * 50_000_000
+while time.process_time() < 0.3:
+    pass
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_processes_below_use_counts() -> None:
+    used, held = common.cpu_of_all(), common.memory_of_all()
+    with subprocess.Popen([sys.executable, "-c", _BELOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as below:
+        assert below.stdout is not None
+        below.stdout.readline()
+        assert common.memory_of_all() - held > 45
+        during = common.cpu_of_all() - used
+    assert during > 0.25
+    # It has ended, and is waited for.
+    assert common.cpu_of_all() - used >= during

@@ -15,7 +15,7 @@ import redis
 
 from tests.support import pages
 from tests.support.node import FOLDERS, bull_folder, nest_folder
-from tests.support.port import OTHERS, port_python, python_with
+from tests.support.port import OTHERS, peer_python, port_python
 from tests.support.servers import Server
 
 _FOLDER = pages.ROOT / "examples" / "mixed_fleet"
@@ -93,7 +93,7 @@ def test_the_program_of_the_port(home: Server) -> None:
 def test_the_program_of_another_library(page: str, home: Server, tmp_path: Path) -> None:
     [program] = pages.snippets(f"migrating/{page}.md", "py")
     (tmp_path / "app.py").write_text(pages.with_server(program, home))
-    python = str(python_with(OTHERS[page]))
+    python = str(peer_python(page))
     workers = [[python, *("-m", "celery", "-A", "app", "worker", "--concurrency", "1")]] if page == "celery" else []
     with ExitStack() as stack:
         for each in workers:
@@ -113,7 +113,7 @@ def test_the_program_on_node(version: str, home: Server) -> None:
 
 @pytest.mark.parametrize("page", OTHERS)
 def test_what_a_page_says_of_another_library_is_there(page: str) -> None:
-    command = [str(python_with(OTHERS[page])), "-c", _MISSING, repr(_NAMED[page])]
+    command = [str(peer_python(page)), "-c", _MISSING, repr(_NAMED[page])]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
 
 

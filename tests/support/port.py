@@ -1,7 +1,9 @@
-"""BullMQ's Python port, in an environment of its own: a partner process, whose sources nobody opens. Other libraries
-that pages compare with, likewise."""
+"""BullMQ's Python port, in an environment of its own: a partner process, whose sources nobody opens. Other queues,
+with which the bench and pages compare, likewise."""
 
 import functools
+import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +11,13 @@ import tempfile
 from pathlib import Path
 
 VERSION = "3.4.4"
-OTHERS = {"celery": "celery[redis]==5.7.0", "rq": "rq==3.0.0", "arq": "arq==0.28.0"}
-"""What pages compare with."""
-_CACHE = Path(__file__).parents[2] / ".cache"
+_ROOT = Path(__file__).parents[2]
+_CACHE = _ROOT / ".cache"
+_PINS = _ROOT / "bench" / "peers"
+PEERS = tuple(sorted(file.stem for file in _PINS.glob("*.txt")))
+"""Other queues for Python."""
+OTHERS = ("celery", "rq", "arq")
+"""Those that pages compare with."""
 
 
 def port_python() -> Path:
@@ -19,17 +25,34 @@ def port_python() -> Path:
     return python_with(f"bullmq=={VERSION}")
 
 
+def pins_of(peer: str) -> tuple[str, ...]:
+    """Return what the environment of a peer holds: the library first, then all that it needs."""
+    return tuple((_PINS / f"{peer}.txt").read_text().split())
+
+
+def plain(pin: str) -> str:
+    """Return a pin without its extras."""
+    return re.sub(r"\[.*\]", "", pin)
+
+
+def peer_python(peer: str) -> Path:
+    """Return the Python of the environment of a peer, after making it once."""
+    return python_with(*pins_of(peer))
+
+
 @functools.cache
-def python_with(pinned: str) -> Path:
-    """Return the Python of an environment that has one package and what it needs, after making it once."""
-    folder = _CACHE / f"port-{pinned}"
+def python_with(*pinned: str) -> Path:
+    """Return the Python of an environment that has these packages and what they need, after making it once."""
+    rest = f"-{hashlib.sha256(' '.join(pinned).encode()).hexdigest()[:8]}" if pinned[1:] else ""
+    # Without extras: dramatiq looks for its scripts by a pattern, to which brackets in a path mean something else.
+    folder = _CACHE / f"port-{plain(pinned[0])}{rest}"
     if not folder.exists():
         _CACHE.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_CACHE) as made:
             fresh = Path(made) / "port"
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(fresh)], check=True)
             python = str(fresh / "bin" / "python")
-            command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", pinned]
+            command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *pinned]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
             try:
                 fresh.rename(folder)

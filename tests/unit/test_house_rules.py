@@ -114,6 +114,7 @@ _OF_THE_CORE = MappingProxyType(
         "monque_anyio": _NEUTRAL,
         "monque_sync": _NEUTRAL,
         "bench": tuple(room for room in _ROOMS if room != "_version"),
+        "bench.peers": (),
         "examples": tuple(room for room in _ROOMS if room != "_version"),
     }
 )
@@ -150,6 +151,8 @@ _OF_OTHERS = MappingProxyType(
             "tests.support",
             "tests.oracle.harness",
         ),
+        # Other queues, in environments that have nothing of ours.
+        "bench.peers": ("arq", "celery", "dramatiq", "huey", "redis", "rq", "saq", "streaq", "taskiq", "taskiq_redis"),
         "examples": (
             *(*_ADAPTERS, "anyio", "trio", "redis", "coredis", "hypothesis", "tests.support"),
             *(_MONQUE, "monque_anyio", "pymongo"),

@@ -1,0 +1,267 @@
+"""What the other queues' programs share; each is started by `python -m bench.peers.NAME '{"url": ...}'`.
+
+A handler does nothing but write into a pipe when it started: that is counted, in whatever process or thread it runs.
+
+For what a library promises (tests/interop/test_peers.py) the variable BENCH_FAULT lets the first start of a handler
+fail (`fail:FILE`) or kill all processes of the program (`die:FILE`); the file says that it has happened.
+BENCH_IMPATIENT has a library take a job for abandoned after seconds, where by default it waits for minutes.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import struct
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bench.lines import Stopwatch, Timed, serve
+
+_PIPE = "BENCH_STARTED"
+"""Name of the variable that holds the number of the pipe's writing end."""
+_STAMP = struct.Struct("d")
+AT_ONCE = 100
+MEMORY_CONCURRENCY = 50
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+IMPATIENT = "BENCH_IMPATIENT" in os.environ
+_FAULT = os.environ.get("BENCH_FAULT")
+
+
+class FirstStart(Exception):
+    """What a handler raises that is to fail."""
+
+
+def started() -> None:
+    """Say that a handler runs: what each of them does, and all that it does."""
+    os.write(int(os.environ[_PIPE]), _STAMP.pack(time.perf_counter()))
+    if _FAULT is not None:
+        _fail_once(*_FAULT.split(":"))
+
+
+def _fail_once(kind: str, mark: str) -> None:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    if kind == "die":
+        # The program leads a process group of its own, with all its workers in it.
+        os.killpg(0, signal.SIGKILL)
+    raise FirstStart
+
+
+class Peer(ABC):
+    """One library on one queue."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self.url = url
+        self.queue = queue
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect what adds."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what adds."""
+
+    @abstractmethod
+    async def add(self, n: int) -> object:
+        """Add a job."""
+
+    async def add_many(self, numbers: Sequence[int]) -> None:
+        """Add jobs in the library's own way; where it has none for several, 100 at once."""
+        for first in range(0, len(numbers), AT_ONCE):
+            await asyncio.gather(*(self.add(n) for n in numbers[first : first + AT_ONCE]))
+
+    @abstractmethod
+    async def left(self) -> int:
+        """Return how many jobs are not acknowledged."""
+
+    @abstractmethod
+    def worker(self, concurrency: int) -> AbstractAsyncContextManager[None]:
+        """Run a worker for as long as the block runs."""
+
+
+class Held(Peer):
+    """One whose workers are other processes: jobs are held back until these have started."""
+
+    @abstractmethod
+    def hold(self) -> None:
+        """Hold back all jobs in the queue."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give them back."""
+
+
+@asynccontextmanager
+async def beside(
+    worker: Coroutine[Any, Any, Any], stop: Coroutine[Any, Any, Any] | None = None
+) -> AsyncGenerator[None]:
+    """Run a worker beside the block, which an error of it ends; stop it, by default by cancelling."""
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(worker)
+        try:
+            yield
+        finally:
+            if stop is None:
+                running.cancel()
+            else:
+                await stop
+
+
+def serve_peer(kind: type[Peer]) -> None:
+    """Answer the bench's calls until stdin ends."""
+    logging.disable()
+    url = json.loads(sys.argv[1])["url"]
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    os.environ[_PIPE] = str(writing)
+
+    async def answer() -> None:
+        starts = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(starts), os.fdopen(reading, "rb")
+        )
+        await serve(_Calls(kind, url, starts).by_name())
+
+    asyncio.run(answer())
+
+
+_CALLS = ("add", "bulk", "fill", "left", "process", "drain", "latency", "memory")
+
+
+class _Calls:
+    def __init__(self, kind: type[Peer], url: str, starts: asyncio.StreamReader) -> None:
+        self._kind = kind
+        self._url = url
+        self._starts = starts
+
+    def by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _CALLS}
+
+    @asynccontextmanager
+    async def _peer(self, queue: str) -> AsyncGenerator[Peer]:
+        peer = self._kind(self._url, queue)
+        await peer.open()
+        try:
+            yield peer
+        finally:
+            await peer.close()
+
+    async def add(self, queue: str, count: int, at_once: int, bytes: int, opts: dict[str, Any]) -> Timed:
+        assert (at_once, bytes, opts) == (1, 0, {})
+        async with self._peer(queue) as peer:
+            watch = Stopwatch()
+            for n in range(count):
+                await peer.add(n)
+            return watch.read()
+
+    async def bulk(self, queue: str, count: int, size: int, opts: dict[str, Any]) -> Timed:
+        assert opts == {}
+        async with self._peer(queue) as peer:
+            watch = Stopwatch()
+            for done in range(0, count, size):
+                await peer.add_many(range(done, done + size))
+            return watch.read()
+
+    async def fill(self, queue: str, count: int) -> None:
+        async with self._peer(queue) as peer:
+            await peer.add_many(range(count))
+
+    async def left(self, queue: str) -> int:
+        async with self._peer(queue) as peer:
+            return await peer.left()
+
+    async def process(self, queue: str, count: int, concurrency: int, fails: int) -> Timed:
+        assert fails == 0
+        async with self._peer(queue) as peer:
+            return await self._process(peer, count, concurrency)
+
+    async def _process(self, peer: Peer, count: int, concurrency: int) -> Timed:
+        """Time from the start of the worker, or of the jobs where it is processes, until all are acknowledged."""
+        if isinstance(peer, Held):
+            peer.hold()
+        watch = Stopwatch()
+        async with peer.worker(concurrency):
+            if isinstance(peer, Held):
+                watch = Stopwatch(cpu_of_all)
+                peer.release()
+            await self._finished(peer, count)
+            return {**watch.read(), "memory_mb": memory_of_all()}
+
+    async def drain(self, queue: str, starts: int) -> None:
+        """Work until handlers have started so often, and nothing is left."""
+        async with self._peer(queue) as peer, peer.worker(1):
+            await self._finished(peer, starts)
+
+    async def _finished(self, peer: Peer, starts: int = 0) -> None:
+        await self._starts.readexactly(starts * _STAMP.size)
+        while await peer.left():
+            await asyncio.sleep(0.001)
+
+    async def latency(self, queue: str, count: int, pause_ms: float) -> dict[str, list[float]]:
+        ms = []
+        async with self._peer(queue) as peer, peer.worker(1):
+            # The first is for connections to be made.
+            for n in range(-1, count):
+                await asyncio.sleep(pause_ms / 1000)
+                asked = time.perf_counter()
+                await peer.add(n)
+                [start] = _STAMP.unpack(await self._starts.readexactly(_STAMP.size))
+                ms.append((start - asked) * 1000)
+            await self._finished(peer)
+        return {"ms": ms[1:]}
+
+    async def memory(self, queue: str, count: int, first: int, size: int) -> Timed:
+        early = late = 0.0
+        async with self._peer(queue) as peer:
+            for done in range(size, count + 1, size):
+                await peer.add_many(range(size))
+                late = (await self._process(peer, size, MEMORY_CONCURRENCY))["memory_mb"]
+                if done <= first:
+                    early = late
+        return {"early_mb": early, "late_mb": late}
+
+
+# --- of this process and all below it ---
+
+
+def _stats() -> Iterator[list[str]]:
+    """Go through the fields of this process and of all below it, from the state on; the process's number comes last."""
+    below: dict[int, list[list[str]]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        # What has ended meanwhile has no file.
+        with suppress(OSError):
+            # The name of the program, in parentheses, may hold spaces.
+            fields = [*file.read_text().rpartition(")")[2].split(), file.parent.name]
+            below.setdefault(int(fields[1]), []).append(fields)
+            if int(fields[-1]) == os.getpid():
+                yield fields
+    todo = [os.getpid()]
+    while todo:
+        children = below.get(todo.pop(), [])
+        todo += [int(fields[-1]) for fields in children]
+        yield from children
+
+
+def cpu_of_all() -> float:
+    """Return seconds of CPU of this process, all below it, and those that they have waited for."""
+    return sum(sum(map(int, fields[11:15])) for fields in _stats()) / _TICKS_PER_S
+
+
+def memory_of_all() -> float:
+    """Return MB of memory of this process and all below it; what several of them share is divided among them."""
+    used = 0
+    for fields in _stats():
+        with suppress(OSError):
+            used += int(Path("/proc", fields[-1], "smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
+    return used / 1024
