@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
@@ -34,20 +35,30 @@ def say(**line: Any) -> None:
 
 
 async def serve(calls: Calls) -> None:
-    """Say `ready`, then answer calls, one after the other, until stdin ends."""
+    """Say `ready`, then answer calls, one after the other, until stdin ends; in the middle of a call, too."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()
+    calling = False
 
     def read() -> None:
         for text in sys.stdin:
             loop.call_soon_threadsafe(lines.put_nowait, text)
-        loop.call_soon_threadsafe(lines.put_nowait, "")
+        loop.call_soon_threadsafe(end)
+
+    def end() -> None:
+        if calling or not lines.empty():
+            # Nobody waits for the answer, and a library may hang.
+            os._exit(0)
+        lines.put_nowait("")
 
     threading.Thread(target=read, daemon=True).start()
     say(event="ready")
     while text := await lines.get():
         line = json.loads(text)
+        calling = True
         try:
-            say(n=line["n"], result=await calls[line["call"]](**line["args"]))
+            answer = {"result": await calls[line["call"]](**line["args"])}
         except Exception as error:
-            say(n=line["n"], error=f"{type(error).__name__}: {error}")
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        calling = False
+        say(n=line["n"], **answer)

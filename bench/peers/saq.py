@@ -32,7 +32,7 @@ class Saq(Peer):
 
     @asynccontextmanager
     async def worker(self, concurrency: int) -> AsyncGenerator[None]:
-        timers = {"sweep": 1} if IMPATIENT else None
+        timers = {"sweep": 5} if IMPATIENT else None
         worker = Worker(self._jobs, [nothing], concurrency=concurrency, timers=timers)
         async with beside(worker.start(), worker.stop()):
             yield

@@ -49,13 +49,17 @@ def test_a_job_whose_worker_was_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     died = tmp_path / "died"
-    killed = _started(peer, home, monkeypatch, f"die:{died}")
-    killed.call("fill", queue=queue, count=1)
-    with pytest.raises(AssertionError, match="the program ended"):
-        killed.call("drain", queue=queue, starts=1, timeout=PATIENCE_S)
-    assert died.exists()
-    killed.close()
     with _started(peer, home, monkeypatch) as program:
+        killed = _started(peer, home, monkeypatch, f"die:{died}")
+        dying = killed.begin("drain", queue=queue, starts=1, timeout=PATIENCE_S)
+        if peer == "saq":
+            # A sweep that meets a job between its fetch and its mark takes it for stuck; each worker begins with one.
+            until(lambda: raw.exists(f"saq:{queue}:sweep"), 1)
+        program.call("fill", queue=queue, count=1)
+        with pytest.raises(AssertionError, match="the program ended"):
+            dying()
+        assert died.exists()
+        killed.close()
         # What is left is run again; where nothing is, the job was lost.
         assert program.call("left", queue=queue) == (1 if peer in sides.KEEP_PROMISE else 0)
         if peer in sides.KEEP_PROMISE:
@@ -66,3 +70,12 @@ def test_a_job_whose_worker_was_killed(
                 program.call("fill", queue=queue, count=more)
             program.call("drain", queue=queue, starts=1 + more, timeout=PATIENCE_S)
             assert program.call("left", queue=queue) == 0
+
+
+@pytest.mark.parametrize("peer", ["saq", "rq"])
+def test_a_program_ends_with_its_caller(peer: str, home: Server, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _started(peer, home, monkeypatch)
+    answer = program.begin("drain", queue=queue, starts=1)
+    program.close()
+    with pytest.raises(AssertionError, match="the program ended"):
+        answer()
