@@ -781,6 +781,16 @@ def _adds_of_a_kind(capped: list[Command]) -> Iterator[tuple[str, list[Command],
             odd = calls.add_packed(kind, Q, [Q, "", "n", T, place, pending, link], given)
             yield f"{kind}, children linked by {link!r}", parent, [odd, odd], _add
             yield f"{kind}, a child linked by {link!r}", parent, [child, odd, child], _add
+        other_parent = calls.add_packed(kind, Q, [Q, "", "n", T, f"{P}P", pending, {"id": "P"}], given)
+        yield (
+            f"{kind}, a child of another parent among the pending ones",
+            [*parent, *other],
+            [child, other_parent],
+            _add,
+        )
+        for name, value in itertools.product(("delay", "priority"), ("abc", "5", "0x10", "", True, -3, 1.5, 1e300)):
+            odd = calls.add(kind, options={name: value})
+            yield f"{kind}, all with {name} {value!r}", capped, [odd, odd, odd], _add
         for above, below in (
             (place, None),
             (place, f"{Q}x"),
