@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_report_byte_for_byte(arena: Callable[..., 
 def test_a_difference_is_shown_by_the_shortest_sequence(arena: Callable[..., Arena]) -> None:
     known = ("add", "add_bulk", "flow", "take", "fail", "log", "clear_logs", "state", "pause")
     made = arena(faulty("log", 'row + " "'))
-    found = report_of(made, known, 4, count=2, length=30, shrinking=300)
+    found = report_of(made, known, 1, count=2, length=30, shrinking=300)
     assert [each.signature for each in found.found] == ["log: <job>:logs has other elements"]
     assert found.found[0].requests == [
         {"call": "open", "args": {"queue": "q"}},

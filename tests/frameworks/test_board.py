@@ -127,10 +127,11 @@ def first_button(of_job: str) -> tuple[Any, ...]:
     return ("locator", f"xpath=(//main//a[contains(., '{of_job}')]/following::li//button)[1]")
 
 
-def tab(page: board.Page, name: str) -> str:
-    """Open a tab of the first job; return its text."""
+def tab(page: board.Page, name: str, holding: str = "") -> str:
+    """Open a tab of the first job; return its text once it holds another one."""
     page.click(_MAIN, ("getByRole", "tab", {"name": name}), ("first",))
-    return page.sees(_MAIN, ("getByRole", "tabpanel", {"name": name}), ("first",))
+    panel = ("getByRole", "tabpanel", {"name": name})
+    return page.sees(_MAIN, panel, ("filter", {"hasText": holding}), ("first",))
 
 
 def confirm(page: board.Page, question: str) -> None:
@@ -146,10 +147,10 @@ def test_the_browser_lists_queues_and_opens_jobs(boards: Boards, page: board.Pag
     page.open("/queue/ours?status=completed")
     counted(page, "COMPLETED", 3)
     page.click(_MAIN, ("getByRole", "link", {"name": "#1 works"}))
-    data = tab(page, "Data")
+    data = tab(page, "Data", "sent")
     assert '"ada"' in data and "sent" in data
     assert page.sees(_MAIN, ("getByRole", "progressbar"), ("first",)).startswith("40")
-    logs = tab(page, "Logs")
+    logs = tab(page, "Logs", "sent")
     assert logs.index("looked up") < logs.index("sent")
     assert page.call(("failures",)) == []
 
