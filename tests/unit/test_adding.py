@@ -55,8 +55,9 @@ def test_replies_are_read_as_often_as_the_transaction_is_sent() -> None:
 
 
 def test_another_number_of_replies_is_refused() -> None:
-    with pytest.raises(UsageError, match="must be one for each of the 2 commands"):
-        adding().results([b"1"])
+    for replies in ([b"1"], [True, b"1", b"2"]):
+        with pytest.raises(UsageError, match="must be one for each of the 2 commands"):
+            adding().results(replies)
     missing: Any = None
     with pytest.raises(UsageError, match=r"replies: must be a list.* \(got None\)"):
         adding().results(missing)
