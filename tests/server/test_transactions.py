@@ -251,6 +251,26 @@ async def test_several_queues_get_their_jobs_in_one_transaction(adapter: Adapter
             await each.obliterate(force=True)
 
 
+async def test_what_is_added_first_describes_the_queue(adapter: Adapter, server: Server, name: str) -> None:
+    for number in range(2):
+        async with adapter.Queue(f"{name}{number}", server.url, max_len_events=500) as queue:
+            ready = (
+                queue.adding_job_scheduler("tick", RepeatOptions(every=60_000))
+                if number
+                else queue.adding([NewJob("a", {})])
+            )
+            await queue.commit(ready)
+            with redis.Redis.from_url(server.url, decode_responses=True) as client:
+                meta = client.hgetall(queue.keys.meta)
+            assert meta["opts.maxLenEvents"] == "500" and meta["version"].startswith("bullmq-protocol:")
+            with pytest.raises(UsageError, match="must hold at least one"):
+                queue.adding([])
+            await queue.obliterate(force=True)
+    async with adapter.FlowProducer(server.url) as flows:
+        with pytest.raises(UsageError, match="must hold at least one"):
+            flows.adding([])
+
+
 def test_a_queue_keeps_its_profile_in_the_transaction_of_another(server: Server, name: str) -> None:
     with (
         bullmq_sync.Queue(name, server.url, scripts=STRICT) as strict,
