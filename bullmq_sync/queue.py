@@ -220,7 +220,7 @@ class Queue(QueueBase, Generic[T]):
             3
         """
         kind: Kind = None
-        # A class that it is none of is asked of the metaclass: a type is found at once.
+        # isinstance with a class of msgspec is slow where the answer is no.
         if type(name) is not str and isinstance(name, JobType):
             kind = name
             name, options = kind.name, kind.with_options(options)

@@ -97,7 +97,7 @@ def applier(profile: Profile) -> Callable[[Any], Any]:
         together = scripts.get(into.name) if profile.batches else None
         if together is None:
             return None
-        found = alone.get(script.name) or find(script)
+        found = find(script)
         if together is not into:
             found = replace(found, together=together)
         merging[script.name] = found
@@ -115,7 +115,7 @@ def applier(profile: Profile) -> Callable[[Any], Any]:
         else:
             merged = merging.get(script.name) or find_merging(script, merge.into.script)
             if merged is None:
-                return replace(step, script=alone.get(script.name) or find(script), merge=None)
+                return replace(step, script=find(script), merge=None)
             own = merged
         return step if own is script else replace(step, script=own)
 
