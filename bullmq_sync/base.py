@@ -30,6 +30,8 @@ from bullmq_protocol.observability.telemetry import (
 )
 from bullmq_protocol.operations.paging import Page, Plan
 from bullmq_protocol.scripts.profile import Profile
+from bullmq_protocol.worker.failures import check_payload
+from bullmq_protocol.worker.routing import Route, Routes
 from bullmq_sync.cancellation import Cancellable
 from bullmq_sync.clocks import clock as system_clock
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
@@ -285,7 +287,6 @@ class JobBase(Cancellable, Defaulted):
     _payload: Any = UNSET
     _state: Any = UNSET
     _result_type: Any = None
-    _handler: Callable[..., Any] | None = None
     _limits = DEFAULT_LIMITS
     _clock: Clock = staticmethod(system_clock)
 
@@ -320,35 +321,30 @@ class JobBase(Cancellable, Defaulted):
         return Pages(plan, self._keys, self._run)
 
 
-def data_type_of(job: JobBase) -> Any:
-    """Return what a job's payload is read into."""
-    return job._data_type  # pyright: ignore[reportPrivateUsage]
+def routed(routes: Routes, job: Any) -> Route:
+    """Find the route of a job, and check its payload and later its result as that says. Raises `UnrecoverableError`.
 
-
-def retype(job: JobBase, data_type: Any) -> None:
-    """Let a job's payload be read into another type."""
-    job._data_type = data_type  # pyright: ignore[reportPrivateUsage]
-    job._payload = UNSET  # pyright: ignore[reportPrivateUsage]
+    Written out in one function: each call would cost each job.
+    """
+    route = routes.by_name.get(job.record.name)
+    if route is None:
+        raise routes.unknown(job.record.name)
+    job._result_type = route.result_type
+    if route.data_type is not None and job._data_type is not route.data_type:
+        job._data_type = route.data_type
+        job._payload = UNSET
+        check_payload(job)
+    return route
 
 
 def expected_result(job: JobBase) -> Any:
-    """Return the type that `expect_result` has set; None without one."""
+    """Return the type that a job's result is read into; None without one."""
     return job._result_type  # pyright: ignore[reportPrivateUsage]
 
 
 def expect_result(job: JobBase, result_type: Any) -> None:
     """Let a job's result be read into a type."""
     job._result_type = result_type  # pyright: ignore[reportPrivateUsage]
-
-
-def set_handler(job: JobBase, handler: Callable[..., Any]) -> None:
-    """Note which function is to handle a job."""
-    job._handler = handler  # pyright: ignore[reportPrivateUsage]
-
-
-def handler_of(job: JobBase) -> Callable[..., Any] | None:
-    """Return the function that is to handle a job, if one was noted."""
-    return job._handler  # pyright: ignore[reportPrivateUsage]
 
 
 def lend_state(job: JobBase, state: object) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
-from bullmq_protocol.worker.failures import check_payload
 from bullmq_protocol.worker.routing import NotAsync, Routes, check_kind
-from bullmq_sync.base import JobBase, data_type_of, expect_result, retype
+from bullmq_sync.base import JobBase, routed
 from bullmq_sync.job import Job
 from bullmq_sync.time_limit import within
 
@@ -42,7 +40,7 @@ class Router:
     """
 
     def __init__(self) -> None:
-        self.routes = Routes(is_async=False)
+        self.routes = Routes(within, is_async=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,16 +145,6 @@ class Router:
 
     def _handle(self, job: Job[Any, Any, Any]) -> Any:
         try:
-            return routed(self.routes, job)(job)
+            return routed(self.routes, job).call(job)
         except NotAsync as error:
             raise error.fault from None
-
-
-def routed(routes: Routes, job: Job[Any, Any, Any]) -> Callable[[Job[Any, Any, Any]], Any]:
-    """Find the function for a job, within its time limit, and check the payload. Raises `UnrecoverableError`."""
-    route = routes.find(job.name)
-    expect_result(job, route.result_type)
-    if route.data_type is not None and data_type_of(job) is not route.data_type:
-        retype(job, route.data_type)
-        check_payload(job)
-    return route.handler if route.timeout_ms is None else partial(within, route.timeout_ms, route.handler)

@@ -14,14 +14,13 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from msgspec import UNSET
 
-from bullmq_anyio.base import expected_result, handler_of, lend_state, set_handler
+from bullmq_anyio.base import expected_result, lend_state, routed
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
-from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
@@ -30,7 +29,7 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import NotAsync, chained, handler_not_async, known_as_call_next, routes_of
+from bullmq_protocol.worker.routing import NotAsync, Route, chained, handler_not_async, known_as_call_next, routes_of
 from bullmq_protocol.worker.snapshot import WorkerState
 from bullmq_protocol.worker.tracing import WorkerTracing
 
@@ -64,12 +63,15 @@ class Runs(Generic[T]):
         self.processor = processor
         self._routes = routes_of(processor)
         self._state: Any = UNSET
-        self._chain: Callable[[Job[T]], Awaitable[Any]] | None = None
-        """What is called in place of the processor, if anything is around it."""
-        self._middleware = shared.setup.middleware[0] if shared.setup.middleware else None
-        """The outermost."""
-        if self._routes is not None or self._middleware is not None:
-            self._chain = chained(shared.setup.middleware, self._called)
+        self._middleware = shared.setup.middleware
+        self._call: Callable[[Job[T]], Awaitable[Any]] | None = None
+        """The processor within the middleware; None with a router."""
+        self._calls: dict[Route, Callable[[Job[T]], Awaitable[Any]]] = {}
+        """With a router: the handler of each route that a job has come for, within the middleware."""
+        if self._routes is None and processor is not None:
+            self._call = self._around(processor)
+        self._is_plain = self._call is processor
+        """Nothing is around the processor."""
         self._strategy = strategy
         self._queue = shared.setup.keys.name
         self._failures = shared.failures
@@ -87,7 +89,7 @@ class Runs(Generic[T]):
     def use(self, state: object) -> None:
         """Give every job what the lifespan has yielded."""
         self._state = state
-        self._chain = self._chain or self._called
+        self._is_plain = False
 
     async def attend(self, handling: Handling) -> None:
         """Run a job's handler: what the job's own task does.
@@ -222,49 +224,53 @@ class Runs(Generic[T]):
         return value
 
     def _process(self, job: Job[T]) -> Awaitable[Any]:
-        if self._chain is None:
+        if self._is_plain:
             self._failures.check_data(job)
-            call = self.processor
-            assert call is not None
+            call = self._call
         else:
-            call = self._prepared(self._chain, job)
+            call = self._prepared(job)
+        assert call is not None
         awaitable: Awaitable[Any] = call(job)
         kind: type[object] = type(awaitable)
         if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-            raise self._not_async(job) if self._middleware is None else NotAsync("middleware[0]", self._middleware)
+            raise NotAsync("middleware[0]", self._middleware[0]) if self._middleware else self._not_async(job)
         return awaitable
 
-    def _not_async(self, job: Job[T]) -> NotAsync:
-        """Return the error for the handler of a job."""
-        if self._routes is None:
-            return NotAsync("processor", self.processor)
-        return handler_not_async(job.name, self._routes.find(job.name).handler)
-
-    def _prepared(self, chain: Callable[[Job[T]], Awaitable[Any]], job: Job[T]) -> Callable[[Job[T]], Awaitable[Any]]:
+    def _prepared(self, job: Job[T]) -> Callable[[Job[T]], Awaitable[Any]] | None:
         """Return what to call for a job, once it is certain that there is a handler for its payload."""
         if self._state is not UNSET:
             lend_state(job, self._state)
         routes = self._routes
         if routes is None:
             self._failures.check_data(job)
-            return chain
-        handler = routed(routes, job)
+            return self._call
+        route = routed(routes, job)
         self._failures.check_data(job)
-        if self._middleware is None:
-            return handler
-        set_handler(job, handler)
-        return chain
+        call = self._calls.get(route)
+        if call is None:
+            call = self._calls[route] = self._around(route.call)
+        return call
 
-    @known_as_call_next
-    def _called(self, job: Job[T]) -> Awaitable[Any]:
-        """Call the handler, within what is around it."""
-        handler = handler_of(job) or self.processor
-        assert handler is not None
-        awaitable: Awaitable[Any] = handler(job)
-        kind: type[object] = type(awaitable)
-        if kind is not CoroutineType and not inspect.isawaitable(awaitable):
-            raise self._not_async(job)
-        return awaitable
+    def _around(self, handler: Callable[[Job[T]], Awaitable[Any]]) -> Callable[[Job[T]], Awaitable[Any]]:
+        """Return a function of the job that calls a handler within the middleware."""
+        if not self._middleware:
+            return handler
+
+        @known_as_call_next
+        def call_next(job: Job[T]) -> Awaitable[Any]:
+            awaitable: Awaitable[Any] = handler(job)
+            kind: type[object] = type(awaitable)
+            if kind is not CoroutineType and not inspect.isawaitable(awaitable):
+                raise self._not_async(job)
+            return awaitable
+
+        return chained(self._middleware, call_next)
+
+    def _not_async(self, job: Job[T]) -> NotAsync:
+        """Return the error for the handler of a job."""
+        if self._routes is None:
+            return NotAsync("processor", self.processor)
+        return handler_not_async(job.name, self._routes.by_name[job.name].handler)
 
     def _strategy_of(self, job: Job[T], error: BaseException) -> str | None:
         """Return the job's type of backoff if the strategy is to be asked for the delay of its next attempt."""

@@ -27,27 +27,29 @@ _MOST_NAMES: Final = 20
 """How many names an error lists."""
 
 
-class Route(msgspec.Struct, frozen=True):
-    """What jobs of one name are: their handler, the types of their payload and result (None: the worker's), their time
-    limit."""
+class Route(msgspec.Struct, frozen=True, eq=False):
+    """What jobs of one name are: their handler, and `call`, the same within its time limit; the types of their payload
+    and result (None: the worker's)."""
 
     handler: Callable[..., Any]
+    call: Callable[..., Any]
     data_type: PayloadType | None
     result_type: PayloadType | None
-    timeout_ms: Millis | None
 
 
 class Routes:
-    """The routes of a router. `is_async`: for handlers on asyncio or trio."""
+    """The routes of a router. `is_async`: for handlers on asyncio or trio. `within` calls a handler of a job within a
+    time limit."""
 
-    def __init__(self, *, is_async: bool) -> None:
+    def __init__(self, within: Callable[[Millis, Callable[..., Any], Any], Any], *, is_async: bool) -> None:
         self.is_async = is_async
-        self._routes: dict[str, Route] = {}
+        self._within = within
+        self.by_name: dict[str, Route] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names that have a handler, in alphabetical order."""
-        return tuple(sorted(self._routes))
+        return tuple(sorted(self.by_name))
 
     def put(self, kind: object, handler: object, data_type: Any, timeout: Duration | None) -> None:
         """Check and keep a route. Raises `UsageError`."""
@@ -58,12 +60,10 @@ class Routes:
         else:
             name, result_type = check_name("name", kind, max_length=None), None
         check_handler("handler", handler, is_async=self.is_async)
-        route = Route(
-            cast("Callable[..., Any]", handler),
-            payload_type("data_type", data_type),
-            payload_type("result_type", result_type),
-            _timeout_ms(timeout),
-        )
+        call = cast("Callable[..., Any]", handler)
+        payload, result = payload_type("data_type", data_type), payload_type("result_type", result_type)
+        limit_ms = _timeout_ms(timeout)
+        route = Route(call, call if limit_ms is None else partial(self._within, limit_ms, call), payload, result)
         self._put({name: route})
 
     def put_all(self, other: object) -> None:
@@ -71,28 +71,25 @@ class Routes:
         routes = routes_of(other)
         if routes is None or routes.is_async is not self.is_async:
             raise UsageError("router", other, "must be a Router of the same package")
-        self._put({name: replace(route) for name, route in routes._routes.copy().items()})
+        self._put({name: replace(route) for name, route in routes.by_name.copy().items()})
 
     def _put(self, routes: dict[str, Route]) -> None:
         """Keep all of these, or none. Threads may add at once, and look meanwhile: each step below is one for them."""
         kept: list[str] = []
         for name, route in routes.items():
-            if self._routes.setdefault(name, route) is not route:
+            if self.by_name.setdefault(name, route) is not route:
                 for each in kept:
-                    del self._routes[each]
+                    del self.by_name[each]
                 raise UsageError("name", name, "has a handler already")
             kept.append(name)
 
-    def find(self, name: str) -> Route:
-        """Return the route of jobs of this name. Raises `UnrecoverableError`, which lists the known ones."""
-        route = self._routes.get(name)
-        if route is None:
-            names = self.names
-            known = ", ".join(map(shown, names[:_MOST_NAMES])) or "none"
-            more = len(names) - _MOST_NAMES
-            known += f" and {more} more" if more > 0 else ""
-            raise UnrecoverableError(f"no handler for jobs named {shown(name)}; known are: {known}")
-        return route
+    def unknown(self, name: str) -> UnrecoverableError:
+        """Return the error for jobs of a name that has no handler: it lists the known ones."""
+        names = self.names
+        known = ", ".join(map(shown, names[:_MOST_NAMES])) or "none"
+        more = len(names) - _MOST_NAMES
+        known += f" and {more} more" if more > 0 else ""
+        return UnrecoverableError(f"no handler for jobs named {shown(name)}; known are: {known}")
 
 
 def check_kind(kind: object) -> None:

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET
 
@@ -17,14 +17,13 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import chained, known_as_call_next, routes_of
+from bullmq_protocol.worker.routing import Route, chained, known_as_call_next, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
-from bullmq_sync.base import expected_result, handler_of, lend_state, set_handler
+from bullmq_sync.base import expected_result, lend_state, routed
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.job import Job
-from bullmq_sync.router import routed
 from bullmq_sync.thread_pool import handling
 
 T = TypeVar("T")
@@ -47,10 +46,15 @@ class Runs(Generic[T]):
         self.processor = processor
         self._routes = routes_of(processor)
         self._state: Any = UNSET
-        self._chain: Callable[[Job[T]], Any] | None = None
-        """What is called in place of the processor, if anything is around it."""
-        if self._routes is not None or shared.setup.middleware:
-            self._chain = chained(shared.setup.middleware, self._called)
+        self._middleware = shared.setup.middleware
+        self._call: Callable[[Job[T]], Any] | None = None
+        """The processor within the middleware; None with a router."""
+        self._calls: dict[Route, Callable[[Job[T]], Any]] = {}
+        """With a router: the handler of each route that a job has come for, within the middleware."""
+        if self._routes is None and processor is not None:
+            self._call = self._around(processor)
+        self._is_plain = self._call is processor
+        """Nothing is around the processor."""
         self._strategy = strategy
         self._failures = shared.failures
         self._tracing = shared.tracing
@@ -61,7 +65,7 @@ class Runs(Generic[T]):
     def use(self, state: object) -> None:
         """Give every job what the lifespan has yielded."""
         self._state = state
-        self._chain = self._chain or self._called
+        self._is_plain = False
 
     def attend(self, number: int, job: Job[T]) -> Event:
         """Run a job's handler."""
@@ -84,33 +88,44 @@ class Runs(Generic[T]):
         return value
 
     def _process(self, job: Job[T]) -> str:
-        if self._chain is not None:
-            return self._process_within(self._chain, job)
-        self._failures.check_data(job)
+        if self._is_plain:
+            self._failures.check_data(job)
+            call = self._call
+        else:
+            call = self._prepared(job)
+        assert call is not None
         handling(True)
         try:
-            value = cast("Callable[[Job[T]], Any]", self.processor)(job)
+            value = call(job)
         finally:
             handling(False)
-        return self._failures.result_text(value)
+        return self._failures.result_text(value, None if self._routes is None else expected_result(job))
 
-    @known_as_call_next
-    def _called(self, job: Job[T]) -> Any:
-        return cast("Callable[[Job[T]], Any]", handler_of(job) or self.processor)(job)
-
-    def _process_within(self, chain: Callable[[Job[T]], Any], job: Job[T]) -> str:
-        """Call what is around the processor, once it is certain that there is a handler for the job's payload."""
+    def _prepared(self, job: Job[T]) -> Callable[[Job[T]], Any] | None:
+        """Return what to call for a job, once it is certain that there is a handler for its payload."""
         if self._state is not UNSET:
             lend_state(job, self._state)
-        if self._routes is not None:
-            set_handler(job, routed(self._routes, job))
+        routes = self._routes
+        if routes is None:
+            self._failures.check_data(job)
+            return self._call
+        route = routed(routes, job)
         self._failures.check_data(job)
-        handling(True)
-        try:
-            value = chain(job)
-        finally:
-            handling(False)
-        return self._failures.result_text(value, expected_result(job))
+        call = self._calls.get(route)
+        if call is None:
+            call = self._calls[route] = self._around(route.call)
+        return call
+
+    def _around(self, handler: Callable[[Job[T]], Any]) -> Callable[[Job[T]], Any]:
+        """Return a function of the job that calls a handler within the middleware."""
+        if not self._middleware:
+            return handler
+
+        @known_as_call_next
+        def call_next(job: Job[T]) -> Any:
+            return handler(job)
+
+        return chained(self._middleware, call_next)
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         try:

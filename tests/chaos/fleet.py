@@ -11,6 +11,7 @@ import os
 import random
 import secrets
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -113,7 +114,7 @@ class Fleet:
         for side, program in [*self._clients.items(), *((side, each) for (_, side), each in self._workers.items())]:
             try:
                 program.close()
-            except (AssertionError, OSError) as error:
+            except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
                 self.problems.append(f"{side} does not end: {error}")
         self._pool.shutdown()
         self._raw.close()

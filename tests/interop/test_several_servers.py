@@ -21,7 +21,8 @@ _PROGRAM = Path(__file__).parent / "node" / "several.js"
 
 @contextmanager
 def node(**config: Any) -> Iterator[Program]:
-    program = Program(["node", str(_PROGRAM), json.dumps(config)], environment={"NODE_PATH": str(bullmq_folder())})
+    command = ["node", str(_PROGRAM), json.dumps(config)]
+    program = Program(command, environment={"NODE_PATH": str(bullmq_folder())}, ends_late=True)
     try:
         program.wait(lambda events: any(line["event"] == "ready" for line in events), "Node gets ready")
         yield program

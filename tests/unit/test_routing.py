@@ -15,7 +15,7 @@ import pytest
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol import JobType, UnrecoverableError, UsageError
+from bullmq_protocol import JobType, UsageError
 from bullmq_protocol.worker.options import LONGEST_MS
 from bullmq_protocol.worker.routing import (
     Routes,
@@ -150,23 +150,22 @@ def test_a_router_shows_what_it_knows(package: Any) -> None:
     assert router(WELCOME, timeout=timedelta(seconds=2))(handler) is handler
     router("alpha", data_type=dict[str, int])(handler)
     assert (router.names, repr(router)) == (("alpha", "welcome"), "<Router for 'alpha', 'welcome'>")
-    found = router.routes.find("welcome")
+    found = router.routes.by_name["welcome"]
     assert found.data_type is not None
-    assert (found.handler, found.data_type.kind, found.timeout_ms) == (handler, Welcome, 2_000)
-    alpha = router.routes.find("alpha")
+    assert (found.handler, found.data_type.kind) == (handler, Welcome)
+    assert isinstance(found.call, partial)
+    assert found.call.args == (2_000, handler)
+    alpha = router.routes.by_name["alpha"]
     assert alpha.data_type is not None
-    assert (alpha.data_type.kind, alpha.result_type, alpha.timeout_ms) == (dict[str, int], None, None)
+    assert (alpha.data_type.kind, alpha.result_type, alpha.call) == (dict[str, int], None, handler)
 
 
 def test_unknown_names_are_told_with_those_that_are_known() -> None:
-    routes = Routes(is_async=False)
-    with pytest.raises(UnrecoverableError, match=r"^no handler for jobs named 'x'; known are: none$"):
-        routes.find("x")
+    router = bullmq_sync.Router()
+    assert str(router.routes.unknown("x")) == "no handler for jobs named 'x'; known are: none"
     for number in range(22):
-        routes.put(f"job {number:02}", blocking, None, None)
-    with pytest.raises(UnrecoverableError) as caught:
-        routes.find("redis://:secret@host/0")
-    text = str(caught.value)
+        router.add(f"job {number:02}", blocking)
+    text = str(router.routes.unknown("redis://:secret@host/0"))
     assert "secret" not in text
     assert text.endswith("'job 18', 'job 19' and 2 more")
 
