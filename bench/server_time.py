@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def counting(kind: str | None) -> Iterator[tuple[servers.Server, Path]]:
         options = f"--toggle-collect=evalShaCommand --dump-after=pingCommand --callgrind-out-file={counts}/counts"
         program.write_text(f'#!/bin/sh\nexec valgrind --tool=callgrind {options} {found[kind].origin} "$@"\n')
         program.chmod(0o700)
-        with servers.Server(kind, servers.Source("path", str(program)), (), False) as server:
+        with servers.Server(kind, servers.Source("path", str(program))) as server:
             yield server, counts
 
 
@@ -286,10 +286,11 @@ def main(arguments: list[str]) -> int:
         sides = {"strict": _of(STRICT), options.profile: _of(PROFILES[options.profile])}
     found: dict[str, dict[str, list[float]]] = {}
     counted = counting(options.kind) if options.instructions else None
-    with counted or _timed(options.kind) as (server, counts):
+    with ExitStack() as stack:
+        server, counts = stack.enter_context(counted or _timed(options.kind))
         data = msgspec.json.encode({"a": "x" * 80}).decode()
         meters = {
-            side: Meter(Wire(server.host, server.port), texts, data, switches, counts)
+            side: Meter(stack.enter_context(closing(Wire(server.host, server.port))), texts, data, switches, counts)
             for side, (texts, switches) in sides.items()
         }
         for number in range(options.rounds):
