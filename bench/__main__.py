@@ -30,12 +30,13 @@ from bench.report import (
     undecided,
 )
 from bench.scenarios import BULK, LATENCY, SCENARIOS, Scenario
-from bench.sides import LIMIT, NAMES, NODE, OURS, PEERS, PORT, SHARES, SIDES, UVLOOP
+from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SHARES, SIDES, UVLOOP
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import NewJob
 from bullmq_protocol.scripts.profile import DEFAULT, STRICT
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
+from tests.support.port import PEERS
 from tests.support.programs import Program
 from tests.support.servers import Server
 
@@ -171,7 +172,10 @@ class Bench:
         if side in PEERS:
             count = max(2 * BULK, count // PEERS_SOAK // BULK * BULK)
         first = min(10_000, count // 2)
-        return self.program(side).call("memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK)
+        found: Sample = self.program(side).call(
+            "memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK
+        )
+        return found
 
     def scripts(self, side: str) -> dict[str, dict[str, float]]:
         """Server time of each script, from the slow log: p50 and p99 in microseconds, and calls per job."""
@@ -310,16 +314,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("Node and npm are not installed: no comparison")
         chosen = [side for side in chosen if side not in NODE]
     with servers.start(options.server) as server:
+        jobs = options.jobs or (1_000 if quick else 5_000 if short else 10_000)
+        rounds = options.rounds or (1 if quick else 5)
+        large = options.large or (20_000 if quick else 1_000_000)
+        soak = options.soak or (20_000 if quick else 1_000_000)
+        samples = 100 if quick else 300 if short else 1_000
         about = {
             "server": server.kind,
             "node": node_version(),
             "python": sys.version.split()[0],
             "cores": os.cpu_count(),
-            "jobs": options.jobs or (1_000 if quick else 5_000 if short else 10_000),
-            "rounds": options.rounds or (1 if quick else 5),
-            "large": options.large or (20_000 if quick else 1_000_000),
-            "soak": options.soak or (20_000 if quick else 1_000_000),
-            "samples": 100 if quick else 300 if short else 1_000,
+            "jobs": jobs,
+            "rounds": rounds,
+            "large": large,
+            "soak": soak,
+            "samples": samples,
         }
         print(", ".join(f"{key} {value}" for key, value in about.items()))
         figures = Figures(options.json, about)
@@ -328,8 +337,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 figures.resume()
             except OtherRunError as error:
                 parser.error(str(error))
-        bench = Bench(server, chosen, about["jobs"], about["rounds"], about["large"])
-        run = Run(bench, figures, about["samples"], about["soak"])
+        bench = Bench(server, chosen, jobs, rounds, large)
+        run = Run(bench, figures, samples, soak)
         try:
             for group in asked:
                 for scenario in SCENARIOS.get(group, ()):
@@ -342,8 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             figures.save()
             show_against_peers(figures.against_peers())
             show_required(figures.required())
-            for what, error in figures.failed.items():
-                print(f"failed: {what}: {error}")
+            for what, fault in figures.failed.items():
+                print(f"failed: {what}: {fault}")
             print(f"\nwritten to {options.json}")
     return 1 if figures.failed else 0
 

@@ -36,6 +36,11 @@ _PER_OUTCOME = 7
 _FETCHES = 4
 
 
+def _packed(arg: object) -> bytes:
+    assert isinstance(arg, bytes)
+    return arg
+
+
 class Answers:
     """What the server says to each command. `over` is set when all jobs are finished."""
 
@@ -51,14 +56,14 @@ class Answers:
                 self._finish(1)
                 return self._next()
             case "finishMany":
-                heads = msgspec.msgpack.decode(command.args[2], type=list[str | int])
+                heads = msgspec.msgpack.decode(_packed(command.args[2]), type=list[str | int])
                 fetches = heads[_FETCHES::_PER_OUTCOME]
                 self._finish(len(fetches))
                 return [self._next() if fetch else 0 for fetch in fetches]
             case "moveToActive":
                 return self._next()
             case "fetchMany":
-                return [self._next() for _ in msgspec.msgpack.decode(command.args[-1], type=list[str])]
+                return [self._next() for _ in msgspec.msgpack.decode(_packed(command.args[-1]), type=list[str])]
             case "moveStalledJobsToWait":
                 return []
             case "PTTL":
@@ -147,5 +152,5 @@ def instructions(run: Callable[[], object]) -> int:
         run()
     finally:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
     return counted

@@ -65,11 +65,11 @@ def throughput(database: str, url: str, outbox: PostgresOutbox, entries: int, co
             waiting = jobs.keys.wait
             limit = time.monotonic() + _WAIT_S
             # Until the first batch Python starts.
-            while not (first := int(client.llen(waiting))):  # type: ignore[arg-type]
+            while not (first := int(client.llen(waiting))):
                 assert time.monotonic() < limit
                 time.sleep(0.001)
             begun = time.monotonic()
-            while (last := int(client.llen(waiting))) < entries:  # type: ignore[arg-type]
+            while (last := int(client.llen(waiting))) < entries:
                 assert time.monotonic() < limit, f"{last} of {entries}"
                 time.sleep(0.002)
             taken = time.monotonic() - begun

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.scenarios import LATENCY, MEMORY_MB, REQUIRED, REQUIRED_LATENCIES
-from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS, PEERS
+from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS
+from tests.support.port import PEERS
 
 Sample = dict[str, float]
 SPREAD = 0.2

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.sides import BEST_PEER, LIMIT, NODE, OURS, PEERS, PORT, UVLOOP
+from bench.sides import BEST_PEER, LIMIT, NODE, OURS, PORT, UVLOOP
 from bullmq_protocol import JobOptions
+from tests.support.port import PEERS
 
 BULK = 1000
 CONCURRENCIES = (1, 10, 16, 50, 200)

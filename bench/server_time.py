@@ -24,10 +24,10 @@ from typing import Any
 
 import msgspec
 
+from bullmq_conformance.wire import Wire, of_bytes
 from bullmq_protocol.common.codec import pack
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.scripts.profile import FLEET, STRICT, V6_7, Profile
-from tests.oracle.harness import Wire
 from tests.support import servers
 
 ROOT = Path(__file__).parents[1]
@@ -81,9 +81,7 @@ class Meter:
         self.counts = counts
         self.data = data
         self.switches = switches
-        self.loaded: dict[str, str] = {
-            name: self.wire.run([("SCRIPT", "LOAD", text)])[0].decode() for name, text in texts.items()
-        }
+        self.loaded: dict[str, str] = {name: self.wire.load(text) for name, text in texts.items()}
 
     def call(self, name: str, names: str, *args: Any) -> tuple[Any, ...]:
         found = keys(names)
@@ -101,7 +99,7 @@ class Meter:
         if self.counts is not None:
             self.wire.run([("PING",)])
             return _last_count(self.counts) / number / each
-        text = self.wire.run([("INFO", "commandstats")])[0].decode()
+        text = of_bytes(self.wire.run([("INFO", "commandstats")])[0]).decode()
         line = next(line for line in text.splitlines() if line.startswith("cmdstat_evalsha:"))
         return float(dict(part.split("=") for part in line.partition(":")[2].split(","))["usec_per_call"]) / each
 

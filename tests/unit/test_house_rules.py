@@ -142,6 +142,7 @@ _OF_OTHERS = MappingProxyType(
         "monque_sync": (_MONQUE, "pymongo", "bson"),
         "bench": (
             *_ADAPTERS,
+            "bullmq_conformance",
             "bullmq_outbox",
             "psycopg",
             "anyio",
@@ -149,7 +150,6 @@ _OF_OTHERS = MappingProxyType(
             "hiredis",
             "redis",
             "tests.support",
-            "tests.oracle.harness",
         ),
         # Other queues, in environments that have nothing of ours.
         "bench.peers": ("arq", "celery", "dramatiq", "huey", "redis", "rq", "saq", "streaq", "taskiq", "taskiq_redis"),
