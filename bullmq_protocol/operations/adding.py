@@ -14,10 +14,17 @@ T = TypeVar("T")
 
 _CODES: Final = MappingProxyType(
     {
-        "NoScriptError": "NOSCRIPT",
-        "ReadOnlyError": "READONLY",
-        "OutOfMemoryError": "OOM",
+        "AskError": "ASK",
+        "BusyLoadingError": "LOADING",
         "ClusterCrossSlotError": "CROSSSLOT",
+        "ClusterDownError": "CLUSTERDOWN",
+        "MasterDownError": "MASTERDOWN",
+        "MovedError": "MOVED",
+        "NoPermissionError": "NOPERM",
+        "NoScriptError": "NOSCRIPT",
+        "OutOfMemoryError": "OOM",
+        "ReadOnlyError": "READONLY",
+        "TryAgainError": "TRYAGAIN",
     }
 )
 """Clients cut the first word off these error replies."""

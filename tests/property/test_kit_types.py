@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
+from msgspec import UNSET
 
 from bullmq_protocol import (
     Backoff,
@@ -58,6 +60,36 @@ def test_flows_can_be_prepared(flow: FlowNode) -> None:
 def test_schedulers_can_be_prepared(repeat: RepeatOptions) -> None:
     made = prepare_scheduler(KEYS, "s", repeat, NewJob("n"), defaults=JobOptions(), now_ms=NOW, zones=lambda name: None)
     assert made is not None
+
+
+@given(strategies.job_ids())
+def test_ids_are_those_that_a_caller_may_choose(job_id: str) -> None:
+    assert prepare(KEYS, NewJob("n", 1, JobOptions(job_id=job_id)), now_ms=NOW).job_id == job_id
+
+
+@pytest.mark.parametrize("colons", [0, 2])
+def test_ids_are_of_one_part_or_three(colons: int) -> None:
+    assert find(strategies.job_ids(), lambda job_id: job_id.count(":") == colons)
+
+
+@given(strategies.flow_nodes())
+def test_nodes_of_flows_have_no_ids_parents_or_deduplication(flow: FlowNode) -> None:
+    nodes = [flow]
+    for node in nodes:
+        nodes += node.children
+        own = node.options
+        assert (own.job_id, own.parent, own.deduplication) == (UNSET, UNSET, UNSET)
+
+
+@pytest.mark.parametrize("power", [54, 60, 69])
+def test_numbers_that_javascript_writes_otherwise_are_not_given(power: int) -> None:
+    """From 2^53 on whole numbers have shortened digits, and from 1e21 on an exponent."""
+    with pytest.raises(NoSuchExample):
+        find(
+            strategies.json_values(max_leaves=1),
+            lambda value: isinstance(value, float) and 2.0 ** (power - 6) <= value < 2.0**power and value > 2.0**53,
+            settings=settings(max_examples=2_000),
+        )
 
 
 class Order(msgspec.Struct):

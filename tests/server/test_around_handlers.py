@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 import anyio
@@ -120,6 +121,122 @@ async def test_middleware_sees_payload_result_and_exception(adapter: Adapter, se
     assert told == expected
 
 
+async def test_each_route_has_its_own_handler_within_middleware(adapter: Adapter, server: Server, name: str) -> None:
+    async def welcome(job: Any) -> Any:
+        return ["welcome", job.data.to]
+
+    async def other(job: Any) -> Any:
+        return ["other", job.data["to"]]
+
+    async def names(job: Any, call_next: Any) -> Any:
+        return [job.id, *await call_next(job)]
+
+    router = adapter.Router()
+    router.add(WELCOME, welcome)
+    router.add("other", other)
+    async with adapter.Queue(name, server.url) as queue:
+        jobs = [await queue.add(each, {"to": str(n)}) for n in range(3) for each in ("welcome", "other")]
+        worker = adapter.Worker(name, router, server.url, middleware=[names], options=WorkerOptions(concurrency=2))
+        assert await worked_off(worker) == {job.id: [job.id, job.name, job.data["to"]] for job in jobs}
+        await queue.obliterate(force=True)
+
+
+async def test_a_payload_is_checked_whatever_is_around_the_handler(
+    adapter: Adapter, server: Server, name: str
+) -> None:
+    reached: list[str] = []
+
+    async def handler(job: Any) -> None:
+        reached.append("handler")
+
+    async def around(job: Any, call_next: Any) -> None:
+        reached.append("middleware")
+
+    router = adapter.Router()
+    router.add("welcome", handler)
+    async with adapter.Queue(name, server.url) as queue:
+        for processor in (handler, router):
+            for middleware in ([], [around]):
+                job = await queue.add("welcome", {"to": 3}, JobOptions(attempts=3))
+                worker = adapter.Worker(name, processor, server.url, middleware=middleware, data_type=Welcome)
+                ends = await worked_off(worker)
+                assert "$.to" in ends[job.id].reason
+                assert ends[job.id].permanent
+        await queue.obliterate(force=True)
+    assert reached == []
+
+
+async def test_a_route_reads_the_payload_in_place_of_the_worker(adapter: Adapter, server: Server, name: str) -> None:
+    async def handler(job: Any) -> str:
+        return repr(job.data)
+
+    router = adapter.Router()
+    router.add(WELCOME, handler)
+    router.add("other", handler)
+    async with adapter.Queue(name, server.url) as queue:
+        typed, plain = await queue.add("welcome", {"to": "ada"}), await queue.add("other", 3)
+        ends = await worked_off(adapter.Worker(name, router, server.url, data_type=int))
+        # What does not fit the worker's type does not fail where the route has another.
+        assert ends == {typed.id: "Welcome(to='ada')", plain.id: "3"}
+        await queue.obliterate(force=True)
+
+
+@pytest.mark.parametrize("has_middleware", [False, True], ids=["alone", "within middleware"])
+async def test_a_result_is_of_the_type_of_the_route(
+    adapter: Adapter, server: Server, name: str, has_middleware: bool
+) -> None:
+    async def handler(job: Any) -> Any:
+        return {"to": job.data}
+
+    async def passes(job: Any, call_next: Any) -> Any:
+        return await call_next(job)
+
+    router = adapter.Router()
+    router.add(JobType("typed", Any, result=Welcome), handler)
+    router.add("plain", handler)
+    async with adapter.Queue(name, server.url) as queue:
+        jobs = [await queue.add(each, data) for each in ("typed", "plain") for data in ("ada", 3)]
+        middleware = [passes] if has_middleware else []
+        ends = await worked_off(adapter.Worker(name, router, server.url, middleware=middleware))
+        fit, unfit, *plain = [ends[job.id] for job in jobs]
+        assert (fit, plain) == ({"to": "ada"}, [{"to": "ada"}, {"to": 3}])
+        assert unfit.permanent
+        assert "the result of the job does not fit the result type" in unfit.reason
+        await queue.obliterate(force=True)
+
+
+async def test_a_router_in_a_router_decides_by_its_own_routes(adapter: Adapter, server: Server, name: str) -> None:
+    async def inner_handler(job: Any) -> Any:
+        return {"to": type(job.data).__name__} if job.name == "typed" else job.data
+
+    inner, outer = adapter.Router(), adapter.Router()
+    inner.add("typed", inner_handler, data_type=Welcome)
+    inner.add(JobType("result", dict[str, str], result=dict[str, str]), inner_handler)
+    inner.add("kept", inner_handler)
+
+    async def routed(job: Any) -> Any:
+        _ = job.data
+        return await inner(job)
+
+    outer.add("typed", routed, data_type=dict[str, str])
+    outer.add(JobType("result", dict[str, str], result=Welcome), routed)
+    outer.add(JobType("kept", Welcome, result=Welcome), routed)
+    outer.add("unknown", routed)
+    async with adapter.Queue(name, server.url) as queue:
+        jobs = [await queue.add(each, {"to": "ada"}) for each in ("typed", "result", "kept", "unknown")]
+        unfit = await queue.add("typed", {"cc": "ada"}, JobOptions(attempts=3))
+        other = await queue.add("result", {"cc": "ada"})
+        ends = await worked_off(adapter.Worker(name, outer, server.url))
+        typed, result, kept, unknown = [ends[job.id] for job in jobs]
+        # Read again for the inner route, and checked before its handler is called.
+        assert typed == {"to": "Welcome"}
+        assert ends[unfit.id].permanent and "`to`" in ends[unfit.id].reason
+        # The inner result type counts; that of the outer route, where the inner has none.
+        assert (result, ends[other.id], kept) == ({"to": "ada"}, {"cc": "ada"}, {"to": "ada"})
+        assert unknown.permanent and unknown.reason.startswith("no handler for jobs named 'unknown'")
+        await queue.obliterate(force=True)
+
+
 async def test_a_middleware_may_answer_itself_and_signals_pass(adapter: Adapter, server: Server, name: str) -> None:
     async def handler(job: Any) -> None:
         await job.move_to_delayed(job.timestamp + 3_600_000, job.token)
@@ -185,6 +302,27 @@ async def test_a_lifespan_is_around_run_and_its_value_the_state(adapter: Adapter
             _ = job.state
         await queue.obliterate(force=True)
     assert around.told == [("begins", name), "job", "ends"]
+
+
+async def test_every_job_is_lent_the_state(adapter: Adapter, server: Server, name: str) -> None:
+    async def handler(job: Any) -> Any:
+        return job.state
+
+    async def passes(job: Any, call_next: Any) -> Any:
+        return [job.state, await call_next(job)]
+
+    router = adapter.Router()
+    router.add("x", handler)
+    state = {"pool": "of connections"}
+    async with adapter.Queue(name, server.url) as queue:
+        for processor in (handler, router):
+            for middleware in ([], [passes]):
+                ids = [(await queue.add("x")).id for _ in range(2)]
+                lifespan = lifespan_of(adapter, Around())
+                worker = adapter.Worker(name, processor, server.url, middleware=middleware, lifespan=lifespan)
+                expected = [state, state] if middleware else state
+                assert await worked_off(worker) == dict.fromkeys(ids, expected)
+        await queue.obliterate(force=True)
 
 
 async def test_a_lifespan_that_cannot_begin_ends_run_before_anything_is_opened(adapter: Adapter, name: str) -> None:
@@ -306,6 +444,66 @@ def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:
         worker.run(until="idle")
         queue.obliterate(force=True)
     assert ends == {"slow": '"the handler took longer than 30 ms"', "quick": "false"}
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+def test_each_call_has_the_time_limit_of_its_route(server: Server, name: str, backend: str) -> None:
+    """Also the second one of a middleware that retries, and those of a router in a router."""
+    calls: dict[str, int] = {}
+
+    def begins(job: Any) -> None:
+        calls[job.id] = calls.get(job.id, 0) + 1
+        if job.data == "again" and calls[job.id] == 1:
+            raise LookupError("not at once")
+
+    async def slow(job: Any) -> None:
+        begins(job)
+        await anyio.sleep(60)
+
+    def blocking(job: Any) -> None:
+        begins(job)
+        assert job.cancelled.wait(60)
+        raise TimeoutError(job.cancelled.reason)
+
+    async def retries(job: Any, call_next: Any) -> Any:
+        try:
+            return await call_next(job)
+        except LookupError:
+            return await call_next(job)
+
+    def retries_blocking(job: Any, call_next: Any) -> Any:
+        try:
+            return call_next(job)
+        except LookupError:
+            return call_next(job)
+
+    package: Any = bullmq_sync if backend == "threads" else bullmq_anyio
+    inner, outer = package.Router(), package.Router()
+    inner.add("nested", blocking if backend == "threads" else slow, timeout=30)
+    outer.add("limited", blocking if backend == "threads" else slow, timeout=30)
+    if backend == "threads":
+        outer.add("nested", lambda job: inner(job))
+    else:
+
+        async def nested(job: Any) -> Any:
+            return await inner(job)
+
+        outer.add("nested", nested)
+    ends: dict[str, Any] = {}
+    with bullmq_sync.Queue[Any](name, server.url) as queue:
+        for each in ("limited", "nested"):
+            for data in ("once", "again"):
+                queue.add(each, data, JobOptions(job_id=f"{each} {data}"))
+        middleware = [retries_blocking if backend == "threads" else retries]
+        worker = package.Worker(name, outer, server.url, middleware=middleware, options=WorkerOptions(concurrency=4))
+        worker.on(JobFailed, lambda notice: ends.setdefault(notice.job.id, notice.reason))
+        if backend == "threads":
+            worker.run(until="idle")
+        else:
+            anyio.run(partial(worker.run, until="idle"), backend=backend)
+        queue.obliterate(force=True)
+    assert ends == dict.fromkeys(calls, "the handler took longer than 30 ms")
+    assert calls == {"limited once": 1, "limited again": 2, "nested once": 1, "nested again": 2}
 
 
 def test_a_later_cancellation_leaves_a_time_limit_the_reason(server: Server, name: str) -> None:

@@ -170,6 +170,9 @@ class _Wrapped:
 
         return call
 
+    def __call__(self, *args: Any) -> Any:
+        return self._threads.call(self._target, *args)
+
     def __aiter__(self) -> Any:
         # An iterator is its own; others give one.
         return self._threads.outward(iter(self._target))

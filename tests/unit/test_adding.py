@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from redis.connection import DefaultParser
 
 from bullmq_protocol import (
     BulkAddError,
@@ -79,6 +80,15 @@ class NoScriptError(Exception):
 def test_the_exceptions_of_clients_are_refusals(reply: Exception, code: str) -> None:
     [result] = adding().results([True, reply])
     assert isinstance(result, ServerError) and result.code == code
+
+
+@pytest.mark.parametrize("code", sorted(DefaultParser.EXCEPTION_CLASSES.keys() - {"ERR", "EXECABORT", "NOAUTH", "WRONGPASS"}))
+def test_the_code_that_redis_py_cuts_off_is_there(code: str) -> None:
+    """But those of a login, which come before any command, and that of a transaction which has not run."""
+    words = "1 127.0.0.1:6379" if code in ("ASK", "MOVED") else "is what it says"
+    [result] = adding().results([True, DefaultParser.parse_error(f"{code} {words}")])
+    assert isinstance(result, ServerError)
+    assert (result.code, str(result).partition(" ")[0]) == (code, code)
 
 
 def test_what_is_one_command_raises_its_refusal() -> None:
