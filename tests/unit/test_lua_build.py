@@ -2,6 +2,9 @@
 
 import hashlib
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from lua import build
 
 pytestmark = pytest.mark.any_python
 
+ROOT = Path(__file__).parents[2]
 HEAD = "--- keys: wait, meta\n--- args: id\n"
 DEEP = "local count = 0\n"
 USER = "--- include deep\nlocal function use()\n  count = count + 1\nend\n"
@@ -647,3 +651,16 @@ def test_the_module_holds_exactly_the_commands() -> None:
     assert tuple(OUR_SCRIPTS) == build.own()
     assert tuple(LATER_SCRIPTS) == build.apart("later")
     assert tuple(RELAY_SCRIPTS) == build.apart("relay")
+
+
+def test_scripts_are_built_for_a_command_that_names_one_not_built_yet(tmp_path: Path) -> None:
+    """The package cannot be imported then."""
+    package, lua = tmp_path / "bullmq_protocol", tmp_path / "lua"
+    shutil.copytree(ROOT / "lua", lua, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "bullmq_protocol", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (lua / "ours" / "newOne.lua").write_text("--- keys: wait\n--- args: id\n--- include call\n\nreturn call('LLEN', KEYS.wait)\n")
+    with (package / "commands" / "queues.py").open("a") as file:
+        file.write("from bullmq_protocol.scripts._lua import NEW_ONE  # noqa\n")
+    subprocess.run([sys.executable, str(lua / "build.py")], check=True)
+    assert "NEW_ONE" in (package / "scripts" / "_lua.py").read_text(encoding="utf-8")
+    subprocess.run([sys.executable, str(lua / "build.py"), "--check"], check=True)

@@ -51,9 +51,11 @@ def test_every_numbered_section_and_behaviour_has_its_anchor(spec: Path) -> None
 def test_anchors_stay() -> None:
     """Others link to them: a new one is recorded, a section that goes leaves its anchor with a line that says where."""
     found = [f"{spec.name}#{anchor}" for spec in _SPECS for anchor in _anchors(spec)]
-    assert found == _RECORD.read_text(encoding="utf-8").split(), (
-        f"anchors are gone, or are to be added to {_RECORD.name}"
-    )
+    recorded = _RECORD.read_text(encoding="utf-8").split()
+    gone, new = set(recorded) - set(found), set(found) - set(recorded)
+    assert not gone, f"give these an anchor again, with a line that says where the content went: {sorted(gone)}"
+    assert not new, f"add these to tests/unit/{_RECORD.name}: {sorted(new)}"
+    assert found == recorded, f"tests/unit/{_RECORD.name}: the order must be that of the files"
 
 
 def test_every_cited_place_exists() -> None:
