@@ -1,6 +1,7 @@
 """The build of the Lua scripts, on small folders of its own and on the real one."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -661,6 +662,7 @@ def test_scripts_are_built_for_a_command_that_names_one_not_built_yet(tmp_path: 
     (lua / "ours" / "newOne.lua").write_text("--- keys: wait\n--- args: id\n--- include call\n\nreturn call('LLEN', KEYS.wait)\n")
     with (package / "commands" / "queues.py").open("a") as file:
         file.write("from bullmq_protocol.scripts._lua import NEW_ONE  # noqa\n")
-    subprocess.run([sys.executable, str(lua / "build.py")], check=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, str(lua / "build.py")], check=True, env=environment)
     assert "NEW_ONE" in (package / "scripts" / "_lua.py").read_text(encoding="utf-8")
-    subprocess.run([sys.executable, str(lua / "build.py"), "--check"], check=True)
+    subprocess.run([sys.executable, str(lua / "build.py"), "--check"], check=True, env=environment)
