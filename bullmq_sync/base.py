@@ -329,7 +329,8 @@ def routed(routes: Routes, job: Any) -> Route:
     route = routes.by_name.get(job.record.name)
     if route is None:
         raise routes.unknown(job.record.name)
-    job._result_type = route.result_type
+    if route.result_type is not None:
+        job._result_type = route.result_type
     if route.data_type is not None and job._data_type is not route.data_type:
         job._data_type = route.data_type
         job._payload = UNSET

@@ -207,11 +207,11 @@ async def test_a_result_is_of_the_type_of_the_route(
 
 async def test_a_router_in_a_router_decides_by_its_own_routes(adapter: Adapter, server: Server, name: str) -> None:
     async def inner_handler(job: Any) -> Any:
-        return {"to": type(job.data).__name__} if job.name == "typed" else job.data
+        return {"to": type(job.data).__name__} if job.name == "typed" else {"to": "x"} | job.data
 
     inner, outer = adapter.Router(), adapter.Router()
     inner.add("typed", inner_handler, data_type=Welcome)
-    inner.add(JobType("result", dict[str, str], result=dict[str, str]), inner_handler)
+    inner.add(JobType("result", dict[str, Any], result=dict[str, str]), inner_handler)
     inner.add("kept", inner_handler)
 
     async def routed(job: Any) -> Any:
@@ -219,20 +219,21 @@ async def test_a_router_in_a_router_decides_by_its_own_routes(adapter: Adapter, 
         return await inner(job)
 
     outer.add("typed", routed, data_type=dict[str, str])
-    outer.add(JobType("result", dict[str, str], result=Welcome), routed)
-    outer.add(JobType("kept", Welcome, result=Welcome), routed)
+    outer.add(JobType("result", dict[str, Any], result=JobOptions), routed)
+    outer.add(JobType("kept", dict[str, Any], result=Welcome), routed)
     outer.add("unknown", routed)
     async with adapter.Queue(name, server.url) as queue:
         jobs = [await queue.add(each, {"to": "ada"}) for each in ("typed", "result", "kept", "unknown")]
         unfit = await queue.add("typed", {"cc": "ada"}, JobOptions(attempts=3))
-        other = await queue.add("result", {"cc": "ada"})
+        other, misfit = await queue.add("result", {"cc": "ada"}), await queue.add("kept", {"to": 3})
         ends = await worked_off(adapter.Worker(name, outer, server.url))
         typed, result, kept, unknown = [ends[job.id] for job in jobs]
         # Read again for the inner route, and checked before its handler is called.
         assert typed == {"to": "Welcome"}
         assert ends[unfit.id].permanent and "`to`" in ends[unfit.id].reason
         # The inner result type counts; that of the outer route, where the inner has none.
-        assert (result, ends[other.id], kept) == ({"to": "ada"}, {"cc": "ada"}, {"to": "ada"})
+        assert (result, ends[other.id], kept) == ({"to": "ada"}, {"to": "x", "cc": "ada"}, {"to": "ada"})
+        assert ends[misfit.id].permanent and "does not fit the result type" in ends[misfit.id].reason
         assert unknown.permanent and unknown.reason.startswith("no handler for jobs named 'unknown'")
         await queue.obliterate(force=True)
 
