@@ -263,7 +263,9 @@ class _World:
         detail = f"{worker.name}: job {held.job_id} by {name}"
         self._must(not held.lost, "nothing is reported after the lock was lost", detail)
         self._must(not held.sending and not held.settled, "one finishing call for a started job", detail)
-        over = not held.alive or worker.closing_since is not None
+        # A worker that closes of itself does so within the event.
+        closes = worker.closing_since is not None or worker.machine.state is WorkerState.DRAINING
+        over = not held.alive or closes
         self._must(over, "nothing is reported before the handler is over", detail)
         held.sending = True
 

@@ -141,9 +141,7 @@ async def test_each_route_has_its_own_handler_within_middleware(adapter: Adapter
         await queue.obliterate(force=True)
 
 
-async def test_a_payload_is_checked_whatever_is_around_the_handler(
-    adapter: Adapter, server: Server, name: str
-) -> None:
+async def test_a_payload_is_checked_whatever_is_around_the_handler(adapter: Adapter, server: Server, name: str) -> None:
     reached: list[str] = []
 
     async def handler(job: Any) -> None:
@@ -219,7 +217,7 @@ async def test_a_router_in_a_router_decides_by_its_own_routes(adapter: Adapter, 
         return await inner(job)
 
     outer.add("typed", routed, data_type=dict[str, str])
-    outer.add(JobType("result", dict[str, Any], result=JobOptions), routed)
+    outer.add(JobType("result", dict[str, Any], result=list[str]), routed)
     outer.add(JobType("kept", dict[str, Any], result=Welcome), routed)
     outer.add("unknown", routed)
     async with adapter.Queue(name, server.url) as queue:
@@ -449,7 +447,7 @@ def test_a_time_limit_tells_a_thread(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
 def test_each_call_has_the_time_limit_of_its_route(server: Server, name: str, backend: str) -> None:
-    """Also the second one of a middleware that retries, and those of a router in a router."""
+    """Also the second one of a middleware that retries, and those of a router in a router, or that was included."""
     calls: dict[str, int] = {}
 
     def begins(job: Any) -> None:
@@ -479,9 +477,11 @@ def test_each_call_has_the_time_limit_of_its_route(server: Server, name: str, ba
             return call_next(job)
 
     package: Any = bullmq_sync if backend == "threads" else bullmq_anyio
-    inner, outer = package.Router(), package.Router()
-    inner.add("nested", blocking if backend == "threads" else slow, timeout=30)
-    outer.add("limited", blocking if backend == "threads" else slow, timeout=30)
+    inner, outer, part = package.Router(), package.Router(), package.Router()
+    handler = blocking if backend == "threads" else slow
+    for router, kind in ((inner, "nested"), (outer, "limited"), (part, "included")):
+        router.add(kind, handler, timeout=30)
+    outer.include(part)
     if backend == "threads":
         outer.add("nested", lambda job: inner(job))
     else:
@@ -492,7 +492,7 @@ def test_each_call_has_the_time_limit_of_its_route(server: Server, name: str, ba
         outer.add("nested", nested)
     ends: dict[str, Any] = {}
     with bullmq_sync.Queue[Any](name, server.url) as queue:
-        for each in ("limited", "nested"):
+        for each in ("limited", "nested", "included"):
             for data in ("once", "again"):
                 queue.add(each, data, JobOptions(job_id=f"{each} {data}"))
         middleware = [retries_blocking if backend == "threads" else retries]
@@ -504,7 +504,11 @@ def test_each_call_has_the_time_limit_of_its_route(server: Server, name: str, ba
             anyio.run(partial(worker.run, until="idle"), backend=backend)
         queue.obliterate(force=True)
     assert ends == dict.fromkeys(calls, "the handler took longer than 30 ms")
-    assert calls == {"limited once": 1, "limited again": 2, "nested once": 1, "nested again": 2}
+    assert calls == {
+        f"{kind} {data}": number
+        for kind in ("limited", "nested", "included")
+        for data, number in (("once", 1), ("again", 2))
+    }
 
 
 def test_a_later_cancellation_leaves_a_time_limit_the_reason(server: Server, name: str) -> None:

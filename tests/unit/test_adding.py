@@ -82,7 +82,9 @@ def test_the_exceptions_of_clients_are_refusals(reply: Exception, code: str) -> 
     assert isinstance(result, ServerError) and result.code == code
 
 
-@pytest.mark.parametrize("code", sorted(DefaultParser.EXCEPTION_CLASSES.keys() - {"ERR", "EXECABORT", "NOAUTH", "WRONGPASS"}))
+@pytest.mark.parametrize(
+    "code", sorted(DefaultParser.EXCEPTION_CLASSES.keys() - {"ERR", "EXECABORT", "NOAUTH", "WRONGPASS"})
+)
 def test_the_code_that_redis_py_cuts_off_is_there(code: str) -> None:
     """But those of a login, which come before any command, and that of a transaction which has not run."""
     words = "1 127.0.0.1:6379" if code in ("ASK", "MOVED") else "is what it says"

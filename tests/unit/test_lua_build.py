@@ -659,7 +659,9 @@ def test_scripts_are_built_for_a_command_that_names_one_not_built_yet(tmp_path: 
     package, lua = tmp_path / "bullmq_protocol", tmp_path / "lua"
     shutil.copytree(ROOT / "lua", lua, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "bullmq_protocol", package, ignore=shutil.ignore_patterns("__pycache__"))
-    (lua / "ours" / "newOne.lua").write_text("--- keys: wait\n--- args: id\n--- include call\n\nreturn call('LLEN', KEYS.wait)\n")
+    (lua / "ours" / "newOne.lua").write_text(
+        "--- keys: wait\n--- args: id\n--- include call\n\nreturn call('LLEN', KEYS.wait)\n"
+    )
     with (package / "commands" / "queues.py").open("a") as file:
         file.write("from bullmq_protocol.scripts._lua import NEW_ONE  # noqa\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
