@@ -134,8 +134,9 @@ class Recorder:
             job_id = str(self._ids[base])
         place = (str(base), str(job_id))
         added = place not in self._known
+        # An existing job takes the parent that it has not.
+        self._known[place] = self._known.get(place) or parent_key or ""
         if added:
-            self._known[place] = parent_key or ""
             self._note(queue, state, str(job_id), str(name), str(args[1]), options, timestamp)
         return str(job_id).encode(), added
 

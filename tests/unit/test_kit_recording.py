@@ -92,6 +92,17 @@ def test_a_flow_is_recorded_node_by_node(profile: Any) -> None:
     assert added[1].options.parent == ParentRef(flow.job.id, "bull:mail")
 
 
+@pytest.mark.parametrize("profile", [{}, {"scripts": STRICT}], ids=["fleet", "strict"])
+def test_a_node_of_a_flow_gives_way_to_a_job_of_the_same_id(profile: Any) -> None:
+    transport = RecordingTransport()
+    _queue(transport, **profile).add("page", 1, JobOptions(job_id="page-1"))
+    with bullmq_sync.FlowProducer(transport, clock=CLOCK, **profile) as flows:
+        pages = [FlowNode("page", "mail", n, JobOptions(job_id=f"page-{n}")) for n in (1, 2)]
+        flow = flows.add(FlowNode("book", "books", children=pages))
+    assert [child.job.added for child in flow.children] == [False, True]
+    assert [each.id for each in transport.recorded.added if each.name == "page"] == ["page-1", "page-2"]
+
+
 def test_a_job_scheduler_is_recorded_by_its_next_job() -> None:
     transport = RecordingTransport()
     queue = _queue(transport)
