@@ -36,6 +36,9 @@ class Call(msgspec.Struct, frozen=True):
     kwargs: dict[str, Any] = {}
 
 
+_OTHERS = "jobs that are no tasks need a queue of their own, and a worker for it"
+
+
 class UnknownTask(Exception):
     """A job names no task of this program, or its payload is none of a task's."""
 
@@ -56,10 +59,10 @@ def find_task(name: str) -> Task[..., Any]:
     try:
         found: Any = import_string(name)
     except ImportError as error:
-        raise UnknownTask(f"{name!r} is no task of this program: {error}") from None
+        raise UnknownTask(f"{name!r} is no task of this program: {error}; {_OTHERS}") from None
     if not isinstance(found, _TASK):
         kind = type(found).__name__
-        raise UnknownTask(f"{name!r} is no task of this program: an object of type {kind!r}")
+        raise UnknownTask(f"{name!r} is no task of this program: an object of type {kind!r}; {_OTHERS}")
     task: Task[..., Any] = found
     return task
 

@@ -258,7 +258,8 @@ def test_a_result_that_is_no_json_fails_the_task(site: Site) -> None:
     ("name_of_job", "data", "reason"),
     [
         ("no.such.module", {}, "no task of this program"),
-        (f"{_MODULE}.NO_TASK", {}, "an object of type 'str'"),
+        ("confirm", {}, "jobs that are no tasks need a queue of their own, and a worker for it"),
+        (f"{_MODULE}.NO_TASK", {}, "an object of type 'str'; jobs that are no tasks need"),
         (f"{_MODULE}.double", {"args": 3}, "args"),
     ],
 )

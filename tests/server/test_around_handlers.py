@@ -414,8 +414,9 @@ def test_a_limit_ends_with_a_handler_that_leaves_a_scope_open(backend: str) -> N
         return "left"
 
     async def main() -> tuple[str, str]:
-        returned = await within(1, leaves, fake_job({}))
-        over = anyio.current_time() + 0.02
+        # A busy machine takes some time for these two lines.
+        returned = await within(300, leaves, fake_job({}))
+        over = anyio.current_time() + 0.4
         while anyio.current_time() < over:
             await checkpoint()
         return returned, "went on"
