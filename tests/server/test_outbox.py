@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import bullmq_anyio
 import bullmq_sync
-from bullmq_protocol import Deduplication, JobOptions, JobType, KeyLayout, OutboxEntry, UsageError
+from bullmq_protocol import Deduplication, JobOptions, JobType, KeyLayout, Limits, OutboxEntry, UsageError
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
@@ -74,6 +74,17 @@ async def test_a_bad_job_fails_where_the_entry_is_made(adapter: Adapter, name: s
         bullmq_sync.relay_entries([], limits=5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="entries"):
         bullmq_sync.relay_entries(5)  # type: ignore[arg-type]
+
+
+async def test_an_entry_has_the_limits_of_its_queue(adapter: Adapter, name: str) -> None:
+    long = "n" * 300
+    async with adapter.Queue(name, "redis://127.0.0.1:1", limits=Limits(max_name_length=300)) as queue:
+        assert queue.entry(long).name == long
+        with pytest.raises(UsageError, match="at most 300"):
+            queue.entry(long + "n")
+    async with adapter.Queue(name, "redis://127.0.0.1:1") as queue:
+        with pytest.raises(UsageError, match="at most 255"):
+            queue.entry(long)
 
 
 async def test_an_entry_warns_as_an_added_job_does(
