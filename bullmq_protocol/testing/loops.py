@@ -89,7 +89,7 @@ class LoopLife(Life):
         try:
             deadline = loop.send(event)
         except StopIteration:
-            deadline = None
+            pass
         except Violation:
             raise
         except Exception as error:
