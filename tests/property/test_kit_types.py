@@ -81,6 +81,10 @@ def test_nodes_of_flows_have_no_ids_parents_or_deduplication(flow: FlowNode) -> 
         assert (own.job_id, own.parent, own.deduplication) == (UNSET, UNSET, UNSET)
 
 
+def test_numbers_have_fractions() -> None:
+    assert find(strategies.json_values(), lambda value: isinstance(value, float) and value % 1 > 0)
+
+
 @pytest.mark.parametrize("power", [54, 60, 69])
 def test_numbers_that_javascript_writes_otherwise_are_not_given(power: int) -> None:
     """From 2^53 on whole numbers have shortened digits, and from 1e21 on an exponent."""

@@ -13,11 +13,13 @@ import anyio.to_thread
 import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
+from opentelemetry.sdk.trace import TracerProvider
 
 import bullmq_anyio
 import bullmq_sync
 from bullmq_anyio.testing import fake_job
 from bullmq_anyio.time_limit import within
+from bullmq_otel import BullMQOtel
 from bullmq_protocol import (
     ConnectionLost,
     DelayedError,
@@ -179,10 +181,8 @@ async def test_a_route_reads_the_payload_in_place_of_the_worker(adapter: Adapter
         await queue.obliterate(force=True)
 
 
-@pytest.mark.parametrize("has_middleware", [False, True], ids=["alone", "within middleware"])
-async def test_a_result_is_of_the_type_of_the_route(
-    adapter: Adapter, server: Server, name: str, has_middleware: bool
-) -> None:
+@pytest.mark.parametrize("around", ["nothing", "middleware", "a span"])
+async def test_a_result_is_of_the_type_of_the_route(adapter: Adapter, server: Server, name: str, around: str) -> None:
     async def handler(job: Any) -> Any:
         return {"to": job.data}
 
@@ -194,8 +194,9 @@ async def test_a_result_is_of_the_type_of_the_route(
     router.add("plain", handler)
     async with adapter.Queue(name, server.url) as queue:
         jobs = [await queue.add(each, data) for each in ("typed", "plain") for data in ("ada", 3)]
-        middleware = [passes] if has_middleware else []
-        ends = await worked_off(adapter.Worker(name, router, server.url, middleware=middleware))
+        middleware = [passes] if around == "middleware" else []
+        telemetry = BullMQOtel("tests", tracer_provider=TracerProvider()) if around == "a span" else None
+        ends = await worked_off(adapter.Worker(name, router, server.url, middleware=middleware, telemetry=telemetry))
         fit, unfit, *plain = [ends[job.id] for job in jobs]
         assert (fit, plain) == ({"to": "ada"}, [{"to": "ada"}, {"to": 3}])
         assert unfit.permanent
