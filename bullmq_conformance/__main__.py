@@ -31,21 +31,21 @@ _version = click.option(
     "--version", type=click.Choice(VERSIONS), required=True, help="The version of BullMQ to compare with."
 )
 _redis = click.option(
-    "--redis", default=_REDIS, show_default=True, help="A server, and the number of a database that is empty."
+    "--redis", default=_REDIS, show_default=True, help="The URL of a server, with the number of an empty database."
 )
 _json = click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as JSON."
 )
 _html = click.option(
-    "--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as a page."
+    "--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as an HTML page."
 )
 
 
 @click.group(name="bullmq-conformance")
 def main() -> None:
-    """Say, case by case, where an implementation differs from BullMQ of a version.
+    """Report, case by case, where an implementation differs from a version of BullMQ.
 
-    Exit code: 0 it does not, 1 it does, 2 wrong usage.
+    Exit code: 0 nothing differs, 1 something does, 2 wrong usage.
     """
 
 
@@ -53,13 +53,13 @@ def main() -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_version
 @_redis
-@click.option("--partial", is_flag=True, help="Leave out commands of which FOLDER has no script.")
+@click.option("--partial", is_flag=True, help="Skip commands that have no script in FOLDER.")
 @_json
 @_html
 def scripts_command(
     folder: Path, version: str, redis: str, partial: bool, json_file: Path | None, html_file: Path | None
 ) -> None:
-    """Run the Lua files of FOLDER against the golden vectors, in one database that is empty."""
+    """Run the Lua files of FOLDER against the golden vectors, in an empty database."""
     texts = _checked(lambda: scripts.folder_scripts(folder))
     wire = _opened(redis)
     cases = list(scripts.run(wire, texts, version, partial=partial))
@@ -77,9 +77,11 @@ def scripts_command(
 @_redis
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same sequences and report.")
 @click.option("--sequences", default=100, show_default=True, help="How many sequences to run.")
-@click.option("--steps", default=30, show_default=True, help="How many steps a sequence has at most.")
-@click.option("--shrinking", default=SHRINKING, show_default=True, help="How many more to run for a shorter one.")
-@click.option("--reference", help="A program to compare with: its command line. By default this library's client.")
+@click.option("--steps", default=30, show_default=True, help="The maximum number of steps in a sequence.")
+@click.option(
+    "--shrinking", default=SHRINKING, show_default=True, help="How many more sequences to run to shorten one."
+)
+@click.option("--reference", help="The command line of a program to compare with. Default: this library's client.")
 @_json
 @_html
 @click.argument("program", nargs=-1, required=True)
@@ -95,9 +97,9 @@ def client_command(
     html_file: Path | None,
     program: tuple[str, ...],
 ) -> None:
-    """Ask PROGRAM to do random requests, and compare with this library's client in the profile of the version.
+    """Send PROGRAM random requests, and compare it with this library's client in the profile of that version.
 
-    It takes two databases of the server that are empty: the one of the URL and the next.
+    Two databases of the server must be empty: the one in the URL and the next.
     """
     with ExitStack() as stack:
         client = stack.enter_context(closing(_checked(lambda: Program(program))))
@@ -120,7 +122,7 @@ def client_command(
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @_version
 def lua_command(folder: Path, version: str) -> None:
-    """Write this library's scripts of a version into FOLDER, for a client of your own to run."""
+    """Write this library's scripts for a version into FOLDER, for your own client to run."""
     click.echo(f"{scripts.write_scripts(folder, version)} scripts")
 
 

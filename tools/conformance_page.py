@@ -26,23 +26,23 @@ HEAD = """\
 
 # Conformance results
 
-What the scripts and clients below do otherwise than BullMQ of a version, measured with the
+How the scripts and clients below differ from a given version of BullMQ, as measured by the
 [conformance run](conformance.md). These are facts about the sequences that were run, not a verdict: a difference may
-be a fault, a choice, or what a later version fixed.
+be a fault, a choice, or something that a later version fixed.
 
 """
 SCRIPTS = """\
 ## Scripts
 
-Each case is a [golden vector](../specs/README.md#golden-vectors): a state, a call, and what it leaves.
+Each case is a [golden vector](../specs/README.md#golden-vectors): a state, a call, and the state afterwards.
 
 """
 CLIENTS = """\
 ## Clients
 
-Both sides did the same random sequences of requests, each on a database of its own; after each request the answers and
-all keys were compared. BullMQ on Node is the reference, each version for itself. Where it is the client itself, the
-reference is this library on threads.
+Client and reference carried out the same random sequences of requests, each on its own database; after each request
+the answers and all keys were compared. The reference is BullMQ on Node in the version named; for BullMQ on Node itself,
+it is this library on threads.
 
 """
 FLEET = "fleet"
@@ -124,7 +124,7 @@ def _page(results: Results) -> Iterator[str]:
         if row.differing:
             yield from _cases(row)
     yield "\n" + CLIENTS
-    yield _row("Client", "Against BullMQ", "Compared with", "Sequences", "Requests", "Differences", "Cannot do")
+    yield _row("Client", "Against BullMQ", "Compared with", "Sequences", "Requests", "Differences", "Not supported")
     yield "|---|---|---|---|---|---|---|\n"
     for each in results.clients:
         found = each.report
@@ -149,7 +149,7 @@ def _left_out(found: search.Report) -> str:
 
 def _cases(row: ScriptsRow) -> Iterator[str]:
     yield f"\n### Scripts: {row.label} against {row.version}\n\n"
-    yield "| Command | Case | What it is about | Differs in |\n|---|---|---|---|\n"
+    yield "| Command | Case | Subject | Differs in |\n|---|---|---|---|\n"
     for case in row.differing:
         places = [case.problem] if case.problem is not None else [f"`{each.place}`" for each in case.differences]
         yield _row(case.command, f"`{case.name}`", _cell(case.title), ", ".join(places))
@@ -165,7 +165,7 @@ def _facts(row: ClientRow) -> Iterator[str]:
         calls = ", ".join(f"`{each.signature.partition(': ')[0]}`" for each in several)
         case = several[0]
         yield f"\n#### `{kind}`\n\nAfter {calls}"
-        yield ".\n" if case.repeated else ", once: not when the sequence was run again.\n"
+        yield ".\n" if case.repeated else ", only once: not when the sequence was run again.\n"
         lines = [_line(each) for each in case.requests if each["call"] != "open"]
         yield "\n```text\n" + "\n".join(lines) + "\n```\n"
         if case.differences:
