@@ -15,15 +15,15 @@ from bullmq_protocol.scripts.profile import Profile, applier
 
 
 def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
-    """Return the native transport for a server, for queues and workers to share. Nothing is opened.
+    """Return the native transport for a server, for queues and workers to share. It opens nothing yet.
 
     Args:
-        server: A URL, or the options it stands for. `redis://`, `rediss://` and `unix://` name one server;
+        server: A URL, or options. `redis://`, `rediss://` and `unix://` name one server;
             `redis+sentinel://host:port,host:port/service` asks sentinels for the master;
             `redis+cluster://host:port,host:port` is a cluster, whose queues need a hash tag.
 
     Raises:
-        UsageError: It is nothing of the kind.
+        UsageError: It is neither.
 
     Examples:
         >>> transport = connect("redis://localhost:6379")

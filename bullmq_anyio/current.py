@@ -27,13 +27,13 @@ def current_job() -> Job[Any] | None:
 
 
 class JobFilter(logging.Filter):
-    """Adds `job_id`, `job_name`, `queue` and `attempt` to what a processor logs. It lets every record pass.
+    """Adds `job_id`, `job_name`, `queue` and `attempt` to the records that a processor logs. It drops no record.
 
     Add it to handlers of `logging`, which see the records of all loggers. A record that has one of these fields keeps
-    it. Outside of processors nothing is added: give a formatter `defaults={"job_id": "-"}` where it names them.
+    it. Outside of processors nothing is added: give a formatter that names them `defaults={"job_id": "-"}`.
 
     Args:
-        name: As with `logging.Filter`: a logger, to which and below which fields are added; all by default.
+        name: As in `logging.Filter`: fields are added to records of this logger and those below it; all by default.
 
     Examples:
         >>> import logging

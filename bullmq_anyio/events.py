@@ -39,12 +39,12 @@ _ASKED_TOGETHER = 250
 
 
 class EventStream(AsyncIterator[ReadEvent]):
-    """The events of a queue, one at each step of the iteration, on a connection of its own. `QueueEvents.stream` makes
+    """The events of a queue, one at each step of the iteration, on its own connection. `QueueEvents.stream` creates
     one.
 
-    No event is lost and none comes twice, not over lost connections either, which are made again, unless the queue's
-    stream is trimmed past this reader: an `EventsMissed` says so. It is for one task. The iteration ends when the
-    reader is closed.
+    No event is lost or repeated, even when a connection is lost and opened again. Only if the queue's stream is trimmed
+    past this reader are events missed, and an `EventsMissed` says so. A stream is for one task. The iteration ends
+    when the stream is closed.
 
     Source: specs/04-schedulers-flows-events.md#sec-8
 
@@ -72,16 +72,16 @@ class EventStream(AsyncIterator[ReadEvent]):
 
     @property
     def last_event_id(self) -> str | None:
-        """The id of the event that came last, or the place where it began; None before it began."""
+        """The id of the last event, or the place where it began; None before it began."""
         return self._last
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether it has been closed."""
         return self._closed
 
     async def start(self) -> str | None:
-        """Fix the place to begin at, without waiting for an event.
+        """Fix the place where reading begins, without waiting for an event.
 
         Returns:
             The id of the event to begin after; None while the server cannot be reached.
@@ -99,15 +99,15 @@ class EventStream(AsyncIterator[ReadEvent]):
         return self._reader.position
 
     async def read(self) -> list[ReadEvent]:
-        """Read what came next.
+        """Read the next events.
 
         Returns:
-            The events; none after a lost connection, or when none came within `blocking_timeout`.
+            The events; none after a lost connection, or if none arrived within `blocking_timeout`.
 
         Raises:
-            Closed: It was closed.
-            AuthenticationFailed: The server refused the login, and has never given another answer; so for the one
-                below.
+            Closed: It has been closed.
+            AuthenticationFailed: The server refused the login, and has not accepted it before. The same goes for the
+                next.
             ServerTooOld: The server is older than the scripts need.
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
@@ -167,28 +167,29 @@ class EventStream(AsyncIterator[ReadEvent]):
 
 
 class QueueEvents:
-    """The events of a queue, of all its jobs and of the workers of every library. Nothing is opened before the first
+    """The events of a queue, about all its jobs and the workers of every library. It opens nothing before the first
     use.
 
     `async with events:` reads in the background, on one connection: for callbacks (`on`) and for any number of callers
-    of `wait_until_finished`. `async for event in events:` is a reader of its own (see `stream`).
+    of `wait_until_finished`. `async for event in events:` is a separate reader (see `stream`).
 
-    No event is lost and none comes twice, not over lost connections either; those are made again after 100 ms, doubling
-    up to `max_reconnect_delay`, give or take 20 %. A queue keeps about 10,000 events: a reader that was away for longer
-    gets an `EventsMissed` and goes on with the oldest one left. An entry that cannot be decoded comes as an
+    No event is lost or repeated, even when a connection is lost; it is opened again after 100 ms, doubling up to
+    `max_reconnect_delay`, give or take 20 %. A queue keeps about 10,000 events: a reader that was away for longer gets
+    an `EventsMissed` and continues with the oldest one left. An entry that cannot be decoded becomes an
     `UndecodableEvent`.
 
-    Reading raises `AuthenticationFailed`, `ServerTooOld` and `UsageError` if the server has never given another answer.
+    Reading raises `AuthenticationFailed`, `ServerTooOld` and `UsageError` only if the server has not accepted a
+    connection before.
 
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
-        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
-        last_event_id: The id of the event to begin after; `0-0`: begin with the oldest one. None, the default: begin
-            now, after the newest.
-        blocking_timeout: The longest wait in one call of the server, in milliseconds or as a `timedelta`; 10,000 by
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of all keys of the queue; `bull` by default, as in BullMQ.
+        layout: Where the keys have the hash tag that a Redis Cluster needs. `KeyLayout.PLAIN`, the default: nowhere.
+        last_event_id: The id of the event to begin after; `0-0` begins with the oldest. None, the default, begins now,
+            after the newest.
+        blocking_timeout: The longest wait in one call to the server, in milliseconds or as a `timedelta`; 10,000 by
             default.
         max_reconnect_delay: The longest pause between two attempts to connect, in milliseconds or as a `timedelta`;
             30,000 by default.
@@ -260,22 +261,22 @@ class QueueEvents:
 
     @property
     def last_event_id(self) -> str | None:
-        """The id of the event that the callbacks had last, or the place where it began; None before it began."""
+        """The id of the last event passed to callbacks, or the place where it began; None before it began."""
         return self._last
 
     def on(self, kind: type[E], callback: Callable[[E], object]) -> Callable[[], None]:
         """Call a function with each event of one kind.
 
-        Functions are called one after the other in the order of the events: a slow one holds up the next event. What a
-        function raises is logged and changes nothing. It runs apart from the reader and from other calls, as if in a
-        task of its own, in a copy of the reader's context, and is awaited where it is async.
+        Functions are called one after another in the order of the events: a slow one delays the next event. Exceptions
+        from a function are logged and change nothing. It runs apart from the reader and from other calls, as if in its
+        own task, in a copy of the reader's context, and is awaited if it is async.
 
         Args:
             kind: A class of `bullmq_protocol.events.stream`, such as `CompletedEvent`.
-            callback: The function, async or not; it is given the event.
+            callback: The function, async or not, which takes the event.
 
         Returns:
-            A function without arguments that ends the calls.
+            A function without arguments that removes the callback.
 
         Source: specs/04-schedulers-flows-events.md#sec-8-3
 
@@ -290,11 +291,11 @@ class QueueEvents:
         return self._subscribers.add(kind, callback)
 
     def stream(self, last_event_id: str | None = None) -> EventStream:
-        """Return a reader of its own, on a connection of its own. It ends when this object is closed.
+        """Return a separate reader with its own connection. It ends when this object is closed.
 
         Args:
-            last_event_id: The id of the event to begin after; `0-0`: begin with the oldest one. None, the default:
-                begin where this object began, or now, at the first step.
+            last_event_id: The id of the event to begin after; `0-0` begins with the oldest. None, the default, begins
+                where this object began, or else at the time of the first step.
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
@@ -330,28 +331,28 @@ class QueueEvents:
         result_type: Any = None,
         may_not_exist: bool = False,
     ) -> Any:
-        """Wait until a job is finished and return its result.
+        """Wait until a job has finished, and return its result.
 
-        The result of a job that was removed at its end is read back from the stream, as long as it is among the newest
-        10,000 entries. A job that went without an event, together with its whole queue, is noticed within 15 s. Beside
-        the connection for events, all callers share one to ask for the states of their jobs.
+        The result of a job that was removed when it ended is read from the stream, as long as it is among the newest
+        10,000 entries. A job that was removed without an event, together with its whole queue, is noticed within 15 s.
+        Besides the connection for events, all callers share one that reads the states of their jobs.
 
-        A callback of this object may call it, too, but holds up all further events: it asks for the job after 100 ms,
-        doubling up to 15 s.
+        A callback of this object may call it, too, but then delays all further events: it polls for the job after 100
+        ms, doubling up to 15 s.
 
         Args:
             job_id: The id of the job.
-            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            timeout: How long to wait at most, in milliseconds or as a `timedelta`. None, the default: no limit.
             result_type: The type to read the result into, of any kind that a queue's `data_type` may be. None, the
                 default: JSON values.
-            may_not_exist: True also waits for a job that is still to be added. Its id should be one that no job had
-                before, because an end that the stream still has counts. False by default.
+            may_not_exist: True also waits for a job that has not been added yet. Its id should be one that no job had
+                before, because an earlier end that is still in the stream counts. False by default.
 
         Raises:
             JobFailedError: The job failed for good; `reason` says why.
             JobNotFound: The job was removed or does not exist.
-            WaitTimeout: It did not finish in time; it may do so later.
-            Closed: This object was closed.
+            WaitTimeout: It did not finish in time; it may still finish later.
+            Closed: This object has been closed.
             PayloadMismatch: The result is not of `result_type`.
             UsageError: This object is not reading: call this within `async with events:`.
 
@@ -423,11 +424,11 @@ class QueueEvents:
         """Read for callbacks and waiting callers until this object is closed. `async with` does this in the background.
 
         Raises:
-            Closed: It was closed before.
-            AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
-                below.
+            Closed: It has been closed.
+            AuthenticationFailed: The server refused the login, and has not accepted it before. The same goes for the
+                next two.
             ServerTooOld: The server is older than the scripts need.
-            UsageError: The server cannot hold this queue, or this object is reading already.
+            UsageError: The server cannot hold this queue, or this object is already reading.
 
         Source: specs/04-schedulers-flows-events.md#sec-8-1
 
@@ -482,9 +483,8 @@ class QueueEvents:
                     await source.aclose()
 
     async def aclose(self) -> None:
-        """End all reading, and close the connections that were opened. Callers that wait get `Closed`. A callback that
-        has not ended a second later is cancelled; on threads nobody waits for it any longer. Calling it again does
-        nothing.
+        """End all reading, and close the connections that were opened. Waiting callers get `Closed`. A callback that
+        has not ended a second later is cancelled; on threads it is abandoned. Calling it again does nothing.
 
         Examples:
             >>> await events.aclose()

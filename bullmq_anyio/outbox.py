@@ -26,21 +26,21 @@ async def relay_entries(
 ) -> list[Job[Any] | BullMQError]:
     """Add the jobs of outbox entries, in their order within each queue.
 
-    To relay an entry again is harmless while its job is kept: the job is left as it is. An entry that the server or
-    this library refuses holds the others up in no way.
+    Relaying an entry again is harmless while its job exists: the job stays as it is. An entry that the server or this
+    library refuses does not affect the others.
 
     Args:
-        entries: What `Queue.entry` returned, for any queues of this server.
-        connection: A URL, options, a client, or a transport, which its owner closes: make one with `connect` to relay
-            more than once. None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        limits: Bounds on written data: by default 10 MiB for a payload, 255 characters for a name.
-        scripts: The profile, as of the queues. By default `DEFAULT` of `bullmq_protocol.scripts.profile`.
+        entries: The values that `Queue.entry` returned, for any queues of this server.
+        connection: A URL, options, a client, or a transport, which remains yours to close: make one with `connect` to
+            relay more than once. None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        limits: Limits on written data; by default 10 MiB for a payload, and 255 characters for a name.
+        scripts: The profile of the queues. `DEFAULT` of `bullmq_protocol.scripts.profile` by default.
 
     Returns:
-        For each entry the job, whose `added` is False if it existed already, or the error that refused it.
+        For each entry, the job, whose `added` is False if it existed already, or the error with which it was refused.
 
     Raises:
-        TransportError: The connection failed. Some may have been added: relay all of them again.
+        TransportError: The connection failed. Some jobs may have been added: relay all of them again.
 
     Source: specs/08-batches.md#outbox
 

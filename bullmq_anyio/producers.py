@@ -36,24 +36,24 @@ _log = logging.getLogger("bullmq_anyio")
 class FlowProducer:
     """Adds flows: trees of jobs in any queues, in which each parent waits for its children.
 
-    Nothing is opened before the first call; safe to share between the tasks of one event loop.
+    It opens nothing before the first call, and all tasks of one event loop may share it.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
     `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
     Args:
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What the keys of nodes without a prefix of their own begin with, as in BullMQ `bull` by default.
-        layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default,
-            nowhere.
-        limits: Bounds on written data: by default 10 MiB for a payload and for a result, 255 characters for a name.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of the keys of nodes that have no prefix of their own; `bull` by default, as in BullMQ.
+        layout: Where the keys of all nodes have the hash tag that a Redis Cluster needs. `KeyLayout.PLAIN`, the
+            default: nowhere.
+        limits: Limits on written data; by default 10 MiB for a payload or a result, and 255 characters for a name.
         scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
-        clock: What tells the time of new jobs and delays, for tests (docs/testing.md): a `SimulatedClock`, or any
-            function that returns an `Instant`. None, the default: the system's clocks.
+        clock: The clock for new jobs and delays, for tests (docs/testing.md): a `SimulatedClock`, or any function that
+            returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/04-schedulers-flows-events.md#sec-7
 
@@ -92,16 +92,15 @@ class FlowProducer:
         """Add one flow in one transaction.
 
         Args:
-            flow: The job at the root, with its children.
-            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
-                default.
+            flow: The root job, with its children.
+            queues_options: Default options by queue name; the options of a node take precedence. None by default.
 
         Returns:
             The jobs in the shape of the flow.
 
         Raises:
-            UsageError: A node is wrong, the flow contains itself, or its queues are in several slots of a cluster;
-                nothing is sent.
+            UsageError: A node is wrong, the flow contains itself, or its queues are in several slots of a cluster.
+                Nothing is sent.
             FlowAddError: The server refused at least one node. Its `results` say for each node what happened; the
                 others were added.
 
@@ -124,9 +123,8 @@ class FlowProducer:
         """Add several flows in one transaction.
 
         Args:
-            flows: The jobs at the roots, each with its children.
-            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
-                default.
+            flows: The root jobs, each with its children.
+            queues_options: Default options by queue name; the options of a node take precedence. None by default.
 
         Returns:
             The jobs in the shape of the flows, in their order.
@@ -151,15 +149,14 @@ class FlowProducer:
     def adding(
         self, flows: Sequence[FlowNode], *, queues_options: Mapping[str, JobOptions] | None = None
     ) -> Adding[list[FlowJob[Job[Any]]]]:
-        """Prepare flows to be added in a transaction of your own, beside your own commands. Nothing is sent.
+        """Prepare flows to be added in your own transaction, together with your own commands. Nothing is sent.
 
         Args:
-            flows: The jobs at the roots, each with its children; at least one.
-            queues_options: Default options of queues, by the queues' names; those of a node take precedence. None by
-                default.
+            flows: The root jobs, each with its children; at least one.
+            queues_options: Default options by queue name; the options of a node take precedence. None by default.
 
         Returns:
-            The commands, and what reads their replies. See `Adding`; `Queue.commit` sends it.
+            The commands, and a decoder of their replies: see `Adding`. `Queue.commit` sends them.
 
         Raises:
             UsageError: As in `add`.
@@ -208,11 +205,11 @@ class FlowProducer:
         """Read a job and its children: the finished ones first, then the pending, the failed and the ignored ones.
 
         Args:
-            job_id: The id of the job at the root.
+            job_id: The id of the root job.
             queue_name: The name of its queue.
             prefix: The prefix of its queue. None, the default: the producer's.
-            depth: How many levels to read, at least 1: the job alone; 10 by default.
-            max_children: The most children of each kind to read for a job, at least 1; 20 by default.
+            depth: How many levels to read, at least 1, which is the job alone; 10 by default.
+            max_children: How many children of each kind to read at most for a job, at least 1; 20 by default.
 
         Returns:
             The jobs in the shape of the flow; `missing` has the keys of children that are gone. None if there is no
@@ -236,7 +233,7 @@ class FlowProducer:
         return tree(jobs, found.missing)[0]
 
     async def aclose(self) -> None:
-        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+        """Close the connection, unless it is a transport that you passed in. Calling it again does nothing.
 
         Examples:
             >>> await flows.aclose()
@@ -282,17 +279,17 @@ class FlowProducer:
 
 
 class QueueEventsProducer:
-    """Publishes events of your own on a queue's stream, for the readers of every library.
+    """Publishes your own events on a queue's stream, for readers of every library.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
     `UsageError` for a bad argument before anything is sent.
 
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
-        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of all keys of the queue; `bull` by default, as in BullMQ.
+        layout: Where the keys have the hash tag that a Redis Cluster needs. `KeyLayout.PLAIN`, the default: nowhere.
 
     Source: specs/04-schedulers-flows-events.md#sec-9
 
@@ -344,7 +341,7 @@ class QueueEventsProducer:
         return await perform(self._transport, command)
 
     async def aclose(self) -> None:
-        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+        """Close the connection, unless it is a transport that you passed in. Calling it again does nothing.
 
         Examples:
             >>> await producer.aclose()

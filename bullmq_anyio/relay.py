@@ -39,8 +39,8 @@ R = TypeVar("R")
 
 
 class Relay:
-    """A namespace of the relay: publish messages, see who is there, and make nodes that get them. Nothing is opened
-    before the first call; safe to share between the tasks of one event loop.
+    """A namespace of the relay: publish messages, list nodes, and create nodes that receive messages. It opens nothing
+    before the first call, and all tasks of one event loop may share it.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
     `UsageError` for a bad argument before anything is sent.
@@ -48,10 +48,10 @@ class Relay:
     BullMQ calls its relay experimental: it may change in any version.
 
     Args:
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What all keys begin with, as in BullMQ `bull` by default.
-        namespace: Whose messages they are: 1 to 64 letters, digits, `_` and `-`; `default` by default.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of all keys; `bull` by default, as in BullMQ.
+        namespace: The namespace of the messages: 1 to 64 letters, digits, `_` and `-`; `default` by default.
         max_bytes: The longest message that may be published, in bytes of its JSON; 524,288 by default.
 
     Source: specs/06-later-versions.md#sec-4-14
@@ -89,19 +89,19 @@ class Relay:
     async def publish(self, topic: str, data: Any, *, retain: Duration = 0) -> Published:
         """Send a message to all nodes that have subscribed to its topic.
 
-        After a lost connection (`TransportError` with `maybe_applied`) it may have been sent.
+        After a lost connection (`TransportError` with `maybe_applied`) the message may have been sent.
 
         Args:
             topic: 1 to 16 segments between dots: letters, digits, `_`, `:`, `%` and `-`; at most 512 bytes.
             data: The message: any value with a JSON form.
-            retain: For how long those get it too who subscribe to the topic later, in milliseconds or as a `timedelta`;
-                0, the default: not at all. It takes the place of what was retained before.
+            retain: How long later subscribers of the topic also get the message, in milliseconds or as a `timedelta`;
+                0, the default: not at all. It replaces the message that was retained before.
 
         Returns:
-            Its id, and how many nodes and endpoints get it.
+            The message's id, and the number of nodes and endpoints that get it.
 
         Raises:
-            UsageError: The topic is none, or the message longer than `max_bytes`.
+            UsageError: The topic is invalid, or the message longer than `max_bytes`.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -149,17 +149,18 @@ class Relay:
         batch_size: int = DEFAULT_BATCH,
         blocking_timeout: Duration = 5_000,
     ) -> RelayNode:
-        """Return a node, which gets messages; `async with` registers it.
+        """Return a node, which receives messages; `async with` registers it.
 
         Args:
-            node_id: Its id, of no other node in the namespace: 1 to 64 letters, digits, `_` and `-`.
-            name: What people call it; the id by default.
-            lease: How long the server keeps it without a sign of life, in milliseconds or as a `timedelta`; 30,000 by
-                default, at least 3.
-            inbox_limit: How many messages wait for it at most; the oldest go first. 10,000 by default.
+            node_id: Its id, unique in the namespace: 1 to 64 letters, digits, `_` and `-`.
+            name: A name for people; the id by default.
+            lease: How long the server keeps the node without a renewal, in milliseconds or as a `timedelta`, at least
+                3; 30,000 by default.
+            inbox_limit: How many messages its inbox holds at most; beyond that the oldest are dropped. 10,000 by
+                default.
             batch_size: How many are read at once; 100 by default.
-            blocking_timeout: The longest wait in one call of the server, in milliseconds or as a `timedelta`; 5,000 by
-                default. A third of the lease is never exceeded.
+            blocking_timeout: The longest wait in one call to the server, in milliseconds or as a `timedelta`; 5,000 by
+                default. It never exceeds a third of the lease.
 
         Returns:
             The node.
@@ -182,11 +183,10 @@ class Relay:
         )
 
     async def sweep(self, most: int = 100) -> list[str]:
-        """Remove nodes whose lease is over, and messages that were retained for long enough. Nodes do this once per
-        lease.
+        """Remove nodes whose lease has ended, and retained messages whose time is up. Nodes do this once per lease.
 
         Args:
-            most: How many nodes at most; 100 by default.
+            most: How many nodes to remove at most; 100 by default.
 
         Returns:
             Their ids.
@@ -200,7 +200,7 @@ class Relay:
         return await perform(self._transport, commands.sweep_nodes(self._keys, most=check_whole("most", most, least=1)))
 
     async def get_counts(self) -> RelayCounts:
-        """Count nodes, subscriptions, patterns and messages that are retained.
+        """Count nodes, subscriptions, patterns and retained messages.
 
         Returns:
             The four counts.
@@ -214,14 +214,14 @@ class Relay:
         return await perform(self._transport, commands.get_counts(self._keys))
 
     async def get_nodes(self, start: int = 0, end: int = -1) -> list[RelayNodeInfo]:
-        """Return the nodes in the order in which they came.
+        """Return the nodes in the order in which they were registered.
 
         Args:
-            start: The place of the first; 0 by default.
-            end: The place of the last; -1, the default: to the end.
+            start: The first position; 0 by default.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
-            What is known of each.
+            The information about each node.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -234,11 +234,11 @@ class Relay:
     async def get_subscriptions(
         self, start: int = 0, end: int = -1, *, node: str | None = None, pattern: str | None = None
     ) -> list[RelaySubscription]:
-        """Return who gets what.
+        """Return which endpoints subscribe to which topics.
 
         Args:
-            start: The place of the first; 0 by default.
-            end: The place of the last; -1, the default: to the end.
+            start: The first position; 0 by default.
+            end: The last position, inclusive; -1, the end, by default.
             node: Only those of this node; None by default.
             pattern: Only those to this pattern, as it was given; None by default. Not with `node`.
 
@@ -260,14 +260,14 @@ class Relay:
         return await perform(self._transport, command)
 
     async def get_patterns(self, start: int = 0, end: int = -1) -> list[tuple[str, int]]:
-        """Return each pattern that has subscribers, and how many.
+        """Return each pattern that has subscribers, with their number.
 
         Args:
-            start: The place of the first; 0 by default.
-            end: The place of the last; -1, the default: to the end.
+            start: The first position; 0 by default.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
-            Patterns with their numbers of subscriptions.
+            The patterns, each with its number of subscriptions.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -278,14 +278,14 @@ class Relay:
         return await perform(self._transport, commands.get_patterns(self._keys, *_page(start, end)))
 
     async def get_retained(self, start: int = 0, end: int = -1) -> list[RetainedMessage]:
-        """Return the messages that are retained, that which goes first at the front.
+        """Return the retained messages, the first to expire first.
 
         Args:
-            start: The place of the first; 0 by default.
-            end: The place of the last; -1, the default: to the end.
+            start: The first position; 0 by default.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
-            The messages, each with the moment when it goes.
+            The messages, each with the time when it expires.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -296,7 +296,7 @@ class Relay:
         return await perform(self._transport, commands.get_retained(self._keys, *_page(start, end)))
 
     async def get_namespaces(self) -> list[str]:
-        """Return the namespaces in use, of all with this prefix.
+        """Return all namespaces in use with this prefix.
 
         Returns:
             Their names.
@@ -310,7 +310,7 @@ class Relay:
         return await perform(self._transport, commands.get_namespaces(self._keys))
 
     async def aclose(self) -> None:
-        """Close the connection, unless it is a transport that was handed over. Calling it again does nothing.
+        """Close the connection, unless it is a transport that you passed in. Calling it again does nothing.
 
         Examples:
             >>> await relay.aclose()
@@ -328,15 +328,15 @@ class Relay:
 
 
 class RelayNode(AsyncIterator[RelayMessage]):
-    """A process that gets messages, one at each step of the iteration. `Relay.node` makes one.
+    """A process that receives messages, one at each step of the iteration. `Relay.node` creates one.
 
-    A message counts as done with when the next batch is asked for: after a crash, a node that registers with the same
-    id before its lease has ended gets the rest of the batch again. The lease is renewed by reading; who needs longer
-    than the lease for a batch calls `renew` meanwhile. A node whose lease has ended registers again at its next read,
-    with the subscriptions that it had: what was published between is lost to it.
+    A batch counts as handled when the next one is read: after a crash, a node that registers with the same id before
+    the lease has ended gets the rest of the batch again. Reading renews the lease; if a batch takes longer than the
+    lease, call `renew` meanwhile. A node whose lease has ended registers again at its next read, with the subscriptions
+    that it had, and misses what was published in between.
 
-    After a `TransportError` the next step goes on where it was. The iteration ends when the node is closed. It is for
-    one task; others may subscribe on it.
+    After a `TransportError` the next step continues where it was. The iteration ends when the node is closed. A node is
+    for one task; others may subscribe on it.
 
     Source: specs/06-later-versions.md#sec-4-14
 
@@ -388,11 +388,11 @@ class RelayNode(AsyncIterator[RelayMessage]):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether it has been closed."""
         return self._closed
 
     async def start(self) -> None:
-        """Register the node, which `async with` does. A node that is registered stays so.
+        """Register the node, as `async with` does. If it is registered already, nothing changes.
 
         Raises:
             RelayRefused: The namespace has a layout that this library does not know.
@@ -410,18 +410,18 @@ class RelayNode(AsyncIterator[RelayMessage]):
             await self._register()
 
     async def subscribe(self, pattern: str, endpoint: str = "default") -> RelayMessage | None:
-        """Get the messages of a topic, or of all topics that fit a pattern.
+        """Subscribe to a topic, or to all topics that match a pattern.
 
         Args:
             pattern: A topic, in which `*` stands for any segment, and `>` at the end for one or more.
-            endpoint: For whom in this process: 1 to 64 letters, digits, `_` and `-`; `default` by default. A message
-                has the names of all endpoints of the node that it is for.
+            endpoint: The subscriber within this process: 1 to 64 letters, digits, `_` and `-`; `default` by default. A
+                message has the names of all endpoints of the node that it is for.
 
         Returns:
-            The message that is retained for the topic; None if there is none, and for a pattern with wildcards.
+            The message retained for the topic; None if there is none, or for a pattern with wildcards.
 
         Raises:
-            RelayRefused: The node's lease is over, or it was never registered.
+            RelayRefused: The node's lease has ended, or it was never registered.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -442,7 +442,7 @@ class RelayNode(AsyncIterator[RelayMessage]):
             endpoint: Its name; `default` by default.
 
         Returns:
-            How many there were.
+            The number of subscriptions ended.
 
         Source: specs/06-later-versions.md#sec-4-14
 
@@ -459,10 +459,10 @@ class RelayNode(AsyncIterator[RelayMessage]):
         return removed
 
     async def read(self) -> list[RelayMessage]:
-        """Wait for messages, and read them. All that were read before count as done with.
+        """Wait for messages and read them. All messages read before count as handled.
 
         Returns:
-            The messages; none if none came within `blocking_timeout`.
+            The messages; none if none arrived within `blocking_timeout`.
 
         Raises:
             Closed: The node was closed.
@@ -489,10 +489,10 @@ class RelayNode(AsyncIterator[RelayMessage]):
         return list(found.messages)
 
     async def renew(self) -> bool:
-        """Let the lease begin again. Reading does it too.
+        """Renew the lease. Reading does this, too.
 
         Returns:
-            Whether the node is still registered; False: it was not, and is again, with its subscriptions.
+            Whether the node was still registered. If False, it has been registered again, with its subscriptions.
 
         Source: specs/06-later-versions.md#sec-4-14
 

@@ -20,27 +20,27 @@ async def run_workers(
 ) -> signal.Signals | None:
     """Run workers until SIGTERM or SIGINT.
 
-    The first signal closes them gracefully: running jobs may end within `shutdown_timeout`, then they are given back to
+    The first signal closes them gracefully: running jobs have `shutdown_timeout` to finish, then they are returned to
     the queue, where another worker takes them at once. A second one cuts the wait short (`aclose(force=True)`). If a
     worker fails (see `Worker.run`), the others are closed gracefully and its error is raised.
 
-    This is for programs that exist to run workers. At its end the signals have the handlers back that it found, and a
-    handler of the program's own is called with the signal. A web server closes workers itself when it shuts down: write
-    `async with worker:` there.
+    This is for programs that mainly run workers. At its end it restores the previous signal handlers, and calls the
+    program's own handler with the signal. In a web server, which has its own shutdown, use `async with worker:`
+    instead.
 
     Args:
         workers: One worker or several.
-        until: "idle" ends them when there is nothing left to do for any of them, as `Worker.run`. None by default.
-        max_jobs: After how many jobs a worker takes no more, at least 1; the first that has ended ends the others
-            gracefully. None, the default: none does.
-        on_signal: A function that is called with each of the signals as it arrives; it may interrupt any line of the
-            main thread. None by default.
+        until: "idle" ends them when none of them has anything left to do, as in `Worker.run`. None by default.
+        max_jobs: How many jobs, at least 1, a worker takes before it ends; the first one to end closes the others
+            gracefully. None, the default: no limit.
+        on_signal: A function that is called with each signal as it arrives; it may interrupt any line of the main
+            thread. None by default.
 
     Returns:
-        The signal; None if all workers were closed in another way.
+        The signal; None if all workers ended for another reason.
 
     Raises:
-        UsageError: There are no workers, or this is not the main thread, which alone gets signals.
+        UsageError: There are no workers, or this is not the main thread, the only one that gets signals.
     """
     check_workers(workers, Worker, "bullmq_anyio")
     running = Running(workers, until, max_jobs)

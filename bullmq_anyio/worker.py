@@ -42,42 +42,44 @@ Middleware: TypeAlias = Callable[[Job[Any, Any, Any], Callable[[Job[Any, Any, An
 
 
 class Worker(Defaulted, Generic[T, S]):
-    """A worker of one queue. Nothing is opened before `run`, so it can be made before an event loop runs.
+    """A worker of one queue. It opens nothing before `run`, so you can create it before an event loop runs.
 
     `async with worker:` runs it in the background and closes it gracefully at the end.
 
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
-        processor: An async function of the `Job`. What it returns, any JSON value, becomes the job's result, and what
-            it raises its failure. None, the default: jobs are only taken manually, with `get_next_job`.
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
-        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
+        processor: An async function that takes the `Job`. The JSON value that it returns becomes the job's result; an
+            exception becomes its failure. None, the default: jobs are only taken manually, with `get_next_job`.
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of all keys of the queue; `bull` by default, as in BullMQ.
+        layout: Where the keys have the hash tag that a Redis Cluster needs. `KeyLayout.PLAIN`, the default: nowhere.
         options: Concurrency, locks, retries and limits; see `WorkerOptions` for the defaults.
-        data_type: What payloads are read into: any type that msgspec decodes, a pydantic model, a `TypeAdapter`, or an
-            object with `dumps` and `loads` (docs/payloads.md). One that does not fit fails its job for good. None, the
-            default: JSON values.
-        result_type: The same for what the processor returns, and `complete` is given. None, the default: any JSON
-            value.
-        worker_id: The worker's name in logs and metrics. None, the default: made of host, process id and six hex
+        data_type: The type that payloads are read into: any type that msgspec decodes, a pydantic model, a
+            `TypeAdapter`, or an object with `dumps` and `loads` (docs/payloads.md). A payload that does not fit fails
+            its job for good. None, the default: JSON values.
+        result_type: The same for results, whether returned by the processor or passed to `complete`. None, the default:
+            any JSON value.
+        worker_id: The worker's name in logs and metrics. None, the default: host, process id and six hexadecimal
             digits.
-        backoff_strategy: A function, async or not, of attempt number, backoff type, error and job, for backoff types
-            other than `fixed` and `exponential`. It returns milliseconds; -1 fails the job for good. None by default.
+        backoff_strategy: A function, async or not, for backoff types other than `fixed` and `exponential`. It takes
+            attempt number, backoff type, error and job, and returns milliseconds; -1 fails the job for good. None by
+            default.
         scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
-        metrics_collector: Counts and times what happens, such as `PrometheusMetrics`; see
+        metrics_collector: An object that counts and times jobs, such as `PrometheusMetrics`; see
             `bullmq_protocol.observability.metrics`. No metrics by default.
         telemetry: A provider of spans, such as `BullMQOtel`. None, the default: no spans. See
             `bullmq_protocol.observability.telemetry`.
-        limits: Bounds on what processors return and write: by default 10 MiB. A result over its limit fails the job.
-        middleware: Async functions of the job and `call_next`, around the processor of each job, the first outermost.
-            Each returns the result, usually that of `await call_next(job)`, and is called in the job's own task. None
-            by default.
-        lifespan: A function of the worker that returns an async context manager, which is entered as `run` begins and
-            left as it ends. What it yields is the `state` of every job. None, the default: there is no state.
-        clock: What tells the worker's time, for tests (docs/testing.md): a `SimulatedClock`, or any function that
-            returns an `Instant`. None, the default: the system's clocks.
+        limits: Limits on what processors return and write; 10 MiB by default. A result over its limit fails the job.
+        middleware: Async functions that take the job and `call_next` and run around the processor of each job, the
+            first outermost. Each returns the result, usually that of `await call_next(job)`, and runs in the job's own
+            task. None by default.
+        lifespan: A function that takes the worker and returns an async context manager, which is entered when `run`
+            begins and left when it ends. The value that it yields is the `state` of every job. None, the default: no
+            state.
+        clock: The worker's clock, for tests (docs/testing.md): a `SimulatedClock`, or any function that returns an
+            `Instant`. None, the default: the system's clocks.
 
     Source: specs/05-worker-runtime.md#sec-2
 
@@ -197,7 +199,7 @@ class Worker(Defaulted, Generic[T, S]):
 
     @property
     def concurrency(self) -> int:
-        """How many jobs run at a time, at least 1. May be set while the worker runs."""
+        """How many jobs run at a time, at least 1. You may set it while the worker runs."""
         return self._driver.concurrency
 
     @concurrency.setter
@@ -206,19 +208,19 @@ class Worker(Defaulted, Generic[T, S]):
 
     @property
     def is_running(self) -> bool:
-        """Whether `run` is under way, or the body of an `async with` whose worker has not been closed."""
+        """Whether `run` is in progress, or the body of `async with` with a worker that has not been closed."""
         return self._driver.is_running
 
     @property
     def is_paused(self) -> bool:
-        """Whether the worker itself is paused, also before it runs. A paused queue does not count."""
+        """Whether the worker itself is paused, also before it runs; not whether its queue is."""
         return self._driver.is_paused
 
     def __repr__(self) -> str:
         return repr(self._driver)
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return what the worker holds and waits for: a plain value, which `msgspec.json` can encode.
+        """Return what the worker holds and waits for, as a plain value that `msgspec.json` can encode.
 
         Examples:
             >>> snapshot = worker.snapshot()
@@ -230,22 +232,23 @@ class Worker(Defaulted, Generic[T, S]):
     async def run(self, *, until: Literal["idle"] | Idle | None = None, max_jobs: int | None = None) -> None:
         """Take and process jobs until the worker is closed. `async with` does this in the background.
 
-        Cancelling it cancels the processors, gives their jobs back to the queue, and is then raised again.
+        If it is cancelled, it cancels the processors, returns their jobs to the queue, and then raises the cancellation
+        again.
 
         Args:
-            until: None, the default: until it is closed. "idle": until no job is held, waiting or due; jobs that are
-                delayed for later, and those of a paused queue, stay where they are. An `Idle` of
-                `bullmq_protocol.worker.ending` does the same for several workers, which end together.
-            max_jobs: After how many jobs, at least 1, it takes no more, and ends when the last of them is over. None,
-                the default: it has no limit.
+            until: None, the default, runs until the worker is closed; "idle" until no job is held, waiting or due. Jobs
+                that are delayed for later, and those of a paused queue, stay where they are. An `Idle` from
+                `bullmq_protocol.worker.ending` does the same for several workers, which then end together.
+            max_jobs: How many jobs, at least 1, the worker takes before it ends, once the last of them is over. None,
+                the default: no limit.
 
         Raises:
-            AuthenticationFailed: The server refused the login, and has never given another answer; so for the two
-                below.
+            AuthenticationFailed: The server refused the login, and has not accepted it before. The same goes for the
+                next two.
             ServerTooOld: The server is older than the scripts need.
-            UsageError: The server cannot hold this queue, the worker has no processor, it runs already or has ended, or
-                an argument is wrong.
-            ConnectionLost: As many attempts to reconnect failed as `max_reconnect_attempts` allows.
+            UsageError: The server cannot hold this queue, the worker has no processor, is already running or has ended,
+                or an argument is wrong.
+            ConnectionLost: `max_reconnect_attempts` attempts to reconnect have failed.
 
         Source: specs/05-worker-runtime.md#sec-4-2
 
@@ -267,8 +270,8 @@ class Worker(Defaulted, Generic[T, S]):
         """Start no further job.
 
         Args:
-            wait: True, the default: return when the running jobs are over, or as soon as the worker is resumed before
-                that, or has ended. Called from a processor or a callback it does not wait. False: return immediately.
+            wait: True, the default, returns when the running jobs have ended, or earlier if the worker is resumed or
+                ends; in a processor or a callback it does not wait. False returns immediately.
 
         Source: specs/05-worker-runtime.md#sec-14-1
 
@@ -291,14 +294,14 @@ class Worker(Defaulted, Generic[T, S]):
         self._driver.resume()
 
     def cancel_job(self, job_id: str, reason: str = "cancelled") -> bool:
-        """Cancel the processor of a job that this worker runs. Other workers learn nothing of it.
+        """Cancel the processor of a job that this worker runs. This does not affect jobs of other workers.
 
-        On asyncio and trio the job then fails with this reason, and is retried as its options say. On threads the
-        processor learns of it by `job.cancelled`; what it returns or raises decides.
+        On asyncio and trio the job then fails with this reason, and is retried as its options say. On threads,
+        `job.cancelled` tells the processor, and the job ends as the processor returns or raises.
 
         Args:
             job_id: The id of the job.
-            reason: Why; the text of the failure. `cancelled` by default.
+            reason: The text of the failure; `cancelled` by default.
 
         Returns:
             False if no processor of this worker has the job.
@@ -315,10 +318,10 @@ class Worker(Defaulted, Generic[T, S]):
         """Cancel the processors of all jobs that this worker runs, as `cancel_job` does.
 
         Args:
-            reason: Why; the text of the failures. `cancelled` by default.
+            reason: The text of the failures; `cancelled` by default.
 
         Returns:
-            How many there were.
+            The number of processors cancelled.
 
         Source: specs/06-later-versions.md#sec-4-13
 
@@ -329,15 +332,15 @@ class Worker(Defaulted, Generic[T, S]):
         return self._driver.cancel(None, reason)
 
     async def aclose(self, force: bool = False) -> None:
-        """Close the worker, and wait until that is done.
+        """Close the worker, and wait until it is closed.
 
-        Running jobs may end within `shutdown_timeout`; then they are cancelled and given back to the queue. Called from
-        a processor or a callback it does not wait. A task that goes on although it was cancelled cannot be stopped:
+        Running jobs have `shutdown_timeout` to finish; then they are cancelled and returned to the queue. Called from a
+        processor or a callback, it does not wait. A task that continues although it was cancelled cannot be stopped:
         `aclose` waits for such a processor, whose job another worker may have by then, and logs a warning every ten
         seconds.
 
         Args:
-            force: True gives the running jobs back at once. False by default.
+            force: True returns the running jobs to the queue at once. False by default.
 
         Source: specs/05-worker-runtime.md#sec-14-3
 
@@ -359,15 +362,15 @@ class Worker(Defaulted, Generic[T, S]):
     def on(self, kind: type[N], callback: Callable[[N], object]) -> Callable[[], None]:
         """Call a function with each notice of one kind.
 
-        An async function runs in a task of its own, for which the worker waits at its end. What the function raises is
-        logged and changes nothing.
+        An async function runs in its own task, and the worker waits for it before it ends. Exceptions from the function
+        are logged and change nothing.
 
         Args:
             kind: A class of `bullmq_protocol.worker.notices`, such as `JobCompleted` or `JobFailed`.
-            callback: The function, async or not; it is given the notice.
+            callback: The function, async or not, which takes the notice.
 
         Returns:
-            A function without arguments that ends the calls.
+            A function without arguments that removes the callback.
 
         Source: specs/05-worker-runtime.md#sec-16
 
@@ -401,8 +404,7 @@ class Worker(Defaulted, Generic[T, S]):
     async def get_next_job(self, *, block: bool = True) -> Job[T] | None:
         """Take a job manually.
 
-        Its lock must be renewed with `extend_lock` before `lock_duration` is over, and the job ended with `complete` or
-        `fail`.
+        Renew its lock with `extend_lock` before `lock_duration` is over, and end the job with `complete` or `fail`.
 
         Args:
             block: True, the default: if the last call found no job, wait for one first, up to `drain_delay`. False: do
@@ -422,7 +424,7 @@ class Worker(Defaulted, Generic[T, S]):
         return await self._manual.get_next_job(block=block)
 
     async def complete(self, job: Job[T], value: Any = None, *, fetch_next: bool = False) -> Job[T] | None:
-        """End a job that was taken manually: store its result.
+        """Complete a job that was taken manually: store its result.
 
         Args:
             job: The job, from `get_next_job`, or from `complete` or `fail` with `fetch_next`.
@@ -430,15 +432,15 @@ class Worker(Defaulted, Generic[T, S]):
             fetch_next: True also takes the next job, in the same call. False by default.
 
         Returns:
-            With `fetch_next` the next job if there is one; else None.
+            With `fetch_next`, the next job if there is one; otherwise None.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             LockMissing: Its lock has expired.
-            LockMismatch: Another worker holds it.
+            LockMismatch: Another worker holds its lock.
             WrongState: It is not active.
-            PendingChildren: It has children that are not finished.
-            ChildFailed: A child failed whose failure fails its parent.
+            PendingChildren: It has unfinished children.
+            ChildFailed: A child has failed that fails its parent.
 
         Source: specs/02-worker-path.md#move-to-finished
 
@@ -461,12 +463,12 @@ class Worker(Defaulted, Generic[T, S]):
             fetch_next: True also takes the next job if this one fails for good. False by default.
 
         Returns:
-            With `fetch_next` the next job if there is one; else None.
+            With `fetch_next`, the next job if there is one; otherwise None.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             LockMissing: Its lock has expired.
-            LockMismatch: Another worker holds it.
+            LockMismatch: Another worker holds its lock.
             WrongState: It is not active.
 
         Source: specs/05-worker-runtime.md#sec-9-1
@@ -485,11 +487,11 @@ class Worker(Defaulted, Generic[T, S]):
 
         Args:
             job: The job.
-            duration: How long the lock lives from now on, in milliseconds or as a `timedelta`, above 0. None, the
+            duration: How long the lock lasts from now on, in milliseconds or as a `timedelta`, above 0. None, the
                 default: the option `lock_duration`.
 
         Returns:
-            False if the lock is not this worker's any more.
+            False if the lock is no longer this worker's.
 
         Source: specs/03-transitions-admin-getters.md#extend-lock
 

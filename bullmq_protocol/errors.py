@@ -20,7 +20,7 @@ _FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL fai
 
 
 class BullMQError(Exception):
-    """The root of everything this library raises. Errors can be copied and pickled."""
+    """The base class of all errors of this library. Errors can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), self.args, dict(self.__dict__))
@@ -117,12 +117,12 @@ def shown(value: object, most: int = 120) -> str:
 
 
 class UsageError(BullMQError, ValueError):
-    """A bad value from the caller, found before anything was sent. The message holds all three values.
+    """A bad value from the caller, found before anything was sent. The message has all three arguments.
 
     Args:
-        field: Which argument or option it is.
-        value: The value given. One that looks like a URL with a login is replaced by a note that says so.
-        rule: The rule it breaks.
+        field: The argument or option.
+        value: The value. If it looks like a URL with a login, a note that says so replaces it.
+        rule: The rule that it breaks.
 
     Examples:
         >>> error = UsageError("delay", -1, "must be at least 0")
@@ -149,7 +149,7 @@ class UnexpectedReply(BullMQError):
 
     Args:
         expected: The form that is allowed.
-        reply: What came.
+        reply: The actual reply.
     """
 
     def __init__(self, expected: str, reply: object) -> None:
@@ -161,7 +161,7 @@ class UnexpectedReply(BullMQError):
 class ServerError(BullMQError):
     """An error reply of the server.
 
-    `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...), or that of the error that a script ran into.
+    `code` is its first word (`ERR`, `WRONGTYPE`, `OOM`, ...), or that of an error inside a script.
 
     Args:
         message: The reply.
@@ -183,8 +183,9 @@ class ServerError(BullMQError):
 
 
 class RetriedInPart(ServerError):
-    """A failed child whose failure its parent ignores was moved back to wait, and will run; but there the script of
-    BullMQ 5.62.0 stopped (WRONGTYPE): no event announces it, and the parent still counts the failure as ignored.
+    """A failed child whose parent ignores its failure was moved back to wait, and will run; but then the script
+    stopped, as BullMQ 5.62.0's does (WRONGTYPE): no event announces it, and the parent still counts the failure as
+    ignored.
 
     Args:
         job_id: The id of the child.
@@ -208,19 +209,19 @@ class PayloadError(BullMQError, msgspec.DecodeError):
 
 
 class PayloadMismatch(PayloadError, msgspec.ValidationError):
-    """JSON that does not fit the type asked for."""
+    """JSON that does not match the expected type."""
 
 
 class ServerTooOld(BullMQError):
-    """The server is older than the oldest one that the scripts run on."""
+    """The server is too old for the scripts."""
 
 
 class TransportError(BullMQError):
     """The connection failed before a reply came.
 
     Args:
-        message: What happened; `reason` keeps it as it is.
-        maybe_applied: True: the command may have run on the server, because its bytes had been handed to the operating
+        message: What happened; `reason` has it unchanged.
+        maybe_applied: True: the command may have run on the server, because its bytes had been passed to the operating
             system. False: it certainly did not run.
 
     Examples:
@@ -264,7 +265,7 @@ class BulkAddError(BullMQError):
     """The server refused some jobs of a bulk.
 
     Args:
-        results: For each job, in their order, the added job or the error.
+        results: For each job, in order, the added job or the error.
     """
 
     def __init__(self, results: Sequence[object]) -> None:
@@ -277,7 +278,7 @@ class FlowAddError(BullMQError):
     """The server refused some nodes of a flow; the transaction does not undo the others.
 
     Args:
-        place: Where the first refused node is, such as `flow[0].children[1]`; only in the message.
+        place: The position of the first refused node, such as `flow[0].children[1]`; only in the message.
         nodes: Each node with its job's id, level by level.
         results: For each of them the job's id, or the error.
     """
@@ -292,11 +293,11 @@ class FlowAddError(BullMQError):
 
 
 class NodeRefused(BullMQError):
-    """A node of a flow gave way to an existing job, so that its place in the flow stays empty.
+    """A node of a flow was not added because its job existed already, so its place in the flow stays empty.
 
     Args:
         message: Which rule refused it.
-        existing_id: The id of the job that stands for it.
+        existing_id: The id of the existing job.
     """
 
     def __init__(self, message: str, *, existing_id: str) -> None:
@@ -319,7 +320,7 @@ class JobFailedError(BullMQError):
 
 
 class WaitTimeout(BullMQError, TimeoutError):
-    """A job that a caller waited for did not finish in time. It may do so later.
+    """A job that a caller waited for did not finish in time. It may still finish later.
 
     Args:
         job_id: The job.
@@ -336,7 +337,7 @@ class WaitTimeout(BullMQError, TimeoutError):
 
 
 class JobSignal(BullMQError):
-    """What a processor raises to decide how its job ends.
+    """The base class of what a processor raises to decide how its job ends.
 
     Args:
         message: The text of the failure. None, the default: the signal's own `default_message`, which is BullMQ's.
@@ -373,14 +374,14 @@ class WaitingError(JobSignal):
 
 
 class WaitingChildrenError(JobSignal):
-    """Raised by a processor that has parked the job itself: `Job.move_to_waiting_children` returned True."""
+    """Raised by a processor after `Job.move_to_waiting_children` has returned True."""
 
     default_message = "bullmq:movedToWaitingChildren"
 
 
 class RateLimitError(JobSignal):
-    """Raised by a processor: give the job back, because the queue is rate limited (`Queue.rate_limit`). Known by its
-    message, as in BullMQ.
+    """Raised by a processor to return the job to the queue, because the queue is rate limited (`Queue.rate_limit`). It
+    is recognised by its message, as in BullMQ.
     """
 
     default_message = "bullmq:rateLimitExceeded"
@@ -391,7 +392,7 @@ class TransientError(JobSignal):
 
     Args:
         message: The text of the failure; `transient error` by default.
-        retry_after_ms: The wait before the retry in milliseconds. None, the default: what the job's backoff gives.
+        retry_after_ms: The wait before the retry in milliseconds. None, the default: the job's own backoff.
 
     Examples:
         >>> TransientError("mail server is busy", retry_after_ms=30_000).retry_after_ms
@@ -415,14 +416,14 @@ class PermanentError(JobSignal):
 
 
 class ScriptError(BullMQError):
-    """A script refused the call. `code` is the number it replied; each known one has a class of its own below.
+    """A script refused the call. `code` is the number it replied; each known number has its own subclass below.
 
     Args:
         command: BullMQ's name of the command.
         job_id: The id of the job.
         parent_key: The key of its parent's hash; only in the message.
-        state: The state the command needs; only in the message.
-        code: The number. None, the default: that of the class.
+        state: The state that the command needs; only in the message.
+        code: The number. None, the default: the number of the class.
 
     Source: specs/03-transitions-admin-getters.md#sec-1-7
     """
@@ -506,7 +507,7 @@ class JobBelongsToScheduler(ScriptError):
 
 
 class ChildFailed(ScriptError, UnrecoverableError):
-    """-9: a child has failed whose failure fails its parent."""
+    """-9: a child has failed that fails its parent."""
 
     code = -9
     template = "Cannot complete job {job_id} because it has at least one failed child. {command}"

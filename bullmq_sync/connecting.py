@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection | RedisPyTransport:
-    """Return the transport for a server, or around a client of redis-py, for queues and workers to share. Nothing is
-    opened.
+    """Return the transport for a server, or around a client of redis-py, for queues and workers to share. It opens
+    nothing yet.
 
     Args:
         server: A URL, options, or a client. `redis://`, `rediss://` and `unix://` name one server;
@@ -32,7 +32,7 @@ def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection 
             yours to close.
 
     Raises:
-        UsageError: It is nothing of the kind.
+        UsageError: It is none of these.
 
     Examples:
         >>> transport = connect("redis://localhost:6379")

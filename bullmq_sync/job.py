@@ -62,15 +62,16 @@ NO_TOKEN = "0"
 
 
 class Job(JobBase, Generic[T, R, S]):
-    """A job and its methods. Its values are those of the moment it was read; see `refresh`.
+    """A job and its methods. Its values are those at the time when it was read; see `refresh`.
 
-    Queues, flow producers and workers make jobs; a processor gets one. Moments are milliseconds since the epoch,
-    durations milliseconds. Every call raises `TransportError` when the connection fails, `ServerError` when the server
-    refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list further errors.
+    Queues, flow producers and workers create jobs, and a processor gets one. Times are in milliseconds since the epoch,
+    durations in milliseconds. Every call raises `TransportError` when the connection fails, `ServerError` when the
+    server refuses the call, and `UsageError` for a bad argument before anything is sent. The methods list further
+    errors.
 
-    A value changes after the server has accepted the change, not before. `record` has every field as it was read, and
-    `token` is that of the job's lock, None for a job that no worker took. For type checkers, `Job[Mail, int, Pools]`
-    has the payload `Mail`, the result `int` and the `state` `Pools`; the last two may be left out.
+    A value changes only when the server has accepted the change. `record` has every field as it was read; `token` is
+    the token of the job's lock, or None if no worker took the job. For type checkers, `Job[Mail, int, Pools]` has the
+    payload `Mail`, the result `int` and the `state` `Pools`; the last two may be omitted.
 
     Source: specs/01-data-model-and-adding.md#sec-3
 
@@ -99,19 +100,19 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def added(self) -> bool | None:
-        """Whether `add` added this job. False: it gave way to an existing job, whose `id` it has, while everything else
-        is as given; `refresh` reads the existing one.
+        """Whether `add` added this job. If False, a job existed already: this one has its `id`, and everything else as
+        given to `add`; `refresh` reads the existing job.
 
-        The call that adds the job tells. With BullMQ's own scripts, and in flows, an existing job with the same id, or
-        the owner of the deduplication id, is looked up in the same round trip, just before the add: what others do
-        between the two goes unnoticed. It is True for ids from the queue's counter, and None where nothing tells: for
-        jobs that were read or taken, for those of job schedulers, and where the server refuses the look-up.
+        The reply to the add says this. With BullMQ's own scripts, and in flows, an existing job with the same id, or
+        the owner of the deduplication id, is looked up in the same round trip, just before the add, so what others do
+        between the two goes unnoticed. It is True for ids from the queue's counter, and None if it is unknown: for jobs
+        that were read or taken, for those of job schedulers, and if the server refuses the look-up.
         """
         return self._added
 
     @property
     def name(self) -> str:
-        """What kind of job it is."""
+        """The kind of job."""
         return self.record.name
 
     @property
@@ -121,7 +122,7 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def data(self) -> T:
-        """The payload, in the type the queue or worker was given. Raises `msgspec.DecodeError` if it does not fit."""
+        """The payload, as the `data_type` of the queue or worker. Raises `msgspec.DecodeError` if it does not fit."""
         if self._payload is UNSET:
             self._payload = self.record.data_as(self._data_type)
         data: T = self._payload
@@ -133,7 +134,7 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def opts(self) -> JobOptions:
-        """The options that are stored with the job."""
+        """The options stored with the job."""
         return self.record.opts
 
     @property
@@ -143,12 +144,12 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def delay(self) -> Millis:
-        """How long the job waits before it may run, in milliseconds; 0: not at all."""
+        """How long the job waits before it may run, in milliseconds; 0 if it does not wait."""
         return self.record.delay or 0
 
     @property
     def priority(self) -> int:
-        """From 1, the most urgent, to 2,097,151 or more; 0: none, which runs before all others."""
+        """From 1, the most urgent, to 2,097,151 or more; 0 for no priority, which runs before all others."""
         return self.record.priority or 0
 
     @property
@@ -178,12 +179,13 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def processed_by(self) -> str | None:
-        """The name of the worker that took the job last; None if that has none."""
+        """The name of the worker that took the job last; None if the worker has none."""
         return self.record.processed_by
 
     @property
     def progress(self) -> Any:
-        """The last progress reported, as JSON values; 0 before. Raises `PayloadError` if it is not JSON."""
+        """The last progress reported, as JSON values; 0 before the first report. Raises `PayloadError` if it is not
+        JSON."""
         return self.record.progress
 
     @property
@@ -213,12 +215,12 @@ class Job(JobBase, Generic[T, R, S]):
 
     @property
     def deduplication_id(self) -> str | None:
-        """The deduplication id the job was added with; None without one."""
+        """The deduplication id that the job was added with; None without one."""
         return self.record.deduplication_id
 
     @property
     def state(self) -> S:
-        """What the lifespan of the worker yields, in a processor. Raises `UsageError` where there is none."""
+        """In a processor, the value that the worker's lifespan yields. Raises `UsageError` if there is none."""
         if self._state is UNSET:
             raise UsageError("state", self.id, "is in the processors of a worker with lifespan=... alone")
         state: S = self._state
@@ -237,7 +239,7 @@ class Job(JobBase, Generic[T, R, S]):
             strict: True allows only whole numbers from 0 to 100. False by default.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#update-progress
 
@@ -256,11 +258,11 @@ class Job(JobBase, Generic[T, R, S]):
         """Replace the job's payload.
 
         Args:
-            data: The new payload: any value with a JSON form, up to `Limits.max_payload_bytes`, of the `data_type` that
-                the queue or worker was given.
+            data: The new payload: any value with a JSON form, up to `Limits.max_payload_bytes`, of the `data_type` of
+                the queue or worker.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#update-data
 
@@ -277,7 +279,7 @@ class Job(JobBase, Generic[T, R, S]):
     # --- log ----------------------------------------------------------------------------------------------------------
 
     def log(self, row: str) -> int:
-        """Append a row to the job's log. The job's option `keep_logs` bounds how many rows are kept.
+        """Append a row to the job's log. The job's option `keep_logs` limits how many rows are kept.
 
         Args:
             row: The text, up to `Limits.max_payload_bytes`.
@@ -286,7 +288,7 @@ class Job(JobBase, Generic[T, R, S]):
             How many rows the log has now.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#add-log
 
@@ -302,12 +304,12 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(commands.add_log(self._keys, self.id, text, keep_logs=max(kept, 0)))
 
     def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
-        """Read rows of the job's log, and how many there are.
+        """Read rows of the job's log, and the number of rows in it.
 
         Args:
             start: The first row, 0 by default; a negative one counts from the end.
-            end: The last row, itself included; by default -1, the last of all.
-            asc: True, the default: the oldest row first. False: the newest first, and the places count from it.
+            end: The last row, inclusive; -1, the end, by default.
+            asc: True, the default: the oldest row first. False: the newest first, and positions count from it.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -328,7 +330,7 @@ class Job(JobBase, Generic[T, R, S]):
             asc: True, the default: the oldest row first. False: the newest first.
 
         Returns:
-            An iterator over the rows; its `rest` is the plan of the pages that are still to be read.
+            An iterator over the rows; its `rest` is the plan of the remaining pages.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -347,7 +349,7 @@ class Job(JobBase, Generic[T, R, S]):
         """Remove rows of the job's log.
 
         Args:
-            keep_logs: How many rows to keep, the newest ones; 0 by default.
+            keep_logs: How many of the newest rows to keep; 0 by default.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -371,14 +373,14 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(commands.get_state(self._keys, self.id))
 
     def finished_state(self) -> FinishedState:
-        """Tell whether the job is finished, and with what.
+        """Tell whether the job has finished, and how.
 
         Returns:
-            `status` is `completed`, `failed` or `pending`; `value` the JSON text of the result, or the text of the
+            `status` is `completed`, `failed` or `pending`; `value` is the JSON text of the result or the text of the
                 failure.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#is-finished
 
@@ -444,7 +446,7 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(is_in_list(self._keys.active, self.id))
 
     def is_waiting(self) -> bool:
-        """Tell whether the job is waiting, in a paused queue too. A prioritized job is not.
+        """Tell whether the job is waiting, also in a paused queue. A prioritized job is not.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -466,19 +468,19 @@ class Job(JobBase, Generic[T, R, S]):
     def wait_until_finished(
         self, queue_events: QueueEvents, timeout: Duration | None = None, *, result_type: Any = None
     ) -> Any:
-        """Wait until the job is finished and return its result.
+        """Wait until the job has finished, and return its result.
 
         Args:
-            queue_events: A `QueueEvents` of the job's queue that is reading; one serves any number of callers.
-            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            queue_events: A running `QueueEvents` of the job's queue; one serves any number of callers.
+            timeout: How long to wait at most, in milliseconds or as a `timedelta`. None, the default: no limit.
             result_type: The type to read the result into, of any kind that a queue's `data_type` may be. None, the
                 default: that of the `JobType` it was added with, else JSON values.
 
         Raises:
             JobFailedError: The job failed for good.
             JobNotFound: The job was removed.
-            WaitTimeout: It did not finish in time; it may do so later.
-            Closed: `queue_events` was closed.
+            WaitTimeout: It did not finish in time; it may still finish later.
+            Closed: `queue_events` has been closed.
             PayloadMismatch: The result is not of `result_type`.
 
         Source: specs/04-schedulers-flows-events.md#sec-10
@@ -501,20 +503,20 @@ class Job(JobBase, Generic[T, R, S]):
         reset_attempts_made: bool = False,
         reset_attempts_started: bool = False,
     ) -> None:
-        """Run the finished job again: move it to wait, with the profile `STRICT` without regard to its priority.
+        """Run the finished job again: move it to wait, or to prioritized if it has a priority; with the profile
+        `STRICT` always to wait.
 
         Args:
             state: The state it is in: `failed`, the default, or `completed`.
-            reset_attempts_made: True: its attempts count anew, so that it has all of them again. False by default; the
-                profile `STRICT` refuses it.
-            reset_attempts_started: True: what was started counts anew (`attempts_started`). False by default; the
-                profile `STRICT` refuses it.
+            reset_attempts_made: True resets `attempts_made`, so the job has all its attempts again. False by default;
+                the profile `STRICT` refuses True.
+            reset_attempts_started: True resets `attempts_started`. False by default; the profile `STRICT` refuses True.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             WrongState: The job is not in this state.
-            RetriedInPart: The job waits again, but it is a child whose failure its parent ignores: the scripts of
-                `STRICT`, as those of BullMQ 5.62.0, stop there.
+            RetriedInPart: The job waits again, but its parent ignores the failure of this child: there the scripts of
+                `STRICT` stop, as those of BullMQ 5.62.0 do.
 
         Source: specs/03-transitions-admin-getters.md#reprocess-job
 
@@ -560,13 +562,13 @@ class Job(JobBase, Generic[T, R, S]):
         self._note(delay="0")
 
     def change_delay(self, delay: Duration) -> None:
-        """Give the delayed job another time.
+        """Change when the delayed job is due.
 
         Args:
             delay: How long from now, in milliseconds or as a `timedelta`, at least 0.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             WrongState: The job is not delayed.
 
         Source: specs/03-transitions-admin-getters.md#change-delay
@@ -581,15 +583,15 @@ class Job(JobBase, Generic[T, R, S]):
         self._note(delay=str(delay_ms))
 
     def change_priority(self, priority: int = 0, *, lifo: bool = False) -> None:
-        """Change the job's priority. A waiting job is queued anew.
+        """Change the job's priority. A waiting job moves to its new position.
 
         Args:
-            priority: From 1, the most urgent, to 2,097,151, with the profile `STRICT` to 2,097,152; 0, the default:
-                none, which runs before all others.
-            lifo: True puts a waiting job in front of its equals. False by default: behind them.
+            priority: From 1, the most urgent, to 2,097,151 (2,097,152 with the profile `STRICT`). 0, the default: no
+                priority, which runs before all others.
+            lifo: True puts a waiting job before others with the same priority. False, the default, puts it behind them.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#change-priority
 
@@ -602,15 +604,14 @@ class Job(JobBase, Generic[T, R, S]):
         self._note(priority=str(priority))
 
     def move_to_delayed(self, timestamp_ms: Millis, token: str | None = None) -> None:
-        """Move the active job to delayed without counting the attempt. A processor raises `DelayedError` afterwards.
+        """Move the active job to delayed without counting the attempt. A processor then raises `DelayedError`.
 
         Args:
-            timestamp_ms: When the job is due: milliseconds since the epoch. A moment that is past means now.
-            token: The lock's token. None, the default: the job's own `token`, or none at all for a job that no worker
-                took.
+            timestamp_ms: When the job is due, in milliseconds since the epoch. A time in the past means now.
+            token: The lock's token. None, the default: the job's own `token`, or none if no worker took the job.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             LockMissing: The job has no lock: it expired, or the job is not active.
             LockMismatch: Another worker holds the job.
             WrongState: The job is not active.
@@ -630,18 +631,16 @@ class Job(JobBase, Generic[T, R, S]):
         self._note(delay=str(delay))
 
     def move_to_wait(self, token: str | None = None) -> Millis:
-        """Give the active job back to the queue without counting the attempt. A processor raises `WaitingError`
-        afterwards.
+        """Return the active job to the queue without counting the attempt. A processor then raises `WaitingError`.
 
         Args:
-            token: The lock's token. None, the default: the job's own `token`, or none at all for a job that no worker
-                took.
+            token: The lock's token. None, the default: the job's own `token`, or none if no worker took the job.
 
         Returns:
-            How long the queue is rate limited, in milliseconds; 0 or below: it is not.
+            How long the queue is rate limited, in milliseconds; 0 or less if it is not.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             LockMissing: The job has no lock: it expired, or the job is not active.
             LockMismatch: Another worker holds the job.
 
@@ -655,21 +654,22 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(move_job_from_active_to_wait(self._keys, self.id, token=self._token(token)))
 
     def move_to_waiting_children(self, token: str | None = None, *, child: str | None = None) -> bool:
-        """Park the active job until its children are finished. After True a processor raises `WaitingChildrenError`.
+        """Move the active job to waiting-children until its children have finished. If this returns True, a processor
+        then raises `WaitingChildrenError`.
 
         Args:
-            token: The lock's token. None, the default: the job's own, which a job has that a worker took.
+            token: The lock's token. None, the default: that of the job, which it has if a worker took it.
             child: The `key` of the one child to wait for. None, the default: all of them.
 
         Returns:
-            True if the job is parked; False if there is nothing to wait for: it stays active.
+            True if the job waits; False if there is nothing to wait for, and the job stays active.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             LockMissing: The job has no lock: it expired, or the job is not active.
             LockMismatch: Another worker holds the job.
             WrongState: The job is not active.
-            ChildFailed: A child failed whose failure fails its parent.
+            ChildFailed: A child has failed that fails its parent.
 
         Source: specs/03-transitions-admin-getters.md#move-to-waiting-children
 
@@ -686,13 +686,13 @@ class Job(JobBase, Generic[T, R, S]):
         )
 
     def extend_lock(self, duration: Duration) -> bool:
-        """Extend the job's lock. A worker does this for the jobs that its processor has.
+        """Extend the job's lock. A worker does this for the jobs in its processor.
 
         Args:
-            duration: How long the lock lives from now on, in milliseconds or as a `timedelta`, above 0.
+            duration: How long the lock lasts from now on, in milliseconds or as a `timedelta`, above 0.
 
         Returns:
-            False if the lock is not the job's own any more.
+            False if the lock is no longer the job's own.
 
         Source: specs/03-transitions-admin-getters.md#extend-lock
 
@@ -706,7 +706,7 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(extend_lock(self._keys, self.id, token=self._token(None), lock_ms=duration_ms))
 
     def discard(self) -> None:
-        """Let the next failure of this run be the last one, however many attempts are left.
+        """Make the next failure of this run final, however many attempts are left.
 
         Examples:
             >>> active.discard()
@@ -722,7 +722,7 @@ class Job(JobBase, Generic[T, R, S]):
             remove_children: False keeps the job's children; True by default.
 
         Returns:
-            False if the job or one of its children is locked: nothing is removed then.
+            False if the job or one of its children is locked; then nothing is removed.
 
         Raises:
             JobBelongsToScheduler: It is the next job of a job scheduler: use `Queue.remove_job_scheduler`.
@@ -737,10 +737,10 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(commands.remove_job(self._keys, self.id, remove_children=remove_children)) == 1
 
     def refresh(self) -> None:
-        """Read the job again, so that its values are those of now.
+        """Read the job again, to update its values.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -753,10 +753,10 @@ class Job(JobBase, Generic[T, R, S]):
         self._replace(record)
 
     def remove_deduplication_key(self) -> bool:
-        """Free the job's deduplication id, so that the next job with it is added. The job is not touched.
+        """Free the job's deduplication id, so that the next job with it is added. The job is unaffected.
 
         Returns:
-            False if the job has none, or if another job owns it by now.
+            False if the job has none, or if another job owns it now.
 
         Source: specs/06-later-versions.md#sec-4-2-7
 
@@ -785,7 +785,7 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(get_children_values(self._keys, self.id))
 
     def get_ignored_children_failures(self) -> dict[str, str]:
-        """Return the texts of those failures of children that this job ignores, by the children's keys.
+        """Return the texts of the failures of children that this job ignores, by the children's keys.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -809,11 +809,11 @@ class Job(JobBase, Generic[T, R, S]):
         return self.get_ignored_children_failures()
 
     def get_dependencies(self) -> Dependencies:
-        """Read all children at one moment.
+        """Read all children in one step.
 
         Returns:
-            What the completed children returned, by key (`processed`); the keys of those to come (`unprocessed`); the
-                texts of ignored failures, by key (`ignored`); the keys of children whose failure fails this job
+            The results of completed children, by key (`processed`); the keys of unfinished ones (`unprocessed`); the
+                texts of ignored failures, by key (`ignored`); and the keys of children whose failure fails this job
                 (`failed`).
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
@@ -833,18 +833,18 @@ class Job(JobBase, Generic[T, R, S]):
         ignored: Cursor | None = None,
         failed: Cursor | None = None,
     ) -> DependenciesPage:
-        """Read one page of each kind of children that is given a cursor. The next page begins at the page's own cursor;
-        at 0 there is none.
+        """Read one page of children of each kind that is given a cursor. The next page begins at the cursor of this
+        one; if that is 0, there is none.
 
         Args:
-            processed: Where to read on among the completed children, and about how many: `Cursor(cursor=0, count=20)`.
-                None, the default: none of them.
-            unprocessed: The same for the children that are to come; None by default.
+            processed: Where to continue among the completed children, and about how many to read: `Cursor(cursor=0,
+                count=20)`. None, the default: none of them.
+            unprocessed: The same for unfinished children; None by default.
             ignored: The same for children whose failure is ignored; None by default.
             failed: The same for children whose failure fails this job; None by default.
 
         Returns:
-            A page for each kind that was asked for, None for the others.
+            A page for each kind that was requested, None for the others.
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
 
@@ -865,7 +865,8 @@ class Job(JobBase, Generic[T, R, S]):
         )
 
     def iter_dependencies(self, kind: DependencyKind, page_size: int = 100) -> Items[Dependency]:
-        """Read all children of one kind, a page at a time. One may come twice while others come or go.
+        """Read all children of one kind, a page at a time. A child may appear twice if others are added or removed
+        meanwhile.
 
         Args:
             kind: `processed`, `unprocessed`, `ignored` or `failed`; see `get_dependencies`.
@@ -873,7 +874,7 @@ class Job(JobBase, Generic[T, R, S]):
 
         Returns:
             An iterator over the children, each with its `key` and the `value` of its kind; its `rest` is the plan of
-                the pages that are still to be read.
+                the remaining pages.
 
         Source: specs/03-transitions-admin-getters.md#sec-12-4
 
@@ -889,7 +890,7 @@ class Job(JobBase, Generic[T, R, S]):
         """Count the children of each of these kinds.
 
         Args:
-            kinds: `processed`, `unprocessed`, `ignored` or `failed`; see `get_dependencies`. None given: all four.
+            kinds: `processed`, `unprocessed`, `ignored` or `failed`; see `get_dependencies`. Without any: all four.
 
         Returns:
             The number of children by kind.
@@ -903,13 +904,14 @@ class Job(JobBase, Generic[T, R, S]):
         return self._perform(get_dependency_counts(self._keys, self.id, kinds))
 
     def remove_child_dependency(self) -> bool:
-        """Break the job's link to its parent, which is released if this was the last child it waited for.
+        """Break the job's link to its parent. If this was the last child that the parent waited for, the parent is
+        released.
 
         Returns:
             False if there was no link.
 
         Raises:
-            JobNotFound: The job does not exist any more.
+            JobNotFound: The job no longer exists.
             ParentNotFound: The parent does not exist, or the job has none.
 
         Source: specs/03-transitions-admin-getters.md#remove-child-dependency
@@ -928,7 +930,7 @@ class Job(JobBase, Generic[T, R, S]):
         return unlinked
 
     def remove_unprocessed_children(self) -> None:
-        """Remove all children, and their children, that are neither finished nor locked.
+        """Remove all unfinished children, and their children, except locked ones.
 
         Source: specs/03-transitions-admin-getters.md#remove-unprocessed-children
 

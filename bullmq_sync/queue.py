@@ -70,37 +70,37 @@ _MOST_TEMPLATES = 64
 
 
 class Queue(QueueBase, Generic[T]):
-    """A queue by its name. Nothing is opened before the first call; safe to share between threads.
+    """A queue, by its name. It opens nothing before the first call, and all threads may share it.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
     `UsageError` for a bad argument before anything is sent. The methods list further errors.
 
-    Long operations go page by page: methods named `..._pages` and `iter_...` return iterators whose `rest` is the plan
-    of the rest; `pages` resumes such a plan.
+    Long operations work page by page: methods named `..._pages` and `iter_...` return iterators whose `rest` is the
+    plan of the remaining pages; `pages` resumes such a plan.
 
     Args:
         name: The queue's name: 1 to 255 characters, no colon.
-        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which its
-            owner closes, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
-        prefix: What all keys of the queue begin with, as in BullMQ `bull` by default.
-        layout: Where the keys have the hash tag that a Redis Cluster needs: `KeyLayout.PLAIN` by default, nowhere.
-        default_job_options: Options for every job added here; those of the single job take precedence. None are set by
+        connection: A URL, options (`ConnectionOptions`, `SentinelOptions`, `ClusterOptions`), a transport, which
+            remains yours to close, or None, the default: the server that `BULLMQ_URL` names, else 127.0.0.1:6379.
+        prefix: The beginning of all keys of the queue; `bull` by default, as in BullMQ.
+        layout: Where the keys have the hash tag that a Redis Cluster needs. `KeyLayout.PLAIN`, the default: nowhere.
+        default_job_options: Options for every job added here; the job's own options take precedence. None are set by
             default.
-        limits: Bounds on written data: by default 10 MiB for a payload and for a result, 255 characters for a name.
-        max_len_events: About how many events the queue's stream keeps, for the programs of every library; 10,000 by
-            default. With 0 there are no events: readers get none, and callers that wait for a job learn of its end only
-            by asking every 15 s, or never if it is removed at its end.
-        skip_meta_update: True leaves the queue's meta hash alone, which otherwise gets `max_len_events` and this
-            library's version at the first call. False by default.
-        data_type: What payloads are checked against and read into: any type that msgspec decodes, a pydantic model, a
-            `TypeAdapter`, or an object with `dumps` and `loads` (docs/payloads.md). None, the default: JSON values.
-            Type checkers need a union twice: `Queue[A | B](name, data_type=A | B)`.
+        limits: Limits on written data; by default 10 MiB for a payload or a result, and 255 characters for a name.
+        max_len_events: About how many events the queue's stream keeps, for programs of every library; 10,000 by
+            default. With 0 there are no events: readers get none, and callers that wait for a job notice its end only
+            by polling every 15 s, or never if the job is removed when it ends.
+        skip_meta_update: True does not write `max_len_events` and this library's version to the queue's meta hash at
+            the first call. False by default.
+        data_type: The type that payloads are checked against and read into: any type that msgspec decodes, a pydantic
+            model, a `TypeAdapter`, or an object with `dumps` and `loads` (docs/payloads.md). None, the default: JSON
+            values. For type checkers, a union must be given twice: `Queue[A | B](name, data_type=A | B)`.
         scripts: A profile of `bullmq_protocol.scripts.profile`: `FLEET`, the default, beside clients of BullMQ 5 and 6,
             `V6_7` beside BullMQ 6 alone, `STRICT` for what 5.62.0 does, or BullMQ's own scripts from `bullmq_scripts`.
         telemetry: A provider of spans, such as `BullMQOtel`; jobs then carry their trace context. None, the default: no
             spans. See `bullmq_protocol.observability.telemetry`.
-        clock: What tells the time of new jobs, delays and schedulers, for tests (docs/testing.md): a `SimulatedClock`,
-            or any function that returns an `Instant`. None, the default: the system's clocks.
+        clock: The clock for new jobs, delays and schedulers, for tests (docs/testing.md): a `SimulatedClock`, or any
+            function that returns an `Instant`. None, the default: the system's clocks.
 
     Source: specs/01-data-model-and-adding.md#sec-2
 
@@ -191,19 +191,18 @@ class Queue(QueueBase, Generic[T]):
     def add(self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None) -> Job[Any]:
         """Add one job and return it.
 
-        After a lost connection (`TransportError` with `maybe_applied`) the job may have been added. With a `job_id` of
-        your own, adding it again is harmless: an existing job is left as it is.
+        After a lost connection (`TransportError` with `maybe_applied`) the job may have been added. If you chose its
+        `job_id`, adding it again is harmless: an existing job stays as it is.
 
         Args:
-            name: What kind of job it is, for the processor and for people: 1 to 255 characters. Or a `JobType`, which
-                brings its name, the type of the payload, and options.
+            name: The kind of job, for the processor and for people: 1 to 255 characters. Or a `JobType`, which brings
+                its name, the type of the payload, and options.
             data: The payload: any value with a JSON form, of the queue's `data_type` if it has one. `{}` by default.
             options: The job's options, on top of those of a `JobType` and the queue's `default_job_options`; None by
                 default.
 
         Returns:
-            The job as it was stored. Its `added` is False if it gave way to an existing job, by its id or by
-                deduplication.
+            The job as it was stored. Its `added` is False if a job with its id or deduplication id existed already.
 
         Raises:
             ParentNotFound: The parent named in the options does not exist.
@@ -264,12 +263,12 @@ class Queue(QueueBase, Generic[T]):
         """Add several jobs in one round trip, and return them in the same order.
 
         If an argument is wrong, nothing is sent, and the error says which (`jobs[2]: priority`). The server may refuse
-        some jobs, whose parents are gone, and add the others.
+        some jobs, such as those whose parents are gone, and add the others.
 
         Args:
             jobs: The jobs, each as a `NewJob(name, data, options)`, whose name may be a `JobType`, as in `add`.
-            atomic: True adds them in one transaction: no other client sees some of them, and a connection that breaks
-                leaves all or none. False by default.
+            atomic: True adds them in one transaction: other clients see all of them or none, even if the connection
+                breaks. False by default.
 
         Raises:
             BulkAddError: The server refused at least one job. Its `results` hold for each job the added `Job` or the
@@ -311,13 +310,13 @@ class Queue(QueueBase, Generic[T]):
         return added
 
     def adding(self, jobs: Sequence[NewJob]) -> Adding[list[Job[T]]]:
-        """Prepare jobs to be added in a transaction of your own, beside your own commands. Nothing is sent.
+        """Prepare jobs to be added in your own transaction, together with your own commands. Nothing is sent.
 
         Args:
             jobs: The jobs, each as a `NewJob(name, data, options)`, as in `add_bulk`; at least one.
 
         Returns:
-            The commands, and what reads their replies. See `Adding`.
+            The commands, and a decoder of their replies: see `Adding`.
 
         Raises:
             UsageError: An argument is wrong; the error says which (`jobs[2]: priority`).
@@ -348,15 +347,17 @@ class Queue(QueueBase, Generic[T]):
         return Adding(make, applier(self._profile), parents=parents, before=self._description())
 
     def commit(self, *addings: Adding[Any]) -> list[Any]:
-        """Add what was prepared, by this queue and by others, in one transaction: all of it, or nothing.
+        """Add everything that this queue and others have prepared, in one transaction.
 
-        The server does not undo the rest where it refuses a job, whose parent is gone: the error names that one.
+        If the server refuses a job, such as one whose parent is gone, it does not undo the rest; the error names the
+        job.
 
         Args:
-            addings: What `adding`, `adding_job_scheduler` and `FlowProducer.adding` returned, for queues of one server.
+            addings: The values that `adding`, `adding_job_scheduler` and `FlowProducer.adding` returned, for queues of
+                one server.
 
         Returns:
-            For each of them what its `results` returns.
+            For each of them, what its `results` returns.
 
         Raises:
             BulkAddError: The server refused a job.
@@ -385,20 +386,20 @@ class Queue(QueueBase, Generic[T]):
     def entry(self, name: str, data: T | UnsetType = UNSET, options: JobOptions | None = None) -> OutboxEntry: ...
 
     def entry(self, name: str | JobType[Any, Any], data: Any = UNSET, options: JobOptions | None = None) -> OutboxEntry:
-        """Make an entry of an outbox: a job to be stored in your database, with the data of the same transaction.
+        """Make an outbox entry: a job to be stored in your database, in the same transaction as your data.
 
         Nothing is sent. `relay_entries` adds the job when the transaction has been committed.
 
         Args:
-            name: What kind of job it is, or a `JobType`, as in `add`.
+            name: The kind of job, or a `JobType`, as in `add`.
             data: The payload, as in `add`; `{}` by default.
             options: The job's options, as in `add`; None by default.
 
         Returns:
-            A plain value with a JSON form. Its id is that of the job: `job_id` of the options, else a new UUID.
+            A plain value with a JSON form. Its id is the job's id: `job_id` in the options, or else a new UUID.
 
         Raises:
-            UsageError: An argument is wrong: the job fails in your transaction, not later.
+            UsageError: An argument is wrong. This fails in your transaction, not later.
 
         Source: specs/08-batches.md#outbox-entry
 
@@ -474,15 +475,15 @@ class Queue(QueueBase, Generic[T]):
         return self.get_job_state(job_id)
 
     def get_ranges(self, states: str | Sequence[str], start: int = 0, end: int = 1, asc: bool = False) -> list[str]:
-        """Return ids of jobs by their place in each of the states.
+        """Return the ids of jobs by their positions in each of the states.
 
         Args:
             states: One state or several, `waiting` or `wait` among them; here `waiting` does not include `paused`.
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; 1 by default, as in BullMQ, so that two ids of each state come. -1: to
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; 1 by default, as in BullMQ, so two ids of each state are returned. -1: to
                 the end.
-            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
-                way round.
+            asc: True puts the job first that runs next, is due next or finished first. False, the default, reverses the
+                order.
 
         Returns:
             The ids, state by state in the order given, each id once.
@@ -500,17 +501,17 @@ class Queue(QueueBase, Generic[T]):
     def get_jobs(
         self, states: str | Sequence[str] = (), start: int = 0, end: int = -1, asc: bool = False
     ) -> list[Job[T]]:
-        """Read the jobs at these places of each of the states.
+        """Read the jobs at these positions in each of the states.
 
-        The places are read first, then the jobs: one that is gone by then is left out. For more than some thousand jobs
-        use `iter_jobs`.
+        The ids are read first, then the jobs; a job that is gone by then is left out. For more than a few thousand
+        jobs, use `iter_jobs`.
 
         Args:
             states: One state or several; `waiting` includes `paused`. Empty, the default: all states.
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
-            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
-                way round.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
+            asc: True puts the job first that runs next, is due next or finished first. False, the default, reverses the
+                order.
 
         Returns:
             The jobs, state by state in the order given.
@@ -527,11 +528,11 @@ class Queue(QueueBase, Generic[T]):
         return self._jobs(records)
 
     def get_waiting(self, start: int = 0, end: int = -1) -> list[Job[T]]:
-        """Read waiting jobs, paused ones included, the next to run first.
+        """Read waiting jobs, including paused ones, the next to run first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -548,8 +549,8 @@ class Queue(QueueBase, Generic[T]):
         """Read jobs that wait for their children, the longest waiting first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -566,8 +567,8 @@ class Queue(QueueBase, Generic[T]):
         """Read active jobs, the first one taken first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -584,8 +585,8 @@ class Queue(QueueBase, Generic[T]):
         """Read delayed jobs, the next one due first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -602,8 +603,8 @@ class Queue(QueueBase, Generic[T]):
         """Read jobs that wait with a priority, the next to run first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -620,8 +621,8 @@ class Queue(QueueBase, Generic[T]):
         """Read completed jobs, the latest first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -638,8 +639,8 @@ class Queue(QueueBase, Generic[T]):
         """Read jobs that failed for good, the latest first.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
             The jobs; one that is gone by the time it is read is left out.
@@ -653,18 +654,18 @@ class Queue(QueueBase, Generic[T]):
         return self.get_jobs("failed", start, end)
 
     def iter_jobs(self, states: str | Sequence[str] = (), page_size: int = 100, asc: bool = False) -> Items[Job[T]]:
-        """Read all jobs in these states, one state after the other, a page at a time.
+        """Read all jobs in these states, one state after another, a page at a time.
 
-        Jobs that move in the meantime may come twice or not at all.
+        Jobs that change their state meanwhile may appear twice or not at all.
 
         Args:
             states: One state or several; `waiting` includes `paused`. Empty, the default: all states.
             page_size: Jobs per round trip, at least 1; 100 by default.
-            asc: True: the job that runs next, is due next or finished first comes first. False, the default: the other
-                way round.
+            asc: True puts the job first that runs next, is due next or finished first. False, the default, reverses the
+                order.
 
         Returns:
-            An iterator over the jobs; its `rest` is the plan of the pages that are still to be read.
+            An iterator over the jobs; its `rest` is the plan of the remaining pages.
 
         Source: specs/03-transitions-admin-getters.md#sec-11-3
 
@@ -686,8 +687,8 @@ class Queue(QueueBase, Generic[T]):
             remove_children: False keeps the job's children; True by default.
 
         Returns:
-            False if the job or one of its children is locked: nothing is removed then. A job that does not exist counts
-                as removed.
+            False if the job or one of its children is locked; then nothing is removed. True for a job that does not
+                exist.
 
         Raises:
             JobBelongsToScheduler: It is the next job of a job scheduler: use `remove_job_scheduler`.
@@ -753,21 +754,21 @@ class Queue(QueueBase, Generic[T]):
         result_type: Any = None,
         may_not_exist: bool = False,
     ) -> Any:
-        """Wait until a job is finished and return its result.
+        """Wait until a job has finished, and return its result.
 
         Args:
             job_id: The id of the job.
-            queue_events: A `QueueEvents` of this queue that is reading; one serves any number of callers.
-            timeout: The longest wait, in milliseconds or as a `timedelta`. None, the default: no limit.
+            queue_events: A running `QueueEvents` of this queue; one serves any number of callers.
+            timeout: How long to wait at most, in milliseconds or as a `timedelta`. None, the default: no limit.
             result_type: The type to read the result into, of any kind that `data_type` may be. None, the default: JSON
                 values.
-            may_not_exist: True also waits for a job that is still to be added. False by default.
+            may_not_exist: True also waits for a job that has not been added yet. False by default.
 
         Raises:
             JobFailedError: The job failed for good.
             JobNotFound: The job was removed or does not exist.
-            WaitTimeout: It did not finish in time; it may do so later.
-            Closed: `queue_events` was closed.
+            WaitTimeout: It did not finish in time; it may still finish later.
+            Closed: `queue_events` has been closed.
             PayloadMismatch: The result is not of `result_type`.
 
         Source: specs/04-schedulers-flows-events.md#sec-10
@@ -786,7 +787,7 @@ class Queue(QueueBase, Generic[T]):
         Args:
             job_id: The id of the job.
             row: The text, up to `Limits.max_payload_bytes`.
-            keep_logs: How many rows to keep, the newest ones. None, the default, or 0: all.
+            keep_logs: How many of the newest rows to keep. None, the default, or 0: all.
 
         Returns:
             How many rows the log has now.
@@ -804,13 +805,13 @@ class Queue(QueueBase, Generic[T]):
         return self.call(job_commands.add_log(self._keys, _id(job_id), checked, keep_logs=keep_logs))
 
     def get_job_logs(self, job_id: str, start: int = 0, end: int = -1, asc: bool = True) -> JobLogs:
-        """Read rows of a job's log, and how many there are.
+        """Read rows of a job's log, and the number of rows in it.
 
         Args:
             job_id: The id of the job.
             start: The first row, 0 by default; a negative one counts from the end.
-            end: The last row, itself included; by default -1, the last of all.
-            asc: True, the default: the oldest row first. False: the newest first, and the places count from it.
+            end: The last row, inclusive; -1, the end, by default.
+            asc: True, the default: the oldest row first. False: the newest first, and positions count from it.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -832,7 +833,7 @@ class Queue(QueueBase, Generic[T]):
             asc: True, the default: the oldest row first. False: the newest first.
 
         Returns:
-            An iterator over the rows; its `rest` is the plan of the pages that are still to be read.
+            An iterator over the rows; its `rest` is the plan of the remaining pages.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -850,17 +851,17 @@ class Queue(QueueBase, Generic[T]):
     def get_dependencies(
         self, parent_id: str, kind: Literal["processed", "pending"], start: int = 0, end: int = -1
     ) -> DependencyRange:
-        """Read children of a job by their place in the order in which Redis scans them, with their jobs.
+        """Read children of a job, with their jobs, by their positions in the order in which Redis scans them.
 
         Args:
             parent_id: The id of the job that has children.
-            kind: `processed`: the finished ones, with their return values. `pending`: those it still waits for.
-            start: The first place, at least 0; 0 by default.
-            end: The last place, itself included; by default -1, the last of all.
+            kind: `processed` for the finished ones, with their return values; `pending` for those that the job still
+                waits for.
+            start: The first position, at least 0; 0 by default.
+            end: The last position, inclusive; -1, the end, by default.
 
         Returns:
-            The children, beside them in `jobs` their records (None for one that is gone), and how many there are in
-                `total`.
+            The children; their records in `jobs` (None for a job that is gone); and their number in `total`.
 
         Source: specs/03-transitions-admin-getters.md#sec-13-5
 
@@ -878,8 +879,8 @@ class Queue(QueueBase, Generic[T]):
         """Count the jobs in each of these states.
 
         Args:
-            states: State names; `waiting` adds a count of `paused`. None given: all states.
-            due_before: Of delayed jobs count those that are due before this moment, in milliseconds since the epoch.
+            states: Names of states; `waiting` adds a count of `paused`. Without any: all states.
+            due_before: Count only the delayed jobs that are due before this time, in milliseconds since the epoch.
                 None, the default: all. The profile `STRICT` refuses it.
 
         Returns:
@@ -899,7 +900,7 @@ class Queue(QueueBase, Generic[T]):
         """Count the jobs in these states together.
 
         Args:
-            states: State names; `waiting` includes `paused`. None given: all states.
+            states: Names of states; `waiting` includes `paused`. Without any: all states.
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
@@ -910,8 +911,8 @@ class Queue(QueueBase, Generic[T]):
         return sum((self.get_job_counts(*states)).values())
 
     def count(self) -> int:
-        """Count the jobs that are still to run: waiting, paused, delayed, prioritized, and those that wait for their
-        children.
+        """Count the jobs that have yet to run: waiting, paused, delayed and prioritized ones, and those that wait for
+        their children.
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
@@ -922,8 +923,8 @@ class Queue(QueueBase, Generic[T]):
         return self.get_job_count_by_types("waiting", "delayed", "prioritized", "waiting-children")
 
     def get_summary(self) -> QueueSummary:
-        """Return five figures: jobs waiting (paused and prioritized ones included), active, delayed, completed and
-        failed.
+        """Return five counts: jobs that are waiting (including paused and prioritized ones), active, delayed, completed
+        and failed.
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
@@ -934,7 +935,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(queues.get_summary(self._keys))
 
     def get_waiting_count(self) -> int:
-        """Count waiting jobs, paused ones included.
+        """Count waiting jobs, including paused ones.
 
         Source: specs/03-transitions-admin-getters.md#get-counts
 
@@ -1030,15 +1031,15 @@ class Queue(QueueBase, Generic[T]):
     def get_metrics(self, outcome: Literal["completed", "failed"], start: int = 0, end: int = -1) -> Metrics:
         """Read how many jobs completed or failed per minute.
 
-        There is something to read only if a worker of the queue has the option `metrics_max_data_points`.
+        There are points only if a worker of the queue has the option `metrics_max_data_points`.
 
         Args:
             outcome: `completed` or `failed`.
             start: The first point, 0 by default: the newest minute.
-            end: The last point, itself included; by default -1, the oldest.
+            end: The last point, inclusive; -1, the oldest, by default.
 
         Returns:
-            The points, the newest first, and the totals they come from.
+            The points, the newest first, and the totals that they were computed from.
 
         Source: specs/03-transitions-admin-getters.md#get-metrics
 
@@ -1050,7 +1051,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(getters.get_metrics(self._keys, outcome, start=start, end=end))
 
     def export_prometheus_metrics(self, labels: Mapping[str, str] | None = None) -> str:
-        """Return the number of jobs in every state in Prometheus' text form.
+        """Return the number of jobs in every state, in Prometheus' text format.
 
         Args:
             labels: Further labels for every line: names that Prometheus allows, other than `queue` and `state`, and
@@ -1071,7 +1072,7 @@ class Queue(QueueBase, Generic[T]):
     # --- the whole queue ----------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pause the queue for all workers: running jobs go on, no other one starts.
+        """Pause the queue for all workers: running jobs continue, and no other job starts.
 
         Source: specs/03-transitions-admin-getters.md#pause
 
@@ -1111,8 +1112,8 @@ class Queue(QueueBase, Generic[T]):
     def drain(self, delayed: bool = False) -> None:
         """Remove all waiting, paused and prioritized jobs in one call.
 
-        The server does nothing else in the meantime, for some seconds if there are a million jobs; `clean` goes in
-        pages. Active and finished jobs stay, and so do those that wait for children and the next jobs of schedulers.
+        Meanwhile the server does nothing else, which takes seconds with a million jobs; `clean` works in pages. Active
+        and finished jobs stay, and so do those that wait for children, and the next jobs of schedulers.
 
         Args:
             delayed: True removes the delayed jobs too. False by default.
@@ -1138,15 +1139,15 @@ class Queue(QueueBase, Generic[T]):
     ) -> list[str]:
         """Remove old jobs of one state, and return their ids.
 
-        The server does nothing else during a page.
+        While it works on a page, the server does nothing else.
 
         Args:
-            grace: How old a job must be, in milliseconds or as a `timedelta`; 0: any age.
-            limit: The most jobs to remove. 0, the default: all.
+            grace: The minimum age of the jobs to remove, in milliseconds or as a `timedelta`; 0: any age.
+            limit: How many jobs to remove at most. 0, the default: all.
             state: `completed`, the default, `failed`, `waiting`, `wait`, `paused`, `active`, `delayed`, `prioritized`
                 or `waiting-children`.
-            page_size: The most jobs to remove in one call of the server, at least 1; 10,000 by default.
-            on_page: Called with each page, whose `value` are the ids it removed. None by default.
+            page_size: How many jobs to remove at most in one call to the server, at least 1; 10,000 by default.
+            on_page: Called with each page, whose `value` is the ids that it removed. None by default.
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
@@ -1173,14 +1174,14 @@ class Queue(QueueBase, Generic[T]):
         """Remove old jobs of one state as `clean` does, one page at each step of the iteration.
 
         Args:
-            grace: How old a job must be, in milliseconds or as a `timedelta`; 0: any age.
-            limit: The most jobs to remove. 0, the default: all.
-            state: A state as `clean` takes it; `completed` by default.
-            page_size: The most jobs to remove in one page, at least 1; 10,000 by default.
+            grace: The minimum age of the jobs to remove, in milliseconds or as a `timedelta`; 0: any age.
+            limit: How many jobs to remove at most. 0, the default: all.
+            state: Any state that `clean` accepts; `completed` by default.
+            page_size: How many jobs to remove at most in one page, at least 1; 10,000 by default.
 
         Returns:
-            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-                process too. A page's `value` are the ids it removed.
+            An iterator over the pages; its `rest` is the plan of the remaining ones, which `pages` resumes, even in
+                another process. The `value` of a page is the ids that it removed.
 
         Source: specs/03-transitions-admin-getters.md#clean-jobs-in-set
 
@@ -1196,16 +1197,16 @@ class Queue(QueueBase, Generic[T]):
     def remove_orphaned_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> int:
         """Remove jobs that are in no state of the queue, such as those that another client's pause has destroyed.
 
-        All keys of the server are looked at, a part at a time, in a cluster those of the queue's node. Nothing else
-        under the queue's prefix is touched, nor jobs whose ids have colons. While the queue's slot moves to another
-        node some may stay: call it again.
+        This scans all keys of the server, or in a cluster those of the queue's node, some at a time. It touches nothing
+        else under the queue's prefix, nor jobs whose ids contain colons. It may miss some jobs while the queue's slot
+        moves to another node: then call it again.
 
         Args:
-            count: About how many keys to look at in one call of the server, at least 1; 1,000 by default.
+            count: About how many keys to scan in one call to the server, at least 1; 1,000 by default.
             on_page: Called with each page, whose `value` is the number of jobs it removed. None by default.
 
         Returns:
-            How many jobs were removed.
+            The number of jobs removed.
 
         Source: specs/06-later-versions.md#sec-4-12
 
@@ -1221,12 +1222,12 @@ class Queue(QueueBase, Generic[T]):
     def obliterate(
         self, *, force: bool = False, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None
     ) -> None:
-        """Pause the queue, then destroy it with all its jobs. It cannot be undone.
+        """Pause the queue, then destroy it with all its jobs. This cannot be undone.
 
         Args:
             force: True destroys it even while jobs are active. False by default.
-            count: Jobs per call of the server, at least 1; 1,000 by default.
-            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+            count: Jobs per call to the server, at least 1; 1,000 by default.
+            on_page: Called with each page, whose `value` is the number of jobs left. None by default.
 
         Raises:
             QueueHasActiveJobs: Jobs are active, and `force` is False. The queue stays paused.
@@ -1250,8 +1251,8 @@ class Queue(QueueBase, Generic[T]):
             count: Jobs per page, at least 1; 1,000 by default.
 
         Returns:
-            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-                process too. A page's `value` is the number of jobs that are left.
+            An iterator over the pages; its `rest` is the plan of the remaining ones, which `pages` resumes, even in
+                another process. A page's `value` is the number of jobs left.
 
         Source: specs/03-transitions-admin-getters.md#obliterate
 
@@ -1272,14 +1273,14 @@ class Queue(QueueBase, Generic[T]):
         timestamp: Millis | None = None,
         on_page: Callable[[Page[int]], object] | None = None,
     ) -> None:
-        """Move all failed or completed jobs back to wait, without regard to their priorities.
+        """Move all failed or completed jobs back to wait, regardless of their priorities.
 
         Args:
             state: `failed`, the default, or `completed`.
-            count: Jobs per call of the server, at least 1; 1,000 by default.
-            timestamp: Only jobs that finished at this moment or before: milliseconds since the epoch. None, the
-                default: now, so that a job that fails again at once is not retried twice.
-            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+            count: Jobs per call to the server, at least 1; 1,000 by default.
+            timestamp: Only jobs that finished at or before this time, in milliseconds since the epoch. None, the
+                default: now, so a job that fails again at once is not retried twice.
+            on_page: Called with each page, whose `value` is the number of jobs left. None by default.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
@@ -1306,12 +1307,12 @@ class Queue(QueueBase, Generic[T]):
         Args:
             state: `failed`, the default, or `completed`.
             count: Jobs per page, at least 1; 1,000 by default.
-            timestamp: Only jobs that finished at this moment or before: milliseconds since the epoch. None, the
+            timestamp: Only jobs that finished at or before this time, in milliseconds since the epoch. None, the
                 default: now.
 
         Returns:
-            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-                process too. A page's `value` is the number of jobs that are left.
+            An iterator over the pages; its `rest` is the plan of the remaining ones, which `pages` resumes, even in
+                another process. A page's `value` is the number of jobs left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
@@ -1328,11 +1329,11 @@ class Queue(QueueBase, Generic[T]):
         return self.pages(MoveAll(state=source, count=count, until=until))
 
     def promote_jobs(self, *, count: int = 1000, on_page: Callable[[Page[int]], object] | None = None) -> None:
-        """Move all delayed jobs to wait, without regard to their priorities.
+        """Move all delayed jobs to wait, regardless of their priorities.
 
         Args:
-            count: Jobs per call of the server, at least 1; 1,000 by default.
-            on_page: Called with each page, whose `value` is the number of jobs that are left. None by default.
+            count: Jobs per call to the server, at least 1; 1,000 by default.
+            on_page: Called with each page, whose `value` is the number of jobs left. None by default.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
@@ -1353,8 +1354,8 @@ class Queue(QueueBase, Generic[T]):
             count: Jobs per page, at least 1; 1,000 by default.
 
         Returns:
-            An iterator over the pages; its `rest` is the plan of those to come, which `pages` resumes, in another
-                process too. A page's `value` is the number of jobs that are left.
+            An iterator over the pages; its `rest` is the plan of the remaining ones, which `pages` resumes, even in
+                another process. A page's `value` is the number of jobs left.
 
         Source: specs/03-transitions-admin-getters.md#move-jobs-to-wait
 
@@ -1373,7 +1374,7 @@ class Queue(QueueBase, Generic[T]):
             max_length: About how many events to keep, at least 0.
 
         Returns:
-            How many entries were removed.
+            The number of entries removed.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -1387,7 +1388,7 @@ class Queue(QueueBase, Generic[T]):
     # --- limits -------------------------------------------------------------------------------------------------------
 
     def set_global_concurrency(self, concurrency: int) -> None:
-        """Let at most this many jobs of the queue be active at a time, over all workers.
+        """Limit how many jobs of the queue may be active at a time, across all workers.
 
         Args:
             concurrency: A number of jobs, at least 1.
@@ -1402,7 +1403,7 @@ class Queue(QueueBase, Generic[T]):
         self.call(settings.set_global_concurrency(self._keys, concurrency))
 
     def get_global_concurrency(self) -> int | None:
-        """Return how many jobs of the queue may be active at a time over all workers; None: any number.
+        """Return how many jobs of the queue may be active at a time, across all workers; None if there is no limit.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -1426,7 +1427,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(settings.remove_global_concurrency(self._keys)) > 0
 
     def is_maxed(self) -> bool:
-        """Tell whether as many jobs are active as the global concurrency allows; False if none is set.
+        """Tell whether the queue's global concurrency is reached; False if none is set.
 
         Source: specs/02-worker-path.md#is-maxed
 
@@ -1437,7 +1438,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(queues.is_maxed(self._keys))
 
     def set_global_rate_limit(self, maximum: int, duration: Duration) -> None:
-        """Limit how many jobs of the queue may start in a period, over all workers.
+        """Limit how many jobs of the queue may start in a period, across all workers.
 
         Args:
             maximum: Jobs per period, at least 1.
@@ -1478,7 +1479,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(settings.remove_global_rate_limit(self._keys)) > 0
 
     def rate_limit(self, duration: Duration) -> None:
-        """Let no job of the queue start for some time. Workers without a limiter look at it only after a
+        """Stop jobs of the queue from starting for some time. Workers without a limiter check this only after a
         `RateLimitError`.
 
         Args:
@@ -1498,14 +1499,14 @@ class Queue(QueueBase, Generic[T]):
             self.call(rate_limit(self._keys, ttl_ms=duration_ms))
 
     def get_rate_limit_ttl(self, maximum: int | None = None) -> Millis:
-        """Return how long the queue is still rate limited, in milliseconds.
+        """Return how much longer the queue is rate limited, in milliseconds.
 
         Args:
-            maximum: The number of jobs from which on the queue counts as limited. None, the default, or 0: that of the
-                global rate limit if there is one.
+            maximum: The number of jobs at which the queue counts as limited. None, the default, or 0: that of the
+                global rate limit, if there is one.
 
         Returns:
-            Milliseconds; 0 or below: it is not limited.
+            Milliseconds; 0 or less if it is not limited.
 
         Source: specs/02-worker-path.md#get-rate-limit-ttl
 
@@ -1551,7 +1552,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(getters.get_deduplication_job_id(self._keys, checked))
 
     def remove_deduplication_key(self, deduplication_id: str) -> bool:
-        """Free a deduplication id, so that the next job with it is added. Jobs are not touched.
+        """Free a deduplication id, so that the next job with it is added. Jobs are unaffected.
 
         Args:
             deduplication_id: The id that jobs were added with (`Deduplication.id`).
@@ -1600,10 +1601,10 @@ class Queue(QueueBase, Generic[T]):
     ) -> Job[Any] | None:
         """Create or replace a job scheduler and its next job.
 
-        A next job that no worker has taken yet is replaced, and keeps its time.
+        If no worker has taken the next job yet, it is replaced and keeps its time.
 
         Args:
-            scheduler_id: The scheduler's id: up to 255 characters, three colons at most.
+            scheduler_id: The scheduler's id: up to 255 characters, with at most three colons.
             repeat: When the jobs are due.
             name: The name of the jobs, or a `JobType`, as in `add`. None, the default: `scheduler_id`.
             data: The payload of the jobs, as in `add`; `{}` by default.
@@ -1611,11 +1612,11 @@ class Queue(QueueBase, Generic[T]):
                 default.
 
         Returns:
-            The next job; None, with nothing written, if the rule has no run to come.
+            The next job; None if the rule has no further run, and then nothing is written.
 
         Raises:
-            CronError: The pattern is no cron pattern. It is a `UsageError`.
-            SchedulerIdTaken: A job has the id that the next one would get.
+            CronError: The pattern is not a valid cron pattern. This is a `UsageError`.
+            SchedulerIdTaken: Another job has the id that the next one would get.
             SchedulerSlotsTaken: There are jobs at the next time and the one after it.
 
         Source: specs/04-schedulers-flows-events.md#add-job-scheduler
@@ -1663,7 +1664,7 @@ class Queue(QueueBase, Generic[T]):
         data: Any = UNSET,
         options: JobOptions | None = None,
     ) -> Adding[Job[Any]] | None:
-        """Prepare a job scheduler to be created or replaced in a transaction of your own. Nothing is sent.
+        """Prepare a job scheduler to be created or replaced in your own transaction. Nothing is sent.
 
         Args:
             scheduler_id: The scheduler's id, as in `upsert_job_scheduler`.
@@ -1674,10 +1675,10 @@ class Queue(QueueBase, Generic[T]):
                 default.
 
         Returns:
-            The commands, and what reads their replies, as `adding`; None if the rule has no run to come.
+            The same as `adding`; None if the rule has no further run.
 
         Raises:
-            CronError: The pattern is no cron pattern. It is a `UsageError`.
+            CronError: The pattern is not a valid cron pattern. This is a `UsageError`.
 
         Source: specs/08-batches.md#in-a-transaction
 
@@ -1746,12 +1747,12 @@ class Queue(QueueBase, Generic[T]):
         return self.call(schedulers.get_job_scheduler(self._keys, checked))
 
     def get_job_schedulers(self, start: int = 0, end: int = -1, asc: bool = False) -> list[JobScheduler]:
-        """Read job schedulers, and the repeatable jobs of older clients, in the order of their next jobs.
+        """Read job schedulers and the repeatable jobs of older clients, ordered by the times of their next jobs.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
-            asc: True: the next one due first. False, the default: the last one due first.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
+            asc: True puts the one that is due next first; False, the default, puts it last.
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
@@ -1797,9 +1798,9 @@ class Queue(QueueBase, Generic[T]):
         """Return the same as `get_job_schedulers`, for older programs.
 
         Args:
-            start: The first place, 0 by default; a negative one counts from the end.
-            end: The last place, itself included; by default -1, the last of all.
-            asc: True: the next one due first. False, the default: the last one due first.
+            start: The first position, 0 by default; a negative one counts from the end.
+            end: The last position, inclusive; -1, the end, by default.
+            asc: True puts the one that is due next first; False, the default, puts it last.
 
         Source: specs/04-schedulers-flows-events.md#sec-4-7
 
@@ -1813,9 +1814,9 @@ class Queue(QueueBase, Generic[T]):
         """Remove a repeatable job of an older client, with its delayed job.
 
         Args:
-            name: The name it was added with.
-            repeat: The rule it was added with; `every` or `pattern`, `tz` and `end_date` count.
-            job_id: The id it was added with. None, the default: it had none.
+            name: The name that it was added with.
+            repeat: The rule that it was added with; only `every` or `pattern`, `tz` and `end_date` matter.
+            job_id: The id that it was added with; None, the default, if it had none.
 
         Returns:
             False if there is none.
@@ -1855,7 +1856,7 @@ class Queue(QueueBase, Generic[T]):
     # --- other clients ------------------------------------------------------------------------------------------------
 
     def get_version(self) -> str | None:
-        """Return the library and version that opened the queue last; None if it has no meta hash.
+        """Return the library that opened the queue last, with its version; None if the queue has no meta hash.
 
         Source: specs/03-transitions-admin-getters.md#sec-10
 
@@ -1866,11 +1867,11 @@ class Queue(QueueBase, Generic[T]):
         return self.call(queues.get_version(self._keys))
 
     def get_workers(self) -> list[dict[str, str]]:
-        """List the workers of this queue, of every library.
+        """List this queue's workers, of every library.
 
         Returns:
-            For each the attributes of its connection from CLIENT LIST; `rawname` ends with the worker's own name if it
-                has one.
+            For each, the attributes of its connection from CLIENT LIST. `rawname` ends with the worker's own name, if
+                it has one.
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
@@ -1881,7 +1882,7 @@ class Queue(QueueBase, Generic[T]):
         return self.call(queues.get_workers(self._keys))
 
     def get_workers_count(self) -> int:
-        """Count the workers of this queue, of every library.
+        """Count this queue's workers, of every library.
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 
@@ -1895,7 +1896,7 @@ class Queue(QueueBase, Generic[T]):
         """List the programs that read the queue's events, of every library.
 
         Returns:
-            For each the attributes of its connection from CLIENT LIST.
+            For each, the attributes of its connection from CLIENT LIST.
 
         Source: specs/03-transitions-admin-getters.md#sec-14
 

@@ -20,10 +20,10 @@ Handler: TypeAlias = Callable[[Job[P, R, Any]], R]
 
 
 class Router:
-    """A processor that calls, by the name of a job, the function that was added for it.
+    """A processor that calls the function that was added for the job's name.
 
-    A job whose name nobody handles fails for good, with an `UnrecoverableError` that lists the known names. A router
-    may be changed at any time, and serve several workers.
+    A job whose name has no function fails for good, with an `UnrecoverableError` that lists the known names. You may
+    change a router at any time, and several workers may share it.
 
     Source: specs/05-worker-runtime.md#sec-8
 
@@ -70,8 +70,8 @@ class Router:
 
         Args:
             kind: A `JobType`, or the name of the jobs. Or a job.
-            data_type: What the payload is read into, where a name is given: of any kind that a worker's `data_type`
-                may be. None, the default: the worker's type.
+            data_type: With a name, the type that payloads are read into, of any kind that a worker's `data_type` may
+                be. None, the default: the worker's type.
             timeout: As in `add`; None by default.
 
         Returns:
@@ -117,10 +117,10 @@ class Router:
         """Let a function handle jobs of this name.
 
         Args:
-            kind: A `JobType`, or the name of the jobs, which has no function yet.
+            kind: A `JobType`, or the name of the jobs, for which there is no function yet.
             handler: A function of the `Job`, as a worker's processor.
-            data_type: What the payload is read into, where a name is given: of any kind that a worker's `data_type`
-                may be. None, the default: the worker's type.
+            data_type: With a name, the type that payloads are read into, of any kind that a worker's `data_type` may
+                be. None, the default: the worker's type.
             timeout: How long a job may take, in milliseconds or as a `timedelta`, above 0. None, the default: any time.
                 Then `job.cancelled` is set, and nothing else happens: the function must look. What it does decides.
 
@@ -132,10 +132,10 @@ class Router:
         self.routes.put(kind, handler, data_type, timeout)
 
     def include(self, router: Router) -> None:
-        """Add all functions of another router, as it is now. What is added to that one later is not seen here.
+        """Add all functions that another router has now. Functions added to it later are not included.
 
         Args:
-            router: The other router, with names that this one does not have.
+            router: The other router, without names that this one has.
 
         Examples:
             >>> whole = Router()

@@ -69,6 +69,7 @@ WORDS = (
     (r"\bSocketLink\b", "Link"),
     (r"\bfor one task\b", "for one thread"),
     (r"safe to share between the tasks of one event loop", "safe to share between threads"),
+    (r"\ball\s+tasks of one event loop may share it", "all threads may share it"),
 )
 _OF_THREADS = ((r"\b(_?)tasks\b", r"\1threads"),)
 OTHERS = (
@@ -146,10 +147,10 @@ OF_ONE = {
     ),
     "events": (
         (
-            r"apart from the reader and[^\"]*? awaited where it is async\.",
+            r"apart from the reader and[^\"]*? awaited if it is\s+async\.",
             r"on the reader's thread, in a copy of\n        the context in which it was entered, or `run` called.",
         ),
-        (r"The function, async or not;", "The function;"),
+        (r"The function, async or not, which", "The function, which"),
         (r"(-> )bool \| (?=None:)", r"\1"),
     ),
     "testing/__init__": ((r"on asyncio and trio", "on threads"),),
@@ -174,32 +175,32 @@ OF_ONE = {
         ),
     ),
     "worker": (
-        (r", so it can be made before an event loop runs\.", "; every method may be called from any thread."),
-        (r"An async function of the `Job`", "A function of the `Job`"),
-        (r"Async functions of the job and", "Functions of the job and"),
-        (r"is called in the job's own task\.", "is called on the processor's thread."),
+        (r", so you can create it before an event loop runs\.", "; any thread may call its methods."),
+        (r"An async function that takes the `Job`", "A function that takes the `Job`"),
+        (r"Async functions that take the job and", "Functions that take the job and"),
+        (r"runs in the job's own\s+task\. None by", r"runs on the job's thread.\n            None by"),
         (r"\ban async context manager\b", "a context manager"),
         (r"\bAbstractAsync(?=ContextManager)", "Abstract"),
         (
-            r"(?<=it raises its failure\.) (?=None)",
-            r" Nothing can stop the thread it runs on:\n            a long one looks at `job.cancelled`. ",
+            r"(becomes its failure\.) (?=None)",
+            r"\1 Nothing can stop its thread: a long one must check `job.cancelled`.\n            ",
         ),
-        (r"A function, async or not, of attempt", "A function of attempt"),
+        (r"A function, async or not, for backoff types", "A function for backoff types"),
         (r"is_async=True", "is_async=False"),
         (
-            r"Cancelling it cancels the processors, gives their jobs back to the queue, and is then raised again\.",
-            "An interrupt from the keyboard gives the running jobs back to the queue and is raised again.",
+            r"If it is cancelled, it cancels the processors,[^.]*\.",
+            "An interrupt from the keyboard returns the running jobs to the queue and is raised again.",
         ),
-        (r"\bthey are cancelled and given back", "they are given back"),
+        (r"\bthey are cancelled and returned", "they are returned"),
         (
-            r"A task that goes on although it was cancelled cannot be stopped:[^\"]*?seconds\.",
-            r"A processor that still runs then goes on,\n        and its result is refused.",
+            r"A task that continues although it was\s+cancelled cannot be stopped:[^\"]*?seconds\.",
+            r"A processor that is still running then\n        continues, and its result is refused.",
         ),
         (r"(\) -> )bool \| (?=None:)", r"\1"),
         (r"return (?=self\._driver\.leave)", ""),
         (r"(?<=with each notice of one kind)\.", ", on the thread where it came up."),
-        (r"An async function runs in a task of its own, for which the worker waits at its end\. What", "What"),
-        (r"The function, async or not;", "The function;"),
+        (r"An async function runs in its own task, [^.]*\.\s+(Exceptions from the function)\s+", r"\1 "),
+        (r"The function, async or not, which", "The function, which"),
     ),
 }
 """What only one module has. A thread is not cancelled as a task is, but looks whether it is to end."""

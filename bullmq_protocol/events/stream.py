@@ -128,7 +128,7 @@ class ResumedEvent(Struct, frozen=True, tag="resumed"):
 
 
 class CleanedEvent(Struct, frozen=True, tag="cleaned"):
-    """Jobs were cleaned away."""
+    """Jobs were removed by `clean`."""
 
     entry_id: str
     count: int
@@ -158,10 +158,10 @@ class DebouncedEvent(Struct, frozen=True, tag="debounced"):
 
 
 class DeduplicatedEvent(Struct, frozen=True, tag="deduplicated"):
-    """One of two jobs with a deduplication id gave way.
+    """A job was added with a deduplication id that another job held: one of the two was dropped.
 
-    Keeping modes: `job_id` is the old job, which stays, `deduplicated_job_id` the refused new one. Replacing modes:
-    `job_id` is the new job, `deduplicated_job_id` the removed old one.
+    In modes that keep the old job, `job_id` is the old job and `deduplicated_job_id` the refused new one. In modes that
+    replace it, `job_id` is the new job and `deduplicated_job_id` the removed old one.
     """
 
     entry_id: str
@@ -171,7 +171,7 @@ class DeduplicatedEvent(Struct, frozen=True, tag="deduplicated"):
 
 
 class CustomEvent(Struct, frozen=True, tag="custom"):
-    """An entry that is none of BullMQ's: published by an event producer, or of a later version."""
+    """An entry that is not one of BullMQ's events: published by an event producer, or from a later version."""
 
     entry_id: str
     name: str
@@ -202,7 +202,7 @@ QueueEvent: TypeAlias = (
 
 
 class UndecodableEvent(Struct, frozen=True, tag="undecodable"):
-    """An entry that BullMQ's own reader stops at: its return value or progress is no JSON, or it has no fields."""
+    """An entry at which BullMQ's own reader stops: its return value or progress is not JSON, or it has no fields."""
 
     entry_id: str
     name: str
@@ -213,7 +213,7 @@ class UndecodableEvent(Struct, frozen=True, tag="undecodable"):
 class EventsMissed(Struct, frozen=True, tag="missed"):
     """The stream was trimmed past the reader: entries after `after` and before `entry_id` may be gone unread.
 
-    `entry_id` is the oldest entry that is left. It may be that nothing was between the two: the server cannot tell.
+    `entry_id` is the oldest entry left. There may have been nothing between the two; the server cannot tell.
     """
 
     after: str

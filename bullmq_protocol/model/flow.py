@@ -29,17 +29,18 @@ _NOT_BELOW: Final = "is for roots only: a job that comes later has no place in t
 
 
 class FlowNode(Struct, frozen=True):
-    """A job to be added, and the children it waits for, each in any queue. Nothing passes from parent to child.
+    """A job to be added, with the children that it waits for, each in any queue. Children inherit nothing from their
+    parent.
 
     Args:
-        name: What kind of job it is: 1 to 255 characters.
+        name: The kind of job: 1 to 255 characters.
         queue_name: The name of its queue.
         data: The payload: any value with a JSON form; `{}` by default.
         options: The job's options; none by default. `repeat` is not allowed, nor `parent` below the root.
         prefix: The prefix of its queue. None, the default: the producer's.
         children: The nodes that this one waits for; none by default.
-        data_type: What the payload is checked against, and the added job's `data` read into, as with a queue. None, the
-            default: JSON values.
+        data_type: The type that the payload is checked against, and the added job's `data` read into, as in a queue.
+            None, the default: JSON values.
 
     Source: specs/04-schedulers-flows-events.md#sec-7-2
 
@@ -69,7 +70,7 @@ class FlowJob(Struct, Generic[J], frozen=True, gc=False):
     Args:
         job: The job.
         children: Its children, each a `FlowJob`.
-        missing: The keys of children whose jobs are gone; only where a flow is read.
+        missing: The keys of children whose jobs are gone; only if the flow was read.
     """
 
     job: J

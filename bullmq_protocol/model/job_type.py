@@ -20,18 +20,18 @@ _NO_OPTIONS = JobOptions()
 
 @dataclass(frozen=True, init=False, slots=True)
 class JobType(Generic[P, R]):
-    """A kind of job: what its payload and its result are, and the options of its jobs. A frozen value.
+    """A kind of job: the types of its payload and its result, and the options of its jobs. A frozen value.
 
     `queue.add(WELCOME, Welcome(...))` adds such a job, `@router(WELCOME)` handles it, and type checkers know both
     types.
 
     Args:
         name: The name of its jobs: any text that is not empty.
-        data_type: What the payload is checked against and read into, as with `Queue(data_type=...)`. None, the default:
-            JSON values.
-        result: What the handler returns, in the same way. None, the default: any JSON value.
-        options: The options of its jobs, on top of the queue's `default_job_options`; those given to `add` come on top
-            of both. None are set by default.
+        data_type: The type that the payload is checked against and read into, as in `Queue(data_type=...)`. None, the
+            default: JSON values.
+        result: The type of the handler's result, in the same way. None, the default: any JSON value.
+        options: The options of its jobs, which override the queue's `default_job_options`; those given to `add`
+            override both. None are set by default.
 
     Source: specs/01-data-model-and-adding.md#sec-8-1
 

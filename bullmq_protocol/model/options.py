@@ -32,13 +32,13 @@ S = TypeVar("S", bound=Struct)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds on the data this library writes, never on the data it reads. None lifts a bound.
+    """Limits on the data that this library writes, never on what it reads. None removes a limit.
 
     Args:
-        max_payload_bytes: The most UTF-8 bytes of a job's data as JSON plus its packed options; also of updated data,
-            of a progress and of a row of a log. 10 MiB by default.
-        max_name_length: The most characters of a job's name, and of its id; 255 by default.
-        max_result_bytes: The most UTF-8 bytes of a result as JSON; 10 MiB by default.
+        max_payload_bytes: The maximum size, in UTF-8 bytes, of a job's data as JSON plus its packed options; also of
+            updated data, of a progress value and of a log row. 10 MiB by default.
+        max_name_length: The maximum number of characters in a job's name, and in its id; 255 by default.
+        max_result_bytes: The maximum size of a result, in UTF-8 bytes of its JSON; 10 MiB by default.
 
     Examples:
         >>> Limits(max_payload_bytes=64 * 1024).max_result_bytes
@@ -92,11 +92,11 @@ class KeepJobs(Struct, frozen=True, repr_omit_defaults=True):
     """Which finished jobs to keep. The others are removed whenever a job finishes.
 
     Args:
-        count: How many, the newest ones; 0: none, -1: all. By default only `age` counts.
-        age: How long, in **seconds** or as a `timedelta`. By default only `count` counts.
+        count: How many of the newest to keep; 0: none, -1: all. By default only `age` decides.
+        age: How long to keep them, in **seconds** or as a `timedelta`. By default only `count` decides.
         extra: Further members as another client stored them; none by default.
-        limit: How many jobs at most go for their `age` when one finishes, at least 1; 1,000 by default. The profile
-            `STRICT` refuses it: all go.
+        limit: How many jobs at most are removed by `age` when a job finishes, at least 1; 1,000 by default. The profile
+            `STRICT` refuses it and removes all.
 
     Source: specs/05-worker-runtime.md#sec-11
 
@@ -116,7 +116,7 @@ Retention: TypeAlias = bool | int | KeepJobs
 
 
 class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
-    """A job's parent; `Job.ref` makes one.
+    """A job's parent; `Job.ref` returns one.
 
     Args:
         id: The parent's id.
@@ -134,19 +134,18 @@ class ParentRef(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Deduplication(Struct, frozen=True, repr_omit_defaults=True):
-    """Let one job stand for all that are added with the same id.
+    """Add only one of several jobs with the same deduplication id.
 
     Args:
-        id: The deduplication id, any text but the empty one.
-        ttl: How long the job stands for others, in milliseconds or as a `timedelta`, above 0. By default until it
-            finishes.
-        extend: True: each add starts `ttl` again. False by default.
-        replace: True: a delayed job gives way to the new one. False by default.
+        id: The deduplication id: any text that is not empty.
+        ttl: How long the job holds the id, in milliseconds or as a `timedelta`, above 0. By default until it finishes.
+        extend: True: each add restarts `ttl`. False by default.
+        replace: True: the new job replaces a delayed one. False by default.
         extra: Further members as another client stored them; none by default.
-        keep_last_if_active: True: while the job is active, the last add with the id is kept, and becomes a job when
-            that one finishes; `ttl` does not count then. False by default; the profile `STRICT` refuses it.
-        reschedule: True: an add gives a delayed job its own delay, counted from now. False by default; the profile
-            `STRICT` refuses it.
+        keep_last_if_active: True: while the job is active, the last add with the id is kept, and becomes a job when the
+            active one finishes; `ttl` is then ignored. False by default; the profile `STRICT` refuses True.
+        reschedule: True: an add gives a delayed job the new delay, counted from now. False by default; the profile
+            `STRICT` refuses True.
 
     Source: specs/01-data-model-and-adding.md#sec-6-4, specs/06-later-versions.md#sec-4-2
 
@@ -169,7 +168,7 @@ class Telemetry(Struct, frozen=True, repr_omit_defaults=True):
 
     Args:
         metadata: The context as text, in the form of the telemetry provider; not stored by default.
-        omit_context: True: spans of the job do not continue the trace it was added in. False by default.
+        omit_context: True: spans of the job do not continue the trace in which it was added. False by default.
 
     Source: specs/04-schedulers-flows-events.md#sec-12-3
     """
@@ -182,26 +181,26 @@ class JobOptions(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """The options of a job. Options that are not given are not stored, so that the stored text equals BullMQ's.
 
     Args:
-        attempts: How often to try in all, at least 1; 1 by default (stored as 0).
+        attempts: How often to try in total, at least 1; 1 by default (stored as 0).
         backoff: How long to wait before a retry: a `Backoff`, or a fixed time in milliseconds or as a `timedelta`. No
             wait by default.
         delay: How long to wait before the job may run, in milliseconds or as a `timedelta`; 0 by default.
-        priority: From 1, the most urgent, to 2,097,151, with the profile `STRICT` to 2,097,152; 0, the default: none,
-            which runs before all others.
-        lifo: True: the job runs before those that wait already. False by default.
+        priority: From 1, the most urgent, to 2,097,151 (2,097,152 with the profile `STRICT`). 0, the default: no
+            priority, which runs before all others.
+        lifo: True: the job runs before those that are already waiting. False by default.
         timestamp: When the job was created, in milliseconds since the epoch; now by default.
-        job_id: An id of your own: an existing job with it is left as it is. By default the queue's counter gives one.
+        job_id: Your own id; an existing job with this id stays as it is. By default the queue's counter assigns one.
         parent: The job that waits for this one; none by default.
-        remove_on_complete: What to keep of completed jobs when this one completes: True: nothing; False: all; a number:
-            that many; or a `KeepJobs`. By default the worker's option decides, which keeps all by default.
+        remove_on_complete: Which completed jobs to keep when this one completes: True keeps none, False all, a number
+            that many, or a `KeepJobs`. By default the worker's option decides, whose own default is to keep all.
         remove_on_fail: The same for failed jobs when this one fails for good.
         keep_logs: How many rows of its log to keep, at least 0; all by default.
         stack_trace_limit: How many stack traces to keep, at least 0; all by default.
-        size_limit: The most bytes of the data as JSON, at least 1; no bound by default but `Limits`.
-        repeat: The repeat rule as another client left it. Not for adding: use `upsert_job_scheduler`.
+        size_limit: The maximum size of the data, in bytes of its JSON, at least 1; by default only `Limits` applies.
+        repeat: The repeat rule that another client stored. Not for adding: use `upsert_job_scheduler`.
         prev_millis: When a scheduler's job is due, in milliseconds since the epoch, as the scheduler sets it.
-        repeat_job_key: The scheduler that made the job, in a field of its own.
-        deduplication: The id that this job stands for, or gives way to; none by default.
+        repeat_job_key: The scheduler that made the job, stored in its own field.
+        deduplication: The deduplication id, and what a further add with it does; none by default.
         fail_parent_on_failure: True: if this job fails, so does its parent. False by default; at most one of these
             four.
         continue_parent_on_failure: True: if this job fails, its parent runs without waiting for the other children.

@@ -52,18 +52,18 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_default
     """When the jobs of a scheduler are due: at an interval (`every`), or by a cron `pattern`. Give exactly one of the
     two.
 
-    Moments are milliseconds since the epoch, or a `datetime` with a time zone.
+    Times are in milliseconds since the epoch, or a `datetime` with a time zone.
 
     Args:
         every: The time between two jobs, in milliseconds or as a `timedelta`.
         pattern: A cron pattern of five parts, or of six with seconds in front.
-        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default that of this process, by
-            its name; with the profiles `STRICT` and `V6_7` the zone of each process.
-        limit: How many jobs to make; no bound by default.
+        tz: The time zone of the pattern: an IANA name, `utc`, `UTC+3` or `local`. By default that of this process,
+            stored by name; with the profiles `STRICT` and `V6_7`, the zone of whichever process reads the pattern.
+        limit: How many jobs to add; no limit by default.
         offset: How far into each period of `every` the jobs are due, in milliseconds or as a `timedelta`; 0 by default.
             With the profile `STRICT`, and with a pattern, it is accepted and has no effect, as in BullMQ.
-        start_date: No job is due before this moment; none by default.
-        end_date: No job is made after this moment; none by default.
+        start_date: No job is due before this time; none by default.
+        end_date: No job is added after this time; none by default.
         immediately: True: the first job of a pattern is due now. False by default.
 
     Source: specs/04-schedulers-flows-events.md#sec-4-1

@@ -28,7 +28,7 @@ _QUERY_KEYS = ("db", "client_name", "connect_timeout_ms", "command_timeout_ms")
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One server, for either adapter. The values are checked when it is made.
+    """One server, for either adapter. Values are checked when the object is created.
 
     Args:
         host: A name or an address; `127.0.0.1` by default.
@@ -36,10 +36,10 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
         unix_path: The path of a unix socket, which replaces host and port. None by default.
         username: The user to log in as; None, the default: the server's default user.
         password: The password; None, the default: no login.
-        credentials: Called before each attempt to connect, for user and password; may be async in `bullmq_anyio`. In
-            place of `username` and `password`; None by default.
+        credentials: A function that returns user and password, called before each attempt to connect; it may be async
+            in `bullmq_anyio`. It replaces `username` and `password`; None by default.
         db: The number of the database; 0 by default.
-        tls: False, the default; True: trust the system's authorities; or an `ssl.SSLContext`.
+        tls: False, the default; True, which trusts the system's authorities; or an `ssl.SSLContext`.
         connect_timeout_ms: The longest attempt to connect, in milliseconds; 5,000 by default.
         command_timeout_ms: The longest wait for a reply, in milliseconds; 3,000 by default. None: no limit.
         client_name: The connection's name in CLIENT LIST; None by default.

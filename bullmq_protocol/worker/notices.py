@@ -77,7 +77,7 @@ class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
 
     `exhausted` is True when the attempts are used up; `permanent` when the job failed for another reason. `category`
     says whether a retry could have helped (docs/errors.md), whatever became of the job. `exception` is what the handler
-    raised, None where none did (a failed child, a job started too often).
+    raised, or None if none did (a failed child, a job started too often).
     """
 
     job: JobRecord
@@ -100,15 +100,16 @@ class JobMoved(msgspec.Struct, frozen=True, tag="moved"):
 
 
 class JobStalled(msgspec.Struct, frozen=True, tag="stalled"):
-    """The stalled check put this job back."""
+    """The stalled check returned this job to the queue."""
 
     job_id: str
 
 
 class LockLost(msgspec.Struct, frozen=True, tag="lock-lost"):
-    """A running job's lock could not be renewed: it is gone or another's. The job's report will not be sent.
+    """A running job's lock could not be renewed: it is gone, or another worker has it. The job's report will not be
+    sent.
 
-    `blocked_ms`: for how long nothing had renewed it, where a handler had blocked the worker; else 0.
+    `blocked_ms` is how long nothing had renewed it, if a handler had blocked the worker, otherwise 0.
     """
 
     job: JobRecord
@@ -128,11 +129,11 @@ class ReportRefused(msgspec.Struct, frozen=True, tag="report-refused"):
 
 
 class HandlerBlocked(msgspec.Struct, frozen=True, tag="handler-blocked"):
-    """The worker's timer came so late that a renewal of locks was left out: a handler had blocked the event loop, or
-    all threads of the process.
+    """The worker's timer came so late that a renewal of locks was skipped: a handler had blocked the event loop, or all
+    threads of the process.
 
-    `job_ids` are the jobs whose handlers ran; where there are several, it was one of them. `blocked_ms` is how long
-    nothing of the worker ran.
+    `job_ids` are the jobs whose handlers were running; if there are several, it was one of them. `blocked_ms` is how
+    long the worker could not run.
     """
 
     job_ids: tuple[str, ...]

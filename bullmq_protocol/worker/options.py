@@ -30,7 +30,8 @@ LONGEST_MS = 10 * 365 * 24 * 3_600_000
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker works. Durations are milliseconds or a `timedelta`, but `drain_delay` is seconds, as in BullMQ.
+    """A worker's options. Durations are in milliseconds or a `timedelta`, except that `drain_delay` is in seconds, as
+    in BullMQ.
 
     Source: specs/05-worker-runtime.md#sec-2-1
 
@@ -42,48 +43,49 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     """How many jobs run at a time, at least 1."""
     lock_duration: Duration = 30_000
-    """How long a job's lock lives without renewal, above 0 ms."""
+    """How long a job's lock lasts without renewal, above 0 ms."""
     lock_renew_time: Duration | None = None
-    """How old a lock gets before it is renewed, above 0 ms. None: half of `lock_duration`."""
+    """The age at which a lock is renewed, above 0 ms. None: half of `lock_duration`."""
     stalled_interval: Duration = 30_000
     """The time between two checks for jobs whose lock has expired, above 0 ms."""
     max_stalled_count: int = 1
-    """How often a job may stall, at least 0; then it fails for good."""
+    """How often a job may stall, at least 0, before it fails for good."""
     max_started_attempts: int | None = None
     """How often a job may be started; a failure of the last start is not retried. None or 0: no limit. With the profile
     `STRICT` it is retried, and the job fails when it is fetched once more."""
     limiter: Limiter | None = None
-    """The queue's rate limit as this worker sees it. None: none but a global one."""
+    """The queue's rate limit for this worker. None: only a global one, if there is one."""
     drain_delay: float | timedelta = 5
-    """The longest wait for a job in one call of the server, in **seconds**, above 0."""
+    """The longest wait for a job in one call to the server, in **seconds**, above 0."""
     remove_on_complete: KeepJobs | None = None
-    """Which completed jobs to keep, for jobs without an option of their own. None: all."""
+    """Which completed jobs to keep, for jobs that do not set this themselves. None: all."""
     remove_on_fail: KeepJobs | None = None
-    """Which failed jobs to keep, for jobs without an option of their own. None: all."""
+    """Which failed jobs to keep, for jobs that do not set this themselves. None: all."""
     metrics_max_data_points: int = 0
-    """How many minutes of metrics to keep (`Queue.get_metrics`). 0: there are none."""
+    """How many minutes of metrics to keep (`Queue.get_metrics`). 0: none."""
     name: str | None = None
     """The worker's own name: stored in every job it takes, and part of the name of its connection. None: no name."""
     retry_policy: RetryPolicy = RetryPolicy.BULLMQ
     """Which failures are retried: all of them, as in BullMQ, or only transient ones (`RetryPolicy.CATEGORISING`)."""
     max_backoff_delay: Duration | None = DEFAULT_MAX_BACKOFF_DELAY_MS
-    """The longest wait before a retry, above 0 ms; an hour by default. None: no bound."""
+    """The longest wait before a retry, above 0 ms; an hour by default. None: no limit."""
     extra_jitter: float | None = None
     """Jitter on top of the job's own, from 0 to 1: 0.2 spreads a delay by 20 % either way. None: no jitter."""
     cancel_on_lost_lock: bool = False
     """Whether to cancel a processor whose job's lock is lost."""
     max_reconnect_attempts: int = 0
-    """After how many failed attempts to reconnect in a row the worker gives up and closes. 0: never."""
+    """How many consecutive attempts to reconnect may fail before the worker gives up and closes. 0: any number."""
     max_reconnect_delay: Duration = 30_000
     """The longest pause between two attempts to reconnect, above 0 ms."""
     shutdown_timeout: Duration = 30_000
-    """How long a graceful close waits for running jobs before it gives them back, at least 0 ms."""
+    """How long a graceful close waits for running jobs before it returns them to the queue, at least 0 ms."""
     skip_stalled_check: bool = False
-    """True: never check for stalled jobs; another worker of the queue should."""
+    """True: never check for stalled jobs. Another worker of the queue should do it."""
     skip_lock_renewal: bool = False
-    """True: never renew locks; jobs must end within `lock_duration`."""
+    """True: never renew locks. Jobs must then end within `lock_duration`."""
     trace_retries: bool = False
-    """Whether the log lines of attempts that are retried carry the traceback, as those of jobs that failed for good."""
+    """Whether log lines about attempts that will be retried have the traceback, as those about jobs that failed for
+    good do."""
 
     def checked(
         self, *, zones: Zones = no_zones, switches: Switches = STRICT_SWITCHES
