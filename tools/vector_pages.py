@@ -71,8 +71,8 @@ def _index(table: Mapping[str, Json], by_command: Mapping[str, Mapping[str, Sequ
     lines = [
         "# Golden vectors",
         "",
-        f"{count:,} calls of BullMQ's scripts: the state that each meets, its reply, and the state that it leaves.",
-        "[The specification](../../specs/README.md#golden-vectors) describes the files and how to check a client or a",
+        f"{count:,} calls of BullMQ's scripts, each with the state before it, its reply, and the state after it.",
+        "[The specification](../../specs/README.md#golden-vectors) describes the files and how to test a client or a",
         "server side with them; [the conformance run](../conformance.md#scripts) does the latter.",
         "",
         f"| Command | {' | '.join(VERSIONS)} | What it does |",
@@ -82,8 +82,8 @@ def _index(table: Mapping[str, Json], by_command: Mapping[str, Mapping[str, Sequ
         if command in by_command:
             counts = [str(len(by_command[command].get(version, ()))) for version in VERSIONS]
             lines.append(f"| [{command}]({command}.md) | {' | '.join(counts)} | {table[command]['summary']} |")
-    lines += ["", "Later versions have those in which they do otherwise than the one before."]
-    lines += ["Of another form are those of the [relay](relay.md) and of [Monque](monque.md)."]
+    lines += ["", "Later versions have vectors for the cases in which they differ from the version before."]
+    lines += ["The vectors of the [relay](relay.md) and of [Monque](monque.md) have different formats."]
     names = "\n".join([*(command for command in table if command in by_command), "relay", "monque"])
     lines += ["", f"```{{toctree}}\n:hidden:\n\n{names}\n```", ""]
     return "\n".join(lines)
@@ -148,7 +148,7 @@ def _entry(entry: Json) -> str:
 def _relay(folder: Path) -> str:
     parts = [
         "# Vectors of the relay\n",
-        "Each case begins with an empty database. [Relay](../relay.md) has the words.\n",
+        "Each case begins with an empty database. [The relay](../relay.md) explains the terms.\n",
     ]
     for file in sorted(folder.glob("*.json")):
         found = json.loads(file.read_text("utf-8"))
@@ -169,7 +169,7 @@ def _asked(step: Json) -> Json:
 
 
 def _monque(folder: Path) -> str:
-    parts = ["# Vectors of Monque\n", "[The specification](../../specs/monque.md) says what they are about.\n"]
+    parts = ["# Vectors of Monque\n", "[The specification](../../specs/monque.md) explains them.\n"]
     for file in sorted(folder.glob("*.json")):
         found = json.loads(file.read_text("utf-8"))
         lines = _lines(_json(each) for each in found["vectors"])

@@ -1,4 +1,4 @@
-// A field above each long table, and above lists of vectors, that leaves the rows with all of its words.
+// A field above each long table, and above lists of vectors, that shows only the rows with all of its words.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
