@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from threading import Semaphore
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
 
-from bullmq_sync import Queue, Worker
+from bullmq_protocol import JobFailed, JobOptions
+from bullmq_sync import Job, Queue, Worker
 from tests.support import board
 from tests.support.servers import Server
 from tests.support.web import ask, program
@@ -45,7 +47,7 @@ def boards(server: Server) -> Iterator[Boards]:
     board.make(server.url, prefix, "ours")
     board.make(server.url, prefix, "clicked")
     board.make_by_node(server.url, prefix, "node")
-    with board.board(server.url, prefix, ("ours", "clicked", "node")) as port:
+    with board.board(server.url, prefix, ("ours", "clicked", "node", "mail")) as port:
         yield Boards(port, server.url, prefix)
 
 
@@ -201,6 +203,37 @@ def test_the_browser_retries_promotes_cleans_and_pauses(boards: Boards, page: bo
         page.open("/queue/clicked/4")
         assert "fails" in tab(page, "Data")
         assert boards.get("/queues/clicked/4")["status"] == "completed"
+    assert page.call(("failures",)) == []
+
+
+def test_the_browser_shows_what_the_last_page_of_the_tutorial_says(boards: Boards, page: board.Page) -> None:
+    def send(job: Job[Any]) -> str:
+        if job.id == "3" and job.attempts_made < 2:
+            raise ConnectionError("the mail server does not answer")
+        return f"sent to {job.data['to']} at attempt {job.attempts_made + 1}"
+
+    failures = Semaphore(0)
+    worker = Worker[Any]("mail", send, boards.url, prefix=boards.prefix)
+    worker.on(JobFailed, lambda notice: failures.release() if notice.job.id == "4" else None)
+    with boards.queue("mail") as queue, worker:
+        for _ in range(3):
+            queue.add("welcome", {"to": "ada@example.org"}, JobOptions(attempts=5))
+        page.open("/")
+        page.click(_MAIN, ("getByText", "mail", {"exact": True}), ("first",))
+        counted(page, "COMPLETED", 3)
+        page.click(_MAIN, ("getByRole", "link", {"name": "COMPLETED 3", "exact": True}))
+        page.click(_MAIN, ("getByRole", "link", {"name": "#3 welcome"}))
+        assert "at attempt 3" in tab(page, "Data", "sent")
+        assert tab(page, "Error", "ConnectionError").count("ConnectionError: the mail server does not answer") == 2
+        page.open("/queue/mail?status=failed")
+        queue.add("welcome", {"wrong": "field"})
+        assert "KeyError: 'to'" in page.sees(_MAIN, ("getByRole", "tabpanel", {"name": "Error"}))
+        assert failures.acquire(timeout=30)
+        page.click(first_button("#4"))
+        confirm(page, "retry this job")
+        assert failures.acquire(timeout=30)
+        page.open("/queue/mail/4")
+        assert tab(page, "Error", "KeyError").count("KeyError: 'to'") == 2
     assert page.call(("failures",)) == []
 
 

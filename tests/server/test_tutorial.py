@@ -67,6 +67,11 @@ class Reader:
         done = subprocess.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True)
         return done.stdout + done.stderr
 
+    def repair(self) -> None:
+        """Take out of `mail.py` what fails."""
+        file = self._folder / "mail.py"
+        file.write_text(re.sub(r"    if [^\n]*\n        raise [^\n]*\n", "", file.read_text()))
+
     def leave(self) -> int | None:
         if self.worker is None:
             return None
@@ -112,12 +117,18 @@ def test_a_job_that_fails(tab: str, reader: Reader, server: Server) -> None:
     worker = next(text for kind, text in steps("tutorial/1-a-job.md", tab) if text.startswith("bullmq-worker"))
     change, *following = steps("tutorial/2-a-retry.md", tab)
     reader.follow([change, ("sh", worker)])
-    third, retried, fourth, why, shown, again, at_last = reader.follow(following)
+    *failing, repaired = following
+    third, retried, fourth, why, shown = reader.follow(failing)
     assert (third, fourth) == ("added 1 job to mail (id 3)\n", "added 1 job to mail (id 4)\n")
     assert retried == '"sent to ada@example.org at attempt 3"\n'
     assert "the mail server does not answer" in why
     assert "ConnectionError" in shown and 'File "' in shown
+    # Nothing here waits for a reload, as a person's hands do: the worker is started anew.
+    assert reader.leave() == 0
+    reader.repair()
+    again, at_last = reader.follow([("sh", worker), repaired])
     assert again == "retried 4\n"
-    # The reader has not repaired the mail server here.
-    assert "the mail server does not answer" in at_last
+    assert at_last == '"sent to barbara@example.org at attempt 2"\n'
+    page = pages.page("tutorial/2-a-retry.md")
+    assert all(f"`{line.strip()}`" in page for line in (retried, why, at_last))
     assert reader.leave() == 0
