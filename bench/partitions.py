@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -60,7 +60,7 @@ async def handle(job: Job[Any]) -> None: ...
 async def work(place: Place, jobs: int) -> None:
     """Add jobs to all queues, and process them."""
     options = WorkerOptions(concurrency=CONCURRENCY // len(place.queues))
-    async with aclosing(connect(place.url)) as transport:
+    async with connect(place.url) as transport:
         for name in place.queues:
             for _ in range(0, jobs // len(place.queues), 500):
                 await Queue(name, transport, layout=LAYOUT).add_bulk([NewJob("job")] * 500)

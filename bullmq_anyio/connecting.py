@@ -26,9 +26,8 @@ def connect(server: str | Address) -> Connection | SentinelConnection | ClusterC
         UsageError: It is neither.
 
     Examples:
-        >>> transport = connect("redis://localhost:6379")
-        >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
-        >>> await transport.aclose()
+        >>> async with connect("redis://localhost:6379") as transport:
+        ...     mail, prints = Queue("mail", transport), Queue("prints", transport)
     """
     options = parse_address(server) if isinstance(server, str) else server
     if isinstance(options, SentinelOptions):

@@ -35,9 +35,8 @@ def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection 
         UsageError: It is none of these.
 
     Examples:
-        >>> transport = connect("redis://localhost:6379")
-        >>> mail, prints = Queue("mail", transport), Queue("prints", transport)
-        >>> transport.close()
+        >>> with connect("redis://localhost:6379") as transport:
+        ...     mail, prints = Queue("mail", transport), Queue("prints", transport)
     """
     options: Any = parse_address(server) if isinstance(server, str) else server
     if isinstance(options, SentinelOptions):

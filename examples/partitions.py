@@ -8,7 +8,6 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 
 import anyio
 
@@ -45,7 +44,7 @@ async def main(url: str) -> None:
     async def process(job: Job[dict[str, str]]) -> None:
         done[job.data["customer"]].append(job.data["order"])
 
-    async with aclosing(connect(url)) as transport:
+    async with connect(url) as transport:
         queues = {name: Queue[dict[str, str]](name, transport, layout=LAYOUT) for name in PARTITIONS}
         customers = [f"customer {number}" for number in range(9)]
         await add_orders(queues, [(customer, f"order {n}") for n in range(20) for customer in customers])

@@ -9,7 +9,7 @@ Source: specs/05-worker-runtime.md#sec-1
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from bullmq_anyio.net.room import check_room
+from bullmq_anyio.net.skeleton import Closable
 from bullmq_anyio.primitives import in_each_process
 from bullmq_protocol.command import Arg, Batch, Command
 from bullmq_protocol.common.units import Millis
@@ -97,7 +98,7 @@ _MULTI: Line = ("MULTI ",)
 _EXEC: Line = ("EXEC ",)
 
 
-class ClientTransport(ABC):
+class ClientTransport(Closable):
     """What the transports over clients have in common. A failure of a connection lets the server be checked anew."""
 
     def __init__(

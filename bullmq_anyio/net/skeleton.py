@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
 
 from bullmq_anyio.net.dialling import Attempt
 from bullmq_anyio.net.link import Link
@@ -11,7 +13,23 @@ from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import Closed
 
 
-class Skeleton(ABC):
+class Closable(ABC):
+    """What the end of a `with` block closes."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Skeleton(Closable):
     """A connection that is made at need, and the points where subclasses differ."""
 
     def __init__(self, address: str, connect_timeout_ms: Millis) -> None:
@@ -34,10 +52,6 @@ class Skeleton(ABC):
         """End an attempt to connect that is under way: its callers get `ConnectionLost`. Otherwise do nothing."""
 
     @abstractmethod
-    async def aclose(self) -> None:
-        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-
-    @abstractmethod
     async def _open(self, attempt: Attempt) -> Link:
         """Connect, log in, check the server. Raises our errors, or `OSError`."""
 
@@ -55,7 +69,7 @@ class Skeleton(ABC):
         self._link = link
 
 
-class Walk:
+class Walk(Closable):
     """A connection whose calls go on for several steps, and are ended by closing it."""
 
     def __init__(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
 
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import Closed
@@ -11,7 +13,23 @@ from bullmq_sync.net.link import Link
 from bullmq_sync.primitives import Lock
 
 
-class Skeleton(ABC):
+class Closable(ABC):
+    """What the end of a `with` block closes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Skeleton(Closable):
     """A connection that is made at need, and the points where subclasses differ."""
 
     def __init__(self, address: str, connect_timeout_ms: Millis) -> None:
@@ -34,10 +52,6 @@ class Skeleton(ABC):
         """End an attempt to connect that is under way: its callers get `ConnectionLost`. Otherwise do nothing."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-
-    @abstractmethod
     def _open(self, attempt: Attempt) -> Link:
         """Connect, log in, check the server. Raises our errors, or `OSError`."""
 
@@ -55,7 +69,7 @@ class Skeleton(ABC):
         self._link = link
 
 
-class Walk:
+class Walk(Closable):
     """A connection whose calls go on for several steps, and are ended by closing it."""
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ from tests.support import servers, topology
 from tests.support.adapters import Adapter, opened
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
+from tests.support.shared_transport import is_closed_by_its_block
 from tests.support.topology import ClusterSet, say
 
 pytestmark = pytest.mark.anyio
@@ -653,3 +654,8 @@ async def test_no_orphan_is_seen_while_a_slot_moves(sound: ClusterSet, adapter: 
         await in_thread(sound.end_migration, keys.slot, target)
         assert await queue.remove_orphaned_jobs() == 0
         assert [job.id for job in await queue.get_jobs("waiting")] == ["2", "1"]
+
+
+async def test_a_block_closes_what_several_queues_share(cluster: ClusterSet, adapter: Adapter, name: str) -> None:
+    package = bullmq_sync if adapter.name == "threads" else bullmq_anyio
+    await is_closed_by_its_block(package.connect(url_of(cluster)), name)

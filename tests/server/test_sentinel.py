@@ -30,6 +30,7 @@ from bullmq_protocol.net.topology import SentinelOptions
 from tests.support import servers, topology
 from tests.support.adapters import Adapter, opened
 from tests.support.open_sockets import sockets
+from tests.support.shared_transport import is_closed_by_its_block
 from tests.support.topology import SERVICE, SentinelSet, say
 
 pytestmark = pytest.mark.anyio
@@ -501,3 +502,8 @@ async def test_closing_leaves_no_connection(sentinels: SentinelSet, name: str) -
         await native.aclose()
         await in_thread(blocking.close)
     await in_thread(topology.until, lambda: connected("") + connected("-child") == 0, "all are gone")
+
+
+async def test_a_block_closes_what_several_queues_share(sentinels: SentinelSet, adapter: Adapter, name: str) -> None:
+    package = bullmq_sync if adapter.name == "threads" else bullmq_anyio
+    await is_closed_by_its_block(package.connect(url_of(sentinels)), name)
