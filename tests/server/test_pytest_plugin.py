@@ -239,6 +239,50 @@ def test_async_fixtures_end_before_the_database_is_emptied(run: Run) -> None:
     assert "1 passed" in out
 
 
+def test_workers_in_fixtures_and_nurseries_of_pytest_trio(run: Run) -> None:
+    out = run(
+        """
+        import pytest
+        import trio
+        from bullmq_anyio import Queue, QueueEvents, Worker
+
+        pytestmark = pytest.mark.trio
+
+        async def handle(job):
+            return f"hello {job.data}"
+
+        @pytest.fixture
+        async def queue(bullmq_url):
+            async with Queue("mail", bullmq_url) as made:
+                yield made
+
+        @pytest.fixture
+        async def worker(bullmq_url):
+            async with Worker("mail", handle, bullmq_url) as made:
+                yield made
+
+        async def greeted(queue, bullmq_url):
+            async with QueueEvents("mail", bullmq_url) as events:
+                job = await queue.add("welcome", "ada")
+                assert await job.wait_until_finished(events, 30_000) == "hello ada"
+
+        async def test_a_fixture(queue, worker, bullmq_url):
+            await greeted(queue, bullmq_url)
+
+        @pytest.mark.parametrize("closes", [True, False])
+        async def test_a_nursery(queue, nursery, bullmq_url, closes):
+            worker = Worker("mail", handle, bullmq_url)
+            nursery.start_soon(worker.run)
+            await greeted(queue, bullmq_url)
+            if closes:
+                await worker.aclose()
+        """,
+        f"--bullmq-server={_kind()}",
+        beside="trio",
+    )
+    assert "3 passed" in out
+
+
 def test_a_server_that_a_test_has_killed_is_started_again(run: Run) -> None:
     out = run(
         """
