@@ -71,12 +71,13 @@ async def test_a_router_calls_the_function_of_the_name(adapter: Adapter, server:
     router.include(part)
     async with adapter.Queue(name, server.url) as queue:
         ids = [(await queue.add(each, {"to": "ada"}, JobOptions(attempts=3))).id for each in ("welcome", "other", "x")]
-        unfit = await queue.add("welcome", {"to": 3}, JobOptions(attempts=3))
+        unfit, other_case = await queue.add("welcome", {"to": 3}, JobOptions(attempts=3)), await queue.add("Welcome")
         ends = await worked_off(adapter.Worker(name, router, server.url, options=WorkerOptions(concurrency=4)))
         assert [ends[each] for each in ids[:2]] == ["hello ada", "ada"]
         unknown = ends[ids[2]]
         assert unknown.reason == "no handler for jobs named 'x'; known are: 'other', 'welcome'"
         assert (unknown.permanent, unknown.retry_delay_ms, unknown.attempts_made) == (True, None, 1)
+        assert "no handler for jobs named 'Welcome'" in ends[other_case.id].reason
         assert "$.to" in ends[unfit.id].reason
         assert ends[unfit.id].permanent
         await queue.obliterate(force=True)
