@@ -1,6 +1,7 @@
 """`QueueStateMachine` on a real server: it lives with a right program, and finds a wrong one."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis.stateful import initialize, invariant, rule, run_state_machine_a
 
 from bullmq_protocol import RateLimitError
 from bullmq_protocol.testing.jobs import STATES
-from bullmq_sync import Queue
 from bullmq_sync.testing import queued
 from bullmq_sync.testing.stateful import QueueStateMachine
 from tests.support.servers import Server
@@ -49,9 +49,11 @@ class Flaky(QueueStateMachine):
 
 
 def test_a_right_program_lives(server: Server) -> None:
-    _play(server, Flaky, SETTINGS)
-    with Queue[Any]("queue", server.url) as queue:
-        assert queue.get_jobs() == []
+    with redis.Redis.from_url(server.url) as client:
+        before = {*client.scan_iter("test-*")}
+        _play(server, Flaky, SETTINGS)
+        # Each example has a prefix of its own.
+        assert {*client.scan_iter("test-*")} == before
 
 
 @pytest.fixture
@@ -96,6 +98,10 @@ def test_each_rule_does_what_it_says(machine: QueueStateMachine) -> None:
     machine.retry_failed()
     machine.work_off()
     assert [job.name for job in machine.done.completed] == ["bad"]
+    left = dict(list(machine.expected.items())[1:])
+    draws: Any = SimpleNamespace(draw=lambda ids, label: next(iter(machine.expected)))
+    machine.remove(draws)
+    assert machine.expected == left and len(_states(machine)) == 2
 
 
 def test_what_is_left_is_found(machine: QueueStateMachine) -> None:
