@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bullmq_anyio.net.cluster import ClusterConnection
@@ -53,11 +54,8 @@ class Scripted:
     def __init__(self, transport: AsyncTransport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
-        self._applied = applier(scripts)
-
-    def perform(self, step: Command[Any] | Batch, /) -> Any:
         # The coroutine of the other one as it is: one around it would cost each call a twentieth of its time.
-        return self.transport.perform(self._applied(step))
+        self.perform: Callable[[Command[Any] | Batch], Any] = applier(scripts, transport.perform)
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
         return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bullmq_protocol.command import Batch, Command
@@ -72,10 +73,7 @@ class Scripted:
     def __init__(self, transport: Transport, scripts: Profile) -> None:
         self.transport = transport
         self._scripts = scripts
-        self._applied = applier(scripts)
-
-    def perform(self, step: Command[Any] | Batch, /) -> Any:
-        return self.transport.perform(self._applied(step))
+        self.perform: Callable[[Command[Any] | Batch], Any] = applier(scripts, transport.perform)
 
     def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
         return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)

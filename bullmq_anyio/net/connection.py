@@ -37,8 +37,6 @@ from bullmq_protocol.net.server_info import ServerInfo
 
 _log = logging.getLogger("bullmq_anyio")
 
-_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
-
 
 class SharedConnection(Connecting):
     """One connection for any number of tasks. It connects at the first call, and again at the next call after a loss.
@@ -137,11 +135,8 @@ class SharedConnection(Connecting):
                 ask: Ask = resume(value)
             except StopIteration as stop:
                 return stop.value
-            payload = link.packed_all(ask.commands, afresh=ask.afresh)
-            count = len(ask.commands)
-            if ask.atomic:
-                payload = _MULTI + payload + _EXEC
-                count += 2
+            payload = link.packed_all(ask.commands, afresh=ask.afresh, atomic=ask.atomic)
+            count = len(ask.commands) + (2 if ask.atomic else 0)
             try:
                 resume, value = course.send, await link.exchange(payload, count, self._command_timeout_ms)
             except TransportError as error:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from bullmq_protocol.command import Arg, Command
+from bullmq_protocol.command import Arg, Command, Script
 from bullmq_protocol.common.reply import Reply
 from bullmq_protocol.errors import ServerError, TransportError, UsageError
 from bullmq_protocol.net.merge import as_shares, cut, merged
@@ -52,6 +53,26 @@ def unasked(reply: Reply | ServerError) -> str:
     return str(reply) if isinstance(reply, ServerError) else "the server sent a reply that nobody asked for"
 
 
+_MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
+_EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
+
+
+def _with_source(payload: bytes, script: Script) -> tuple[bytes, bytes, bytes]:
+    """Return the parts of a script call with its source, given the one by SHA-1: both have as many arguments.
+
+    A source is longer than most payloads, and each transaction brings those of its scripts: it is copied when the parts
+    are joined, at no other time.
+    """
+    before, _, after = payload.partition(b"$7\r\nEVALSHA\r\n$%d\r\n%b\r\n" % (len(script.sha1), script.sha1.encode()))
+    return before, _source(script), after
+
+
+@lru_cache(maxsize=64)
+def _source(script: Script) -> bytes:
+    text = script.source.encode()
+    return b"$4\r\nEVAL\r\n$%d\r\n%b\r\n" % (len(text), text)
+
+
 class WaitingCall(Protocol):
     """What waits to be written: bytes, or a command that is packed only when it is sent, because it may go together
     with others."""
@@ -86,26 +107,33 @@ class Wire(ABC, Generic[C]):
     def packed(self, command: Command[Any]) -> bytes:
         """Return a command's bytes."""
         script = command.script
+        payload = self._pack(command.wire())
         if script is None or script.sha1 in self._sourced:
-            return self._pack(command.wire())
-        payload = self._pack(command.wire(full_source=True))
+            return payload
+        payload = b"".join(_with_source(payload, script))
         self._sourced.add(script.sha1)
         return payload
 
-    def packed_all(self, commands: Iterable[Command[Any]], *, afresh: bool = False) -> bytes:
-        """Return the bytes of several commands; `afresh`: as if no script had been sent before them."""
+    def packed_all(self, commands: Iterable[Command[Any]], *, afresh: bool = False, atomic: bool = False) -> bytes:
+        """Return the bytes of several commands.
+
+        `afresh`: as if no script had been sent before them. `atomic`: between MULTI and EXEC.
+        """
         known: set[str] = set() if afresh else self._sourced
         new: set[str] = set()
-        packed: list[bytes] = []
+        pieces = [_MULTI] if atomic else []
         for command in commands:
             script = command.script
+            payload = self._pack(command.wire())
             if script is None or script.sha1 in known or script.sha1 in new:
-                packed.append(self._pack(command.wire()))
+                pieces.append(payload)
             else:
-                packed.append(self._pack(command.wire(full_source=True)))
+                pieces += _with_source(payload, script)
                 new.add(script.sha1)
+        if atomic:
+            pieces.append(_EXEC)
         known |= new
-        return b"".join(packed)
+        return b"".join(pieces)
 
     def merged(self, calls: Sequence[C]) -> list[C]:
         """Return the calls to write: commands are packed, merged by kind and queue, and come last."""

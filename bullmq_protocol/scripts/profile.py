@@ -83,8 +83,15 @@ class Profile(msgspec.Struct, frozen=True):
         return cast("Command[Any] | Batch", applier(self)(step))
 
 
-def applier(profile: Profile) -> Callable[[Any], Any]:
-    """Return what `Profile.applied` does, as a function for many steps: it remembers the scripts."""
+def _as_it_is(step: Any) -> Any:
+    return step
+
+
+def applier(profile: Profile, then: Callable[[Any], Any] = _as_it_is) -> Callable[[Any], Any]:
+    """Return what `Profile.applied` does, as a function for many steps: it remembers the scripts.
+
+    `then` is called with the result, in its place: in a transport each command goes through here.
+    """
     scripts = profile.scripts
     alone: dict[str, Script] = {}
     merging: dict[str, Script] = {}
@@ -103,22 +110,23 @@ def applier(profile: Profile) -> Callable[[Any], Any]:
         merging[script.name] = found
         return found
 
-    def applied(step: Command[Any] | Batch) -> Command[Any] | Batch:
+    def applied(step: Command[Any] | Batch) -> Any:
         if type(step) is not Command and isinstance(step, Batch):
-            return replace(step, commands=tuple(map(applied, step.commands)))
+            return then(replace(step, commands=tuple(map(each, step.commands))))
         script = step.script
         if script is None:
-            return step
+            return then(step)
         merge = step.merge
         if merge is None:
             own = alone.get(script.name) or find(script)
         else:
             merged = merging.get(script.name) or find_merging(script, merge.into.script)
             if merged is None:
-                return replace(step, script=find(script), merge=None)
+                return then(replace(step, script=find(script), merge=None))
             own = merged
-        return step if own is script else replace(step, script=own)
+        return then(step if own is script else replace(step, script=own))
 
+    each = applied if then is _as_it_is else applier(profile)
     return applied
 
 

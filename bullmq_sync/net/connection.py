@@ -37,8 +37,6 @@ from bullmq_sync.net.sockets import TlsContexts, check_tls, may_have_tls
 
 _log = logging.getLogger("bullmq_sync")
 
-_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
-
 
 class SharedConnection(Connecting):
     """One connection for any number of threads. It connects at the first call, and again at the next call after a loss.
@@ -134,11 +132,8 @@ class SharedConnection(Connecting):
                 ask: Ask = resume(value)
             except StopIteration as stop:
                 return stop.value
-            payload = link.packed_all(ask.commands, afresh=ask.afresh)
-            count = len(ask.commands)
-            if ask.atomic:
-                payload = _MULTI + payload + _EXEC
-                count += 2
+            payload = link.packed_all(ask.commands, afresh=ask.afresh, atomic=ask.atomic)
+            count = len(ask.commands) + (2 if ask.atomic else 0)
             try:
                 resume, value = course.send, link.exchange(payload, count, self._command_timeout_ms)
             except TransportError as error:

@@ -22,11 +22,12 @@ from bullmq_protocol.scripts.profile import Profile
 ONE, OTHER = QueueKeys.of("one"), QueueKeys.of("other")
 
 
-def pack_words(args: tuple[Arg, ...]) -> bytes:
-    return b" ".join(arg if isinstance(arg, bytes) else str(arg).encode() for arg in args) + b"\n"
+def pack_bulks(args: tuple[Arg, ...]) -> bytes:
+    bulks = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
+    return b"*%d\r\n" % len(bulks) + b"".join(b"$%d\r\n%b\r\n" % (len(bulk), bulk) for bulk in bulks)
 
 
-pack = packer(pack_words)
+pack = packer(pack_bulks)
 
 
 class Waiting:
@@ -50,6 +51,19 @@ def adding(keys: QueueKeys, text: str = "x", **options: Any) -> Waiting:
     return Waiting(add_job(keys, job))
 
 
+def add_script() -> Script:
+    command = adding(ONE).command
+    assert command is not None
+    assert command.script is not None
+    return command.script
+
+
+def called(call: Waiting) -> tuple[bytes, bytes]:
+    """Return name and first argument of what a call writes."""
+    _, _, name, _, first, _ = call.payload.split(b"\r\n", 5)
+    return name, first
+
+
 def bad() -> Waiting:
     """Return an add that has no form on the wire."""
     good = adding(ONE).command
@@ -58,8 +72,8 @@ def bad() -> Waiting:
 
 
 def test_text_is_packed_as_it_was_read() -> None:
-    assert pack(("GET", "a", 1, b"\xff")) == b"GET a 1 \xff\n"
-    assert pack(("GET", "\udcff", b"b")) == b"GET \xff b\n"
+    assert pack(("GET", "a", 1, b"\xff")) == b"*4\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\n\xff\r\n"
+    assert pack(("GET", "\udcff", b"b")) == b"*3\r\n$3\r\nGET\r\n$1\r\n\xff\r\n$1\r\nb\r\n"
     with pytest.raises(UsageError, match="lone surrogate"):
         pack(("GET", "\ud800"))
 
@@ -80,11 +94,28 @@ def test_a_script_goes_with_its_source_once() -> None:
     add = adding(ONE).command
     assert add is not None
     assert add.script is not None
-    source, sha1 = add.script.source.encode(), add.script.sha1.encode()
-    assert source in wire.packed(add)
-    assert wire.packed(add).startswith(b"EVALSHA " + sha1)
-    assert source in Bytes(pack).packed(add)
-    assert wire.packed(ping()) == b"PING\n"
+    with_source = pack(("EVAL", add.script.source, len(add.keys), *add.keys, *add.args))
+    assert wire.packed(add) == with_source
+    assert wire.packed(add) == pack(("EVALSHA", add.script.sha1, len(add.keys), *add.keys, *add.args))
+    assert Bytes(pack).packed(add) == with_source
+    assert wire.packed(ping()) == pack(("PING",))
+
+
+def test_arguments_that_look_like_the_call_stay() -> None:
+    text = b"".join(pack(("EVALSHA", add_script().sha1)).splitlines(keepends=True)[1:]).decode()
+    add = adding(ONE, text).command
+    assert add is not None
+    assert Bytes(pack).packed(add) == pack(add.wire(full_source=True))
+
+
+def test_a_transaction_stands_in_one_piece_with_its_sources() -> None:
+    wire = Bytes(pack)
+    add = adding(ONE).command
+    assert add is not None
+    in_full = pack(add.wire(full_source=True))
+    assert wire.packed(add) == in_full
+    written = wire.packed_all([add, ping(), add], afresh=True, atomic=True)
+    assert written == b"".join([pack(("MULTI",)), in_full, pack(("PING",)), pack(add.wire()), pack(("EXEC",))])
 
 
 def test_several_commands_have_each_source_once() -> None:
@@ -119,9 +150,9 @@ def test_adds_of_one_queue_go_together_and_last() -> None:
     written = Bytes(pack).merged(calls)
     assert written[0] is plain
     assert written[1].members == [first, *more]
-    assert written[1].payload.startswith(b"EVAL ")
+    assert called(written[1])[0] == b"EVAL"
     assert written[2] is alone
-    assert alone.payload.startswith(b"EVAL ")
+    assert called(alone)[0] == b"EVAL"
     assert len(written) == 3
 
 
@@ -133,7 +164,7 @@ def test_adds_of_two_profiles_go_apart() -> None:
         call.command = other.applied(call.command)
     written = Bytes(pack).merged(calls)
     assert [each.members for each in written] == [[calls[0], calls[3]], [calls[1], calls[2]]]
-    assert written[1].payload.startswith(b"EVAL return 1 ")
+    assert called(written[1]) == (b"EVAL", b"return 1")
 
 
 def test_more_than_fit_go_in_several_calls() -> None:
@@ -161,22 +192,22 @@ def test_each_gets_its_share() -> None:
     refused = wire.shares(merged, ServerError("OOM no memory"), 2)
     assert [str(each) for each in refused] == ["OOM no memory"] * 2
     assert refused[0] is not refused[1]
-    assert wire.merged(calls)[0].payload.startswith(b"EVALSHA " + ADD_MANY.sha1.encode())
+    assert called(wire.merged(calls)[0]) == (b"EVALSHA", ADD_MANY.sha1.encode())
 
 
 def test_a_script_that_the_server_lost_is_sent_again() -> None:
     wire = Bytes(pack)
     calls = [adding(ONE), adding(ONE)]
     merged = wire.merged(calls)[0]
-    assert merged.payload.startswith(b"EVAL ")
+    assert called(merged)[0] == b"EVAL"
     assert merged.command is not None
     wire.shares(merged.command, ServerError("NOSCRIPT No matching script"), 2)
-    assert wire.merged(calls)[0].payload.startswith(b"EVAL ")
+    assert called(wire.merged(calls)[0])[0] == b"EVAL"
 
 
 def test_what_has_no_form_is_shown() -> None:
     with pytest.raises(UsageError) as caught:
-        packer(pack_words)(("GET", "a\ud800"))
+        packer(pack_bulks)(("GET", "a\ud800"))
     assert caught.value.value == "a\ud800"
 
 
