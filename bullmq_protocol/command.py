@@ -120,7 +120,7 @@ class Batch(msgspec.Struct, frozen=True):
     """Several commands in one round trip; inside MULTI/EXEC when `atomic`.
 
     Answered with one raw reply per command, in order; an error reply stands as a `ServerError` value in its place.
-    Scripts are loaded before an atomic batch, because a missing one inside MULTI does not undo the rest.
+    An atomic batch brings the source of each script, because one that is missing inside MULTI does not undo the rest.
     """
 
     commands: tuple[Command[Any], ...]
