@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pages
 from tools import drawings, site
 from tools.public_names import TARGET, TIERS
 
@@ -91,3 +92,12 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     pages = [page.relative_to(_ROOT / "docs").with_suffix("").as_posix() for page in (_ROOT / "docs").rglob("*.md")]
     kept = [each for each in pages if not each.startswith(("python/", "vectors/"))]
     assert [each for each in kept if f"\n{each}\n" not in index] == ["index"]
+
+
+def test_the_worker_of_the_guide_is_as_short_as_it_says() -> None:
+    page = pages.page("guides/own-worker.md")
+    (worker,) = (each for each in pages.snippets("guides/own-worker.md") if "WorkerMachine(" in each)
+    # Without the jobs that show it.
+    lines = worker[: worker.index("\nfor text in")].splitlines()
+    assert sum(bool(line.strip()) and not line.startswith("#") for line in lines) == 60
+    assert "Here that takes 60 lines over redis-py." in page
