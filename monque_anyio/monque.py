@@ -49,7 +49,7 @@ LOCAL: Final = "local"
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """What runs the jobs of a name here: its concurrency, and how many run."""
+    """The handler of a name in this scheduler: its concurrency, and how many jobs it runs."""
 
     concurrency: int
     active_count: int
@@ -68,17 +68,17 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 class Monque:
     """A scheduler on a database of pymongo, which is used as it is.
 
-    Entered with `async with`, it prepares the collection (`initialize`), and at the end stops and gives back what
-    still runs. Without that it can add and manage jobs, once it is initialized.
+    Entered with `async with`, it prepares the collection (`initialize`), and at the end it stops and releases the jobs
+    that are still running. Without that it can add and manage jobs, once it is initialized.
 
     Args:
         db: An `AsyncDatabase` on asyncio, or a blocking `Database`, whose calls are then made in worker threads; on
             trio always that.
-        options: `SchedulerOptions`, or None, the default: then options by keywords.
-        given: Options by keywords: see `SchedulerOptions`.
+        options: `SchedulerOptions`, or None, the default, to pass options as keywords.
+        given: Options as keywords: see `SchedulerOptions`.
 
     Raises:
-        UsageError: Something else than such a database, or a bad option.
+        UsageError: The database is of another kind, or an option is wrong.
 
     Source: specs/monque.md#sec-12
 
@@ -104,7 +104,7 @@ class Monque:
 
     @property
     def scheduler_instance_id(self) -> str:
-        """The owner's name in the jobs that this scheduler runs."""
+        """The name that this scheduler writes as the owner of the jobs that it runs."""
         return self._settings.me
 
     async def __aenter__(self) -> Monque:
@@ -118,7 +118,7 @@ class Monque:
         await self._driver.leave(error)
 
     async def initialize(self) -> None:
-        """Make the indexes, and take jobs from owners that are gone. A second call does nothing.
+        """Create the indexes, and take over jobs of owners that are gone. A second call does nothing.
 
         Raises:
             MonqueConnectionError: The server refuses, or another scheduler of this name is alive.
@@ -136,7 +136,7 @@ class Monque:
             self._driver.notify(StaleRecovered(count))
 
     async def start(self) -> None:
-        """Begin to run jobs; nothing if it runs already.
+        """Start running jobs. Does nothing if it is already running.
 
         Raises:
             MonqueConnectionError: It was not initialized.
@@ -157,7 +157,8 @@ class Monque:
         await self._driver.start()
 
     async def stop(self) -> None:
-        """Take no more jobs, and wait for those that run, at most `shutdown_timeout`; nothing if it does not run.
+        """Take no more jobs, and wait at most `shutdown_timeout` for those that are running. Does nothing if it is not
+        running.
 
         Handlers that run longer are not interrupted before the end of `async with`.
 
@@ -174,11 +175,11 @@ class Monque:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it is initialized and runs. No command is sent."""
+        """Whether it is initialized and running. Sends no command."""
         return self._initialized and self._driver.is_running
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return the jobs it holds, and what it waits for.
+        """Return the jobs that it holds, and what it waits for.
 
         Examples:
             >>> monque.snapshot().state
@@ -201,14 +202,14 @@ class Monque:
 
         Args:
             name: The name of the jobs.
-            handler: An async function of the `Job`. What it returns is ignored; what it raises makes the run fail.
-            concurrency: How many of its jobs run concurrently; by default, None, `worker_concurrency`.
+            handler: An async function of the `Job`. Its result is ignored; an exception makes the run fail.
+            concurrency: How many of its jobs run at a time; None, the default: `worker_concurrency`.
             replace: Whether it may replace another handler; False by default.
-            data_type: What payloads are converted to (any type of msgspec); as they are by default, None. A payload
-                that does not fit makes the run fail.
+            data_type: The type that payloads are converted to, any that msgspec decodes; None, the default: unchanged.
+                A payload that does not fit makes the run fail.
 
         Raises:
-            WorkerRegistrationError: The name has a handler.
+            WorkerRegistrationError: The name already has a handler.
             InvalidJobIdentifierError: A name that Monque refuses.
             UsageError: Another bad argument.
 
@@ -228,7 +229,7 @@ class Monque:
             callback: The function, async or not.
 
         Raises:
-            UsageError: No such class, or no function.
+            UsageError: There is no such class, or the callback is not a function.
 
         Source: specs/monque.md#sec-10
 
@@ -256,16 +257,16 @@ class Monque:
     async def enqueue(
         self, name: str, data: Any, *, unique_key: str | None = None, run_at: datetime | Millis | None = None
     ) -> Job[Any]:
-        """Add a job; with a key, return the one that is pending or running under it, if there is one.
+        """Add a job. With a key, return the job that is pending or running with that key, if there is one.
 
         Args:
             name: The name of the job.
-            data: The payload: what BSON can store, or a struct or dataclass of such.
-            unique_key: The key; none by default, None.
-            run_at: When it is due: an aware `datetime`, or milliseconds since the Unix epoch; now by default, None.
+            data: The payload: a value that BSON can store, or a struct or dataclass of such values.
+            unique_key: The key; None by default.
+            run_at: When it is due: an aware `datetime`, or milliseconds since the Unix epoch; None, the default: now.
 
         Returns:
-            The job as it is stored.
+            The job as it was stored.
 
         Raises:
             InvalidJobIdentifierError: A name or key that Monque refuses.
@@ -296,7 +297,7 @@ class Monque:
             data: The payload.
 
         Returns:
-            The job as it is stored.
+            The job as it was stored.
 
         Raises:
             MonqueConnectionError: As `enqueue`, with its other errors.
@@ -310,16 +311,16 @@ class Monque:
         return await self.enqueue(name, data)
 
     async def schedule(self, cron: str, name: str, data: Any, *, unique_key: str | None = None) -> Job[Any]:
-        """Add a recurring job. Without a key each call adds one more.
+        """Add a recurring job. Without a key, each call adds another one.
 
         Args:
             cron: The expression, read in the time zone of the process.
             name: The name of the job.
             data: The payload, as in `enqueue`.
-            unique_key: The key; none by default, None. A job that is active under it stays as it is.
+            unique_key: The key; None by default. An active job with this key stays as it is.
 
         Returns:
-            The job as it is stored.
+            The job as it was stored.
 
         Raises:
             InvalidCronError: The expression cannot be read, or is never due.
@@ -371,13 +372,13 @@ class Monque:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get_job(self, job_id: str) -> Job[Any] | None:
-        """Return a job, None if there is none.
+        """Return a job, or None if there is none.
 
         Args:
             job_id: Its id.
 
         Raises:
-            UsageError: The id is no text.
+            UsageError: The id is not text.
             MonqueConnectionError: The command failed.
 
         Source: specs/monque.md#sec-5-15
@@ -398,13 +399,13 @@ class Monque:
         limit: int = 100,
         skip: int = 0,
     ) -> list[Job[Any]]:
-        """Return jobs, those due first at the front.
+        """Return jobs, those that are due first at the front.
 
         Args:
-            name: Their name; any by default, None.
-            status: A state, or several; any by default, None.
-            limit: How many; 100 by default, 0: all.
-            skip: How many are left out at the front; 0 by default.
+            name: Their name; None, the default: any.
+            status: A state, or several; None, the default: any.
+            limit: How many to return; 100 by default, 0 for all.
+            skip: How many to skip at the front; 0 by default.
 
         Raises:
             UsageError: A bad argument.
@@ -433,14 +434,14 @@ class Monque:
         """Return a page of jobs.
 
         Args:
-            cursor: The token of the page before; the first page by default, None.
-            limit: How many jobs a page has; 50 by default.
+            cursor: The token of the previous page; None, the default: the first page.
+            limit: How many jobs per page; 50 by default.
             direction: `forward` (by default) or `backward`.
-            filter: Which jobs; all by default, None.
-            sort: In which order; by id by default, None.
+            filter: Which jobs to return; None, the default: all.
+            sort: The order; None, the default: by id.
 
         Raises:
-            InvalidCursorError: The token is none, or belongs to another sort.
+            InvalidCursorError: The token is invalid, or belongs to another sort.
 
         Source: specs/monque.md#sec-5-15
 
@@ -464,10 +465,10 @@ class Monque:
         return await self._manage("query jobs with cursor", operation)
 
     async def get_queue_stats(self, name: str | None = None) -> QueueStats:
-        """Count jobs by state; kept for `stats_cache_ttl`.
+        """Count jobs by state. The result is cached for `stats_cache_ttl`.
 
         Args:
-            name: The name of the jobs; all by default, None.
+            name: The name of the jobs; None, the default: any name.
 
         Raises:
             AggregationTimeoutError: It took more than 30 seconds.
@@ -522,7 +523,7 @@ class Monque:
     # --- managing -----------------------------------------------------------------------------------------------------
 
     async def cancel_job(self, job_id: str) -> Job[Any] | None:
-        """Cancel a pending job; return it, None if there is none. A cancelled one stays as it is.
+        """Cancel a pending job and return it, or None if there is none. A cancelled job stays as it is.
 
         Args:
             job_id: Its id.
@@ -545,14 +546,14 @@ class Monque:
         return None if done is None else done.job
 
     async def retry_job(self, job_id: str) -> Job[Any] | None:
-        """Make a failed or cancelled job due now; return it, None if there is none.
+        """Make a failed or cancelled job due now, and return it, or None if there is none.
 
         Args:
             job_id: Its id.
 
         Raises:
             JobStateError: It is in another state.
-            MonqueConnectionError: `number` 11000: another job is active under its key.
+            MonqueConnectionError: `number` 11000: another job is active with its key.
 
         Source: specs/monque.md#sec-5-12
 
@@ -571,7 +572,7 @@ class Monque:
         return done.job
 
     async def reschedule_job(self, job_id: str, run_at: datetime | Millis) -> Job[Any] | None:
-        """Give a pending job another time; return it, None if there is none.
+        """Change when a pending job is due, and return it, or None if there is none.
 
         Args:
             job_id: Its id.
@@ -598,13 +599,13 @@ class Monque:
         return done.job
 
     async def delete_job(self, job_id: str) -> bool:
-        """Delete a job in any state; return whether there was one.
+        """Delete a job in any state, and return whether there was one.
 
         Args:
             job_id: Its id.
 
         Raises:
-            UsageError: The id is no text.
+            UsageError: The id is not text.
             MonqueConnectionError: The command failed.
 
         Source: specs/monque.md#sec-5-12
@@ -622,13 +623,13 @@ class Monque:
         return done
 
     async def cancel_jobs(self, selector: Selector) -> int:
-        """Cancel the pending ones of these jobs; return how many.
+        """Cancel those of these jobs that are pending, and return their number.
 
         Args:
             selector: Which jobs.
 
         Raises:
-            UsageError: No `Selector`, or a bad one.
+            UsageError: It is not a `Selector`, or a bad one.
             MonqueConnectionError: The command failed.
 
         Source: specs/monque.md#sec-5-13
@@ -644,14 +645,14 @@ class Monque:
         return count
 
     async def retry_jobs(self, selector: Selector) -> int:
-        """Make the failed and cancelled ones of these jobs due within 30 seconds; return how many.
+        """Make those of these jobs that failed or were cancelled due within 30 seconds, and return their number.
 
         Args:
             selector: Which jobs.
 
         Raises:
-            UsageError: No `Selector`, or a bad one.
-            MonqueConnectionError: The command failed; `number` 11000: another job is active under a key.
+            UsageError: It is not a `Selector`, or a bad one.
+            MonqueConnectionError: The command failed; `number` 11000: another job is active with one of the keys.
 
         Source: specs/monque.md#sec-5-13
 
@@ -668,13 +669,13 @@ class Monque:
         return count
 
     async def delete_jobs(self, selector: Selector) -> int:
-        """Delete these jobs, running ones too; an empty selector means all. Return how many.
+        """Delete these jobs, including running ones, and return their number. An empty selector means all jobs.
 
         Args:
             selector: Which jobs.
 
         Raises:
-            UsageError: No `Selector`, or a bad one.
+            UsageError: It is not a `Selector`, or a bad one.
             MonqueConnectionError: The command failed.
 
         Source: specs/monque.md#sec-5-13

@@ -113,8 +113,8 @@ OF_ONE = {
             "Handlers that run longer go on.",
         ),
         (
-            r"at the end stops and gives back what\s+still runs\. Without that it can add",
-            "at the end stops.\n    Without that it can add",
+            r"at the end it stops and releases the jobs\s+that are still running\. Without that it can add",
+            "at the end it\n    stops. Without that it can add",
         ),
         (r"An async function of the `Job`", "A function of the `Job`"),
         (r"The function, async or not\.", "The function."),

@@ -16,7 +16,7 @@ from bullmq_protocol.common.units import Instant
 
 
 class AsyncTransport(Protocol):
-    """A connection for asyncio or trio. Safe to share between tasks of one event loop."""
+    """A connection for asyncio or trio, which all tasks of one event loop may share."""
 
     async def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of errors.
@@ -27,8 +27,8 @@ class AsyncTransport(Protocol):
         ...
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
-        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each
-        time."""
+        """Return a transport with its own connection, for blocking commands. It connects at its first use, each time
+        with this name."""
         ...
 
     async def aclose(self) -> None:
@@ -37,7 +37,7 @@ class AsyncTransport(Protocol):
 
 
 class Transport(Protocol):
-    """A blocking connection. Safe to share between threads."""
+    """A blocking connection, which all threads may share."""
 
     def perform(self, step: Command[Any] | Batch, /) -> Any:
         """Send one step and return its raw reply: for a `Batch` a list, with `ServerError` values in place of
@@ -45,8 +45,8 @@ class Transport(Protocol):
         ...
 
     def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
-        """Return a transport with a connection of its own, for blocking commands; made at first use, named so each
-        time."""
+        """Return a transport with its own connection, for blocking commands. It connects at its first use, each time
+        with this name."""
         ...
 
     def close(self) -> None:
