@@ -145,7 +145,7 @@ conformance: env ## compare this library's scripts and clients, and BullMQ's Pyt
 	@# The 200 sequences of the oracle are more than this needs.
 	@$(IN) -m tools.conformance $(if $(filter file,$(origin SEQUENCES)),,--sequences $(SEQUENCES)) --seed $(SEED)
 
-follow: env ## say in one page what another version of BullMQ does otherwise; VERSION=6.7.0, BASE=6.5.4 to compare with another than the pin before
+follow: env ## report on one page how another version of BullMQ differs; VERSION=6.7.0, BASE=6.5.4 to compare with another than the previous pin
 	@$(IN) -m tools.follow $(VERSION) $(BASE:%=--base %)
 
 mutants: env ## plant faults by rule in the Lua, the core and the adapters; the tests must notice them (hours)

@@ -201,7 +201,7 @@ def repr_score(value: Json) -> str:
 
 
 class Difference(NamedTuple):
-    """One place that is otherwise than a vector says: `reply`, `events`, or a key."""
+    """One place that differs from a vector: `reply`, `events`, or a key."""
 
     place: str
     expected: Json

@@ -20,7 +20,7 @@ Vector: TypeAlias = dict[str, Any]
 PINNED: Final = "5.62.0"
 """The version of BullMQ of which every command has vectors."""
 LATER: Final = ("5.81.5", "6.7.0")
-"""Versions whose vectors tell what they do otherwise than the one before."""
+"""Versions whose vectors show how they differ from the version before."""
 
 # An installed package has them inside; in a checkout they stand in specs.
 _PLACES = (Path(__file__).parent / "specs", Path(__file__).parents[2] / "specs")
@@ -47,8 +47,8 @@ def load(command: str, version: str = PINNED) -> tuple[Vector, ...]:
 
     Args:
         command: Its name, such as `moveToFinished`.
-        version: The version of BullMQ, `5.62.0` by default, which has all of them. `5.81.5` and `6.7.0` have what they
-            do otherwise.
+        version: The version of BullMQ, `5.62.0` by default, which has all of them. `5.81.5` and `6.7.0` have those in
+            which they differ from the version before.
 
     Raises:
         UsageError: There are none.

@@ -71,6 +71,9 @@ _PROSE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "whoever": ("the caller, task or thread", ()),
     "one's own": ("custom", ()),
+    "itself included": ("inclusive", ()),
+    "without regard to": ("regardless of", ()),
+    "(do|does|did) otherwise|otherwise than": ("differ", ()),
 }
 # The same for pages: what readers stumbled over.
 _PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
