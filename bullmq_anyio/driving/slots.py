@@ -169,10 +169,10 @@ class Slots(Generic[T]):
         first: CommandCall | CommandWait | None = None
         notifier = self._notifier
         for step in steps(actions, merges=self._merges, is_observed=notifier.is_observed, held_up=False):
-            if isinstance(step, Notify):
+            if type(step) is Notify:
                 notifier.tell(step.notice)
-            elif isinstance(step, (Call, Wait)):
-                if isinstance(step, Wait):
+            elif type(step) is Call or type(step) is Wait:
+                if type(step) is Wait:
                     self._contact.will_wait(step.ticket)
                 if first is None:
                     first = step
@@ -266,7 +266,7 @@ class Slots(Generic[T]):
         try:
             while True:
                 work = dispatch.next()
-                if isinstance(work, RunJob):
+                if type(work) is RunJob:
                     await self._launch(slot, work)
                 elif work is DELIVER:
                     await self._deliver(slot)
@@ -337,7 +337,7 @@ class Slots(Generic[T]):
     def _react(self, actions: list[Action]) -> CommandCall | None:
         """Sort actions; return the call that the slot makes itself."""
         call = self._sort(actions)
-        if isinstance(call, Wait):
+        if type(call) is Wait:
             self._tasks.spawn(self._carry, call)
             return None
         return call

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -65,6 +65,7 @@ _FATAL = (AuthenticationFailed, ServerTooOld, UsageError)
 _NAMED: tuple[type, ...] = (Paused, Resumed, Reconnected)
 
 
+@final
 class Queued(msgspec.Struct, frozen=True):
     """Jobs and outcomes to queue for hands. `held_up`: this hand runs callbacks first, before it may take any of
     them."""
@@ -103,9 +104,9 @@ def steps(
     found: list[Step] = []
     for action in actions:
         # No `match`: it would be the most expensive part of this function.
-        if isinstance(action, RunJob):
+        if type(action) is RunJob:
             jobs.append(action)
-        elif isinstance(action, Notify):
+        elif type(action) is Notify:
             kind: type[object] = type(action.notice)  # pyright: ignore[reportUnknownVariableType]
             if kind not in observed:
                 observed[kind] = is_observed(kind)
@@ -116,7 +117,7 @@ def steps(
                     found.append(Queued(jobs, outcomes, held_up=True))
                     jobs, outcomes = [], []
                 found.append(action)
-        elif merges and isinstance(action, Call) and action.command.merge is not None:
+        elif merges and type(action) is Call and action.command.merge is not None:
             outcomes.append(action)
         else:
             found.append(action)
@@ -289,7 +290,7 @@ class Dispatcher(Generic[H, S]):
     def publish(self, actions: Iterable[Action]) -> None:
         """Put the notices into the streams."""
         for action in actions:
-            if isinstance(action, Notify):
+            if type(action) is Notify:
                 for stream in self.streams:
                     stream.put(action.notice)
 

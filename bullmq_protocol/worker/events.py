@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from bullmq_protocol.errors import AuthenticationFailed, BullMQError, ServerErro
 from bullmq_protocol.model.failure import Failure
 
 
+@final
 class Replied(msgspec.Struct, frozen=True, tag="replied"):
     """The raw reply of a `Call` or a `Wait`."""
 
@@ -51,6 +52,7 @@ class WaitCancelled(msgspec.Struct, frozen=True, tag="unlistened"):
     ticket: int
 
 
+@final
 class JobReturned(msgspec.Struct, frozen=True, tag="job-returned"):
     """The handler of a `RunJob` returned; `value` is its JSON text (`null` for None)."""
 

@@ -160,7 +160,7 @@ class Hands(Generic[T]):
     def _make(self, call: CommandCall | CommandWait | None) -> None:
         while call is not None:
             self._wake_one()
-            outcome = self._contact.wait(call) if isinstance(call, Wait) else self._call(call)
+            outcome = self._contact.wait(call) if type(call) is Wait else self._call(call)
             if isinstance(outcome, WaitCancelled):
                 actions = self._decide(_DISPATCHER.feed, (outcome,))
             else:
@@ -173,19 +173,19 @@ class Hands(Generic[T]):
         first: CommandCall | CommandWait | None = None
         reported = False
         for step in steps(actions, merges=self._merges, is_observed=self._notifier.is_observed):
-            if isinstance(step, Queued):
+            if type(step) is Queued:
                 with self._threads.lock:
                     self._dispatch.put(step)
                     wakes = step.held_up and self._dispatch.needs_hand()
                 if wakes:
                     self.pool.submit(None)
-            elif isinstance(step, Notify):
+            elif type(step) is Notify:
                 if not reported:
                     # Callbacks may take long, and an answer may have left outcomes, or let others go.
                     self._wake_one()
                     reported = True
                 self._notifier.tell(step.notice)
-            elif isinstance(step, (Call, Wait)):
+            elif type(step) is Call or type(step) is Wait:
                 if first is None:
                     first = step
                 else:
@@ -257,7 +257,7 @@ class Hands(Generic[T]):
                     return
                 job: Job[T] | None = None
                 wakes = False
-                if isinstance(work, RunJob):
+                if type(work) is RunJob:
                     number = work.run
                     job = dispatch.handling[number] = Job(
                         work.job, setup.keys, self._transport, setup.data_type, work.token, setup.limits, setup.clock
