@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from bullmq_cli.text import json_line, visible
@@ -57,7 +57,8 @@ def report(facts: Facts, *, as_json: bool = False) -> int:
 def _show(facts: Facts, findings: list[Finding]) -> None:
     console = Console()
     if findings:
-        table = Table("", "where", "problem", "fix")
+        # Folded, not cut: an id or a method is there to be copied.
+        table = Table("", *(Column(title, overflow="fold") for title in ("where", "problem", "fix")))
         for finding in findings:
             severity = Text(finding.severity.value, style=_COLOURS[finding.severity])
             # Text, not markup: names of queues may hold brackets.

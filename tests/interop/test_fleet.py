@@ -494,6 +494,28 @@ def test_19_an_upsert_while_paused_takes_the_waiting_job_back(
     assert keys.hash(waiting)["data"] == '{"v":2}'
 
 
+@pytest.mark.parametrize("side", [*OLDS, *NEWS])
+def test_an_upsert_of_a_peer_while_6_pauses_leaves_two_jobs(peers: Peers, keys: Keys, side: str) -> None:
+    """What docs/upgrading.md says: nobody but ours looks for the waiting job in the other list."""
+    template = {"name": "a", "data": {}}
+    peers.call(NEW, "upsert_scheduler", id="s", repeat={"every": HOUR_MS}, template=template)
+    peers.call(NEW, "pause")
+    peers.call(side, "upsert_scheduler", id="s", repeat={"every": HOUR_MS}, template=template)
+    assert (len(keys.ids("wait")), len(keys.members("delayed"))) == (1, 1)
+
+
+def test_the_port_ends_the_series_of_a_last_weekday(home: Server, peers: Peers, keys: Keys, ours: Queue[Any]) -> None:
+    """Its croniter refuses `5L`, which Node and ours read: docs/upgrading.md warns of it."""
+    ours.upsert_job_scheduler("s", RepeatOptions(pattern="0 0 * * 5L", tz="UTC"), "a", {})
+    (waiting,) = keys.members("delayed")
+    job = ours.get_job(waiting)
+    assert job is not None
+    job.promote()
+    with worker(PORT, home, peers.queue) as program:
+        program.wait(lambda _: program.ids("completed") == [waiting], "the last job of the series")
+    assert (keys.members("delayed"), keys.lists, keys.members("repeat")) == (set(), ([], []), {"s"})
+
+
 def test_h_a_pattern_on_which_a_peer_would_hang_is_refused(ours: Queue[Any]) -> None:
     """Row H of section 5.3."""
     with pytest.raises(UsageError, match="pattern"):

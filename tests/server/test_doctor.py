@@ -522,6 +522,18 @@ def test_exit_codes_and_json(start: Start) -> None:
         assert run(main, wrong).exit_code == 2
 
 
+def test_no_text_is_cut(start: Start) -> None:
+    """Not in a narrow terminal, nor in a pipe, which has 80 columns."""
+    server = start("--appendonly", "no")
+    name = "a-name-that-is-longer-than-its-column-in-80-columns"
+    with Queue[Any](name, server.url) as queue:
+        queue.add("a")
+    result = CliRunner().invoke(main, [server.url], env={"COLUMNS": "60"})
+    cells = [line.split("│")[2].strip() for line in result.output.splitlines() if line.startswith("│")]
+    assert f"bull:{name}" in "".join(cells)
+    assert "…" not in result.output
+
+
 def test_no_secret_is_shown(start: Start) -> None:
     server = start("--requirepass", "hunter2")
     for login, code in ((":hunter2", 0), (":hunter3", 4), ("me:hunter2", 4), ("", 4)):
