@@ -25,12 +25,13 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.model.flow import FlowNode, prepare_flow
 from bullmq_protocol.model.job import JobRecord, NewJob, check_options, prepare
 from bullmq_protocol.model.options import stored, stored_options_from, validate
+from bullmq_protocol.model.schedule import no_zones
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.clean import Clean
 from bullmq_protocol.operations.pausing import pause_queue, resume_queue
 from bullmq_protocol.operations.read_jobs import get_jobs
 from bullmq_protocol.operations.remove_orphans import RemoveOrphans
-from bullmq_protocol.worker.advance import Schedule, schedule_of
+from bullmq_protocol.worker.advance import Schedule, Unschedulable, advance, schedule_of
 from bullmq_protocol.worker.events import CancelRequested, JobRaised
 from bullmq_protocol.worker.notices import WorkerProblem
 from bullmq_protocol.worker.options import WorkerOptions
@@ -134,7 +135,7 @@ def test_options_of_later_versions_are_stored_by_their_names() -> None:
 
 def test_the_largest_priority_is_that_of_the_profile() -> None:
     assert validate(JobOptions(priority=2_097_152)) == []
-    for switches in (FLEET_SWITCHES, V6_7_SWITCHES):
+    for switches in (FLEET_SWITCHES, V6_7_SWITCHES, V5_81_SWITCHES):
         assert validate(JobOptions(priority=2_097_151), switches=switches) == []
         said = r"priority: must be a whole number from 0 to 2097151: the profile STRICT alone takes 2097152"
         with pytest.raises(UsageError, match=said):
@@ -289,6 +290,18 @@ def test_a_job_that_repeats_for_nobody_is_an_ordinary_one() -> None:
 def test_a_worker_of_6_knows_the_oldest_generation_by_its_keys(key: str, is_looked_up: bool) -> None:
     job = JobRecord("1", {"opts": b'{"repeat":{"every":1000}}', "rjk": key.encode()})
     assert schedule_of(job, V6_7_SWITCHES) == (Schedule(None, key) if is_looked_up else Schedule(key))
+
+
+@pytest.mark.parametrize(("pattern", "other"), [("1,1 * * * *", V6), ("@minutely", K)])
+def test_a_worker_of_a_fleet_goes_on_with_what_it_would_not_upsert(pattern: str, other: QueueKeys) -> None:
+    """The scheduler of a peer: what one dialect refuses, the other reads."""
+    opts = msgspec.json.encode({"repeat": {"pattern": pattern, "tz": "UTC", "count": 1}, "prevMillis": 1000})
+    job = JobRecord("repeat:s:1000", {"name": b"n", "data": b"{}", "opts": opts, "rjk": b"s"})
+    found = advance(FLEET, job, Schedule("s"), now=2000, zones=no_zones)
+    assert found is not None
+    assert found.command.args[0] == 60_000
+    with pytest.raises(Unschedulable, match="pattern"):
+        advance(other, job, Schedule("s"), now=2000, zones=no_zones)
 
 
 def _oldest(keys: QueueKeys, record: list[bytes], options: str = '{"repeat":{"every":1000,"count":1}}') -> Bench:

@@ -144,6 +144,7 @@ def test_what_goes_together_goes_into_the_scripts_of_its_profile() -> None:
     assert add.merge is not None
     assert profile_of("theirs", found()).applied(add).merge is None
     assert STRICT.applied(add) is add
+    assert Profile("alone", STRICT.scripts).applied(add).merge is None
     many = STRICT.scripts["addMany"]
     own = Script(name="addMany", sha1="other", keys=many.keys, source="return 1")
     profile = Profile("own", {**STRICT.scripts, "addMany": own}, batches=True)
