@@ -43,6 +43,7 @@ from bullmq_protocol.net.topology import (
     follow,
     read_slots,
     slots_of,
+    unserved,
 )
 
 
@@ -92,7 +93,10 @@ class ClusterConnection(Calling):
 
     async def server_info(self) -> ServerInfo:
         """Return a node's server info; connects if that has not happened yet. Raises as `perform` does."""
-        return await self._node(await self._locate(Locate(self._last))).server_info()
+        place = await self._locate(Locate(self._last))
+        if place is None:
+            raise unserved(self._last)
+        return await self._node(place).server_info()
 
     def dedicated(self, *, client_name: str | None = None) -> ClusterConnection:
         """Return a transport with a connection of its own for blocking commands; cancelling a call on it drops it."""
@@ -222,7 +226,7 @@ class ClusterConnection(Calling):
 
     # --- the map of the slots -----------------------------------------------------------------------------------------
 
-    async def _locate(self, question: Locate) -> Place:
+    async def _locate(self, question: Locate) -> Place | None:
         if self._stale or question.fresh:
             loads, stops = self._loads, self._stops
             check_room()
@@ -233,7 +237,7 @@ class ClusterConnection(Calling):
                     raise _given_up()
                 # A caller that waited for another's question takes its answer.
                 if self._loads == loads:
-                    await self._ask(question.avoid or self._suspect)
+                    await self._ask(question.slot, question.avoid or self._suspect)
             finally:
                 try:
                     self._loading.leave(turn)
@@ -243,17 +247,23 @@ class ClusterConnection(Calling):
                     raise
         place = self._owners.get(question.slot) or self._map.owner(question.slot)
         if place is None:
-            raise ServerError(f"CLUSTERDOWN no node serves slot {question.slot}")
+            # Nothing else would have a map with such a gap asked for again.
+            self._stale = True
+            return None
         self._owners[question.slot] = place
         return place
 
-    async def _ask(self, avoid: Place | None) -> None:
-        """Ask one node after the other for the map, the one that failed last."""
-        known = dict.fromkeys((*self._map.nodes, *self._options.nodes))
+    async def _ask(self, slot: int | None, avoid: Place | None) -> None:
+        """Ask one node after the other for the map, the one that failed last, until one knows who serves the slot."""
+        best: SlotMap | None = None
+        asked: list[Place] = []
+        known = sorted(dict.fromkeys((*self._map.nodes, *self._options.nodes)), key=lambda each: each == avoid)
         failures: list[str] = []
-        for place in sorted(known, key=lambda each: each == avoid):
+        while left := [place for place in known if place not in asked]:
+            place = left[0]
+            asked.append(place)
             try:
-                self._map = read_slots(await self._node(place).perform(CLUSTER_SLOTS), place)
+                found = read_slots(await self._node(place).perform(CLUSTER_SLOTS), place)
             except (Closed, AuthenticationFailed, ServerTooOld, UsageError):
                 raise
             except BullMQError as error:
@@ -263,6 +273,14 @@ class ClusterConnection(Calling):
                     raise UsageError("nodes", f"{host}:{port}", rule) from error
                 failures.append(f"{place[0]}:{place[1]}: {error}")
                 continue
+            serves = found.owner(slot) is not None
+            if best is None or serves:
+                best = found
+            if serves:
+                break
+            known += found.nodes
+        if best is not None:
+            self._map = best
             self._loads += 1
             self._suspect = None
             self._stale = False

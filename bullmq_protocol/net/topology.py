@@ -354,7 +354,8 @@ def slots_of(step: Command[Any] | Batch) -> dict[int | None, list[int]]:
 
 
 class Locate(msgspec.Struct, frozen=True):
-    """Answer with the place of a slot's owner (None: of any node); `fresh`: ask the cluster, `avoid` last of all."""
+    """Answer with the place of a slot's owner (slot None: of any node), or None where no node serves it. `fresh`: ask
+    the cluster, `avoid` last of all."""
 
     slot: int | None
     fresh: bool = False
@@ -392,7 +393,8 @@ def follow(step: Command[Any] | Batch, slot: int | None, limit_ms: Millis | None
 
     What a cluster redirects or refuses for now did not run, so it is sent again whatever its repeat class: at once to
     the node that is named, else after a pause, until the pauses come to `limit_ms` (None: no limit). A node that cannot
-    be reached is looked for anew, once, if nothing was sent.
+    be reached is looked for anew, once, if nothing was sent. A slot that no node serves is one that is refused for now:
+    while a master changes, a node may know of no owner.
     """
     commands = step.commands if isinstance(step, Batch) else (step,)
     replies: list[Any] = [None] * len(commands)
@@ -401,16 +403,16 @@ def follow(step: Command[Any] | Batch, slot: int | None, limit_ms: Millis | None
     asking = relocated = False
     paused: Millis = 0
     pauses = hops = 0
-    place: Place = yield Locate(slot)
+    place: Place | None = yield Locate(slot)
     while True:
         part = step if whole or len(left) == len(commands) else Batch(tuple(commands[number] for number in left))
         try:
-            answers = yield from _sent(place, part, asking)
+            answers = [unserved(slot)] * len(left) if place is None else (yield from _sent(place, part, asking))
         except TransportError as error:
             if error.maybe_applied or isinstance(error, Closed) or relocated:
                 raise
             relocated = True
-            found: Place = yield Locate(slot, fresh=True, avoid=place)
+            found: Place | None = yield Locate(slot, fresh=True, avoid=place)
             if found == place and not asking:
                 raise
             place, asking = found, False
@@ -420,7 +422,7 @@ def follow(step: Command[Any] | Batch, slot: int | None, limit_ms: Millis | None
         refused = [number for number in left if _was_refused(replies[number])]
         if not refused or (whole and not all(isinstance(reply, ServerError) for reply in replies)):
             break
-        redirect = read_redirect(replies[refused[0]], place)
+        redirect = None if place is None else read_redirect(replies[refused[0]], place)
         left = left if whole else refused
         hops += 1
         if redirect is not None and hops % _HOPS and not (redirect.ask and isinstance(step, Batch) and step.atomic):
@@ -440,6 +442,11 @@ def follow(step: Command[Any] | Batch, slot: int | None, limit_ms: Millis | None
     if isinstance(replies[0], ServerError):
         raise replies[0]
     return replies[0]
+
+
+def unserved(slot: int | None) -> ServerError:
+    """Return the refusal of a slot that no node serves, as servers word it."""
+    return ServerError("CLUSTERDOWN no node serves " + ("any slot" if slot is None else f"slot {slot}"))
 
 
 def _sent(place: Place, step: Command[Any] | Batch, asking: bool) -> Generator[Act, Any, list[Any]]:

@@ -214,6 +214,52 @@ async def test_a_node_that_failed_is_asked_last(
 
 
 @pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
+async def test_a_map_with_a_gap_is_asked_for_again(
+    package: Any, monkeypatch: pytest.MonkeyPatch, anyio_backend: object
+) -> None:
+    """While a master changes, a node may know of no owner for its slots, and of one a moment later."""
+    one, two = [b"one", 1], [b"two", 2]
+    with_gap, whole = [[8, 9, one], [10, 11, two]], [[0, 7, two], [8, 9, one]]
+    maps = {("one", 1): with_gap, ("two", 2): with_gap}
+    asked: list[Any] = []
+
+    class Node:
+        def __init__(self, place: Any) -> None:
+            self.place = place
+
+        def perform(self, step: Command[Any]) -> Any:
+            asked.append(self.place)
+            return maps[self.place] if package is bullmq_sync else self._later(maps[self.place])
+
+        async def _later(self, reply: Any) -> Any:
+            return reply
+
+    async def located(slot: int) -> Any:
+        found = made._locate(Locate(slot))
+        return await found if package is bullmq_anyio else found
+
+    made: Any = package.connect("redis+cluster://one:1")
+    monkeypatch.setattr(made, "_node", Node)
+    assert await located(7) is None
+    assert asked == [("one", 1), ("two", 2)]
+    maps["two", 2] = whole
+    assert await located(7) == ("two", 2)
+    assert await located(7) == ("two", 2)
+    assert asked == [("one", 1), ("two", 2)] * 2
+
+
+async def test_a_node_that_knows_no_owner_of_a_slot_is_not_the_last_one_asked(
+    cluster: ClusterSet, adapter: Adapter, name: str
+) -> None:
+    slot = slot_of(name)
+    asked = next(each for each in cluster.masters() if each is not cluster.master(slot))
+    assert say(asked, "CLUSTER", "DELSLOTS", slot) == "OK"
+    async with adapter.Queue(name, f"redis+cluster://{asked.host}:{asked.port}", **_TAGGED) as queue:
+        assert (await queue.add("x")).id == "1"
+    cluster.await_ready()
+
+
+@pytest.mark.parametrize("package", [bullmq_anyio, bullmq_sync])
 @pytest.mark.parametrize("at", [0, 1, None])
 async def test_a_batch_over_several_slots_of_which_a_part_is_lost(
     package: Any, at: int | None, monkeypatch: pytest.MonkeyPatch, anyio_backend: object

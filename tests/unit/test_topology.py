@@ -39,6 +39,7 @@ from bullmq_protocol.net.topology import (
     read_slots,
     sentinel_question,
     slots_of,
+    unserved,
 )
 
 A: Place = ("a", 1)
@@ -392,6 +393,29 @@ def test_what_is_refused_for_now_is_sent_after_pauses_within_the_limit() -> None
     assert walk(Batch((GET, GET)), A, [b"1", down], limit_ms=0)[1] == [b"1", down]
     assert walk(GET, A, *(down, None, A) * 20, b"1", limit_ms=None)[1] == b"1"
     assert walk(POP, A, ServerError("UNBLOCKED force unblock"), None, B, b"1")[0][-1] == Send(B, POP)
+
+
+def test_a_slot_that_no_node_serves_is_refused_for_now() -> None:
+    acts, result = walk(GET, None, None, None, None, A, b"1")
+    assert acts == [
+        Locate(5),
+        Pause(20),
+        Locate(5, fresh=True),
+        Pause(40),
+        Locate(5, fresh=True),
+        Send(A, GET),
+    ]
+    assert result == b"1"
+    _, error = walk(GET, None, limit_ms=0)
+    assert isinstance(error, ServerError) and str(error) == "CLUSTERDOWN no node serves slot 5"
+    both = walk(Batch((GET, GET)), None, limit_ms=0)[1]
+    assert [str(each) for each in both] == ["CLUSTERDOWN no node serves slot 5"] * 2
+    # Its owner is gone, and the others know of no new one yet.
+    lost = ConnectionLost("x", maybe_applied=False)
+    acts, result = walk(GET, A, lost, None, None, B, b"1")
+    assert acts[2:] == [Locate(5, fresh=True, avoid=A), Pause(20), Locate(5, fresh=True), Send(B, GET)]
+    assert result == b"1"
+    assert str(unserved(None)) == "CLUSTERDOWN no node serves any slot"
 
 
 def test_nodes_that_disagree_are_given_time() -> None:
