@@ -6,7 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from msgspec import UNSET
@@ -14,6 +13,7 @@ from msgspec import UNSET
 from bullmq_anyio.clocks import clock as system_clock
 from bullmq_anyio.drive import Connection, check_server, perform, run, transport_of
 from bullmq_anyio.generics import Defaulted
+from bullmq_anyio.net.closable import Closable
 from bullmq_anyio.primitives import Lock, in_each_process
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command, Operation
@@ -106,7 +106,7 @@ class Items(Generic[X]):
         return self._ready.popleft()
 
 
-class QueueBase:
+class QueueBase(Closable):
     """A queue's connection, and its description in Redis."""
 
     def __init__(
@@ -222,14 +222,6 @@ class QueueBase:
         with self._span("close"):
             if self._owned:
                 await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _span(
         self,

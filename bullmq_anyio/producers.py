@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bullmq_anyio.clocks import clock as system_clock
 from bullmq_anyio.drive import Connection, check_server, is_cluster, perform, run, transport_of
 from bullmq_anyio.guard import provider_raised
 from bullmq_anyio.job import Job
+from bullmq_anyio.net.closable import Closable
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.events import publish_event
 from bullmq_protocol.common.codec import listed
@@ -33,7 +33,7 @@ from bullmq_protocol.scripts.profile import DEFAULT, Profile, applier, check_pro
 _log = logging.getLogger("bullmq_anyio")
 
 
-class FlowProducer:
+class FlowProducer(Closable):
     """Adds flows: trees of jobs in any queues, in which each parent waits for its children.
 
     It opens nothing before the first call, and all tasks of one event loop may share it.
@@ -241,14 +241,6 @@ class FlowProducer:
         if self._owned:
             await self._transport.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     def _job(self, keys: QueueKeys, record: JobRecord, data_type: Any = None) -> Job[Any]:
         return Job(record, keys, self._transport, data_type, None, self._limits, self._own_clock)
 
@@ -278,7 +270,7 @@ class FlowProducer:
         return prepared
 
 
-class QueueEventsProducer:
+class QueueEventsProducer(Closable):
     """Publishes your own events on a queue's stream, for readers of every library.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
@@ -348,14 +340,6 @@ class QueueEventsProducer:
         """
         if self._owned:
             await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _new_id() -> str:

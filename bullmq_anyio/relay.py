@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from bullmq_anyio.drive import Connection, clock, perform, transport_of
+from bullmq_anyio.net.closable import Closable
 from bullmq_anyio.primitives import shielded
 from bullmq_protocol import VERSION
 from bullmq_protocol.command import Command
@@ -38,7 +39,7 @@ from bullmq_protocol.scripts.profile import STRICT
 R = TypeVar("R")
 
 
-class Relay:
+class Relay(Closable):
     """A namespace of the relay: publish messages, list nodes, and create nodes that receive messages. It opens nothing
     before the first call, and all tasks of one event loop may share it.
 
@@ -317,14 +318,6 @@ class Relay:
         """
         if self._owned:
             await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class RelayNode(AsyncIterator[RelayMessage]):

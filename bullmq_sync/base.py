@@ -6,7 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from msgspec import UNSET
@@ -36,6 +35,7 @@ from bullmq_sync.cancellation import Cancellable
 from bullmq_sync.clocks import clock as system_clock
 from bullmq_sync.drive import Connection, check_server, perform, run, transport_of
 from bullmq_sync.generics import Defaulted
+from bullmq_sync.net.closable import Closable
 from bullmq_sync.primitives import Lock, in_each_process
 
 R = TypeVar("R")
@@ -107,7 +107,7 @@ class Items(Generic[X]):
         return self._ready.popleft()
 
 
-class QueueBase:
+class QueueBase(Closable):
     """A queue's connection, and its description in Redis."""
 
     def __init__(
@@ -223,14 +223,6 @@ class QueueBase:
         with self._span("close"):
             if self._owned:
                 self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _span(
         self,

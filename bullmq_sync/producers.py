@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bullmq_protocol.command import Operation
 from bullmq_protocol.commands.events import publish_event
@@ -29,11 +28,12 @@ from bullmq_sync.clocks import clock as system_clock
 from bullmq_sync.drive import Connection, check_server, is_cluster, perform, run, transport_of
 from bullmq_sync.guard import provider_raised
 from bullmq_sync.job import Job
+from bullmq_sync.net.closable import Closable
 
 _log = logging.getLogger("bullmq_sync")
 
 
-class FlowProducer:
+class FlowProducer(Closable):
     """Adds flows: trees of jobs in any queues, in which each parent waits for its children.
 
     It opens nothing before the first call, and all threads may share it.
@@ -241,14 +241,6 @@ class FlowProducer:
         if self._owned:
             self._transport.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _job(self, keys: QueueKeys, record: JobRecord, data_type: Any = None) -> Job[Any]:
         return Job(record, keys, self._transport, data_type, None, self._limits, self._own_clock)
 
@@ -278,7 +270,7 @@ class FlowProducer:
         return prepared
 
 
-class QueueEventsProducer:
+class QueueEventsProducer(Closable):
     """Publishes your own events on a queue's stream, for readers of every library.
 
     Every call raises `TransportError` when the connection fails, `ServerError` when the server refuses the call, and
@@ -346,14 +338,6 @@ class QueueEventsProducer:
         """
         if self._owned:
             self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _new_id() -> str:

@@ -33,12 +33,13 @@ from bullmq_protocol.relay.commands import (
 from bullmq_protocol.relay.names import DEFAULT_NAMESPACE, RelayKeys, check_id, check_pattern, check_topic
 from bullmq_protocol.scripts.profile import STRICT
 from bullmq_sync.drive import Connection, clock, perform, transport_of
+from bullmq_sync.net.closable import Closable
 from bullmq_sync.primitives import shielded
 
 R = TypeVar("R")
 
 
-class Relay:
+class Relay(Closable):
     """A namespace of the relay: publish messages, list nodes, and create nodes that receive messages. It opens nothing
     before the first call, and all threads may share it.
 
@@ -317,14 +318,6 @@ class Relay:
         """
         if self._owned:
             self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RelayNode(Iterator[RelayMessage]):

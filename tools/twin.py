@@ -43,6 +43,7 @@ NAMES = (
     "driving/base",
     "driving/connections",
     "driving/shared",
+    "net/closable",
     "net/room",
     "net/resp",
     "net/sockets",

@@ -9,7 +9,7 @@ Source: specs/05-worker-runtime.md#sec-1
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
 from types import MappingProxyType
@@ -35,8 +35,8 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from bullmq_anyio.net.closable import Closable
 from bullmq_anyio.net.room import check_room
-from bullmq_anyio.net.skeleton import Closable
 from bullmq_anyio.primitives import in_each_process
 from bullmq_protocol.command import Arg, Batch, Command
 from bullmq_protocol.common.units import Millis
@@ -98,7 +98,7 @@ _MULTI: Line = ("MULTI ",)
 _EXEC: Line = ("EXEC ",)
 
 
-class ClientTransport(Closable):
+class ClientTransport(Closable, ABC):
     """What the transports over clients have in common. A failure of a connection lets the server be checked anew."""
 
     def __init__(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
 
+from bullmq_anyio.net.closable import Closable
 from bullmq_anyio.net.dialling import Attempt
 from bullmq_anyio.net.link import Link
 from bullmq_anyio.primitives import Lock
@@ -13,23 +12,7 @@ from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import Closed
 
 
-class Closable(ABC):
-    """What the end of a `with` block closes."""
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class Skeleton(Closable):
+class Skeleton(Closable, ABC):
     """A connection that is made at need, and the points where subclasses differ."""
 
     def __init__(self, address: str, connect_timeout_ms: Millis) -> None:
@@ -50,6 +33,10 @@ class Skeleton(Closable):
     @abstractmethod
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: its callers get `ConnectionLost`. Otherwise do nothing."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
 
     @abstractmethod
     async def _open(self, attempt: Attempt) -> Link:

@@ -9,7 +9,7 @@ Source: specs/05-worker-runtime.md#sec-1
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
 from types import MappingProxyType
@@ -58,8 +58,8 @@ from bullmq_protocol.net.handshake import (
     without_tls,
 )
 from bullmq_protocol.net.server_info import ServerInfo
+from bullmq_sync.net.closable import Closable
 from bullmq_sync.net.room import check_room
-from bullmq_sync.net.skeleton import Closable
 from bullmq_sync.primitives import in_each_process
 
 Line: TypeAlias = tuple[str | bytes, ...]
@@ -98,7 +98,7 @@ _MULTI: Line = ("MULTI ",)
 _EXEC: Line = ("EXEC ",)
 
 
-class ClientTransport(Closable):
+class ClientTransport(Closable, ABC):
     """What the transports over clients have in common. A failure of a connection lets the server be checked anew."""
 
     def __init__(

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
 
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import Closed
+from bullmq_sync.net.closable import Closable
 from bullmq_sync.net.dialling import Attempt
 from bullmq_sync.net.link import Link
 from bullmq_sync.primitives import Lock
 
 
-class Closable(ABC):
-    """What the end of a `with` block closes."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Skeleton(Closable):
+class Skeleton(Closable, ABC):
     """A connection that is made at need, and the points where subclasses differ."""
 
     def __init__(self, address: str, connect_timeout_ms: Millis) -> None:
@@ -50,6 +33,10 @@ class Skeleton(Closable):
     @abstractmethod
     def stop_connecting(self) -> None:
         """End an attempt to connect that is under way: its callers get `ConnectionLost`. Otherwise do nothing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this connection and those made by `dedicated`. Waiting calls raise `Closed`. Idempotent."""
 
     @abstractmethod
     def _open(self, attempt: Attempt) -> Link:
