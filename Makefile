@@ -188,7 +188,7 @@ bench-quick: env ## the main ratios alone, in under 4 minutes
 	@$(IN) -m bench --short --json .cache/bench-quick.json
 
 bench-peers: env ## other queues for Python beside ours alone, which are part of the bench, too
-	@$(IN) -m bench --only add,process,latency,memory --sides asyncio,trio,threads,peers --json .cache/bench-peers.json $(if $(RESUME),--resume)
+	@$(IN) -m bench --only add,process,latency,memory --sides asyncio,trio,threads,peers --soak 200000 --json .cache/bench-peers.json $(if $(RESUME),--resume)
 
 dist: ## build wheel and sdist twice, and hold them to what a user does with them, in about 4 minutes
 	@$(PYTHON) tools/env.py .venv-release --group release > /dev/null

@@ -2,10 +2,13 @@
 
 import argparse
 import os
+import signal
+import subprocess
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,13 +40,19 @@ from bullmq_protocol.scripts.profile import DEFAULT, STRICT
 from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
 from tests.support.port import PEERS
-from tests.support.programs import Program
+from tests.support.programs import Program, TooLateError
 from tests.support.servers import Server
 
 QUEUE = "bench"
-WAIT_S = 600
-PEERS_SOAK = 100
-"""How many times fewer jobs other queues process before their memory is looked at: no growth is asked for there."""
+WAIT_S = 180
+"""How long a side may take for one round of a scenario."""
+SOAK_WAIT_S = 1200
+CHANCES = 2
+"""How often a side may take longer before it is left out of the rest of the run."""
+PEERS_SOAK = 0.01
+"""The share of jobs that other queues process before their memory is looked at: no growth is asked for there."""
+PEERS_SAMPLES = 0.3
+"""The share of jobs whose latency is measured there."""
 OTHERS = ("latency", "scripts", "memory")
 SHORT_SIDES = ("node-5", "asyncio", "trio", "threads", UVLOOP)
 
@@ -66,8 +75,19 @@ class Bench:
         self._fill_state = self.raw.register_script(FILL)
 
     def close(self) -> None:
-        for program in self._programs.values():
-            program.close()
+        """End all programs; one that does not end in good order is named, and killed."""
+        for side, program in self._programs.items():
+            try:
+                program.close()
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                print(f"\n{NAMES[side]} did not end well: {error}")
+                program.kill()
+        self._programs.clear()
+
+    def kill(self) -> None:
+        """End at once what still runs: where the run was ended, a program in the middle of a call."""
+        for side in list(self._programs):
+            self.leave_out(side)
         self.raw.close()
 
     def taking_part(self, able: Sequence[str]) -> list[str]:
@@ -141,14 +161,15 @@ class Bench:
     def _record(self, scenario: Scenario, count: int) -> list[Batch]:
         """Return what our asyncio side sends for a scenario, recorded once."""
         if scenario.name not in self._recorded:
-            recorder = Recorder(self.server.host, self.server.port)
-            # Once through for the server to know the scripts, then for the record.
-            for side in (self.program("asyncio"), sides.start("asyncio", self.server, recorder.port)):
-                self.prepare(scenario, count, "asyncio")
-                side.call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
-            side.close()
-            self._recorded[scenario.name] = recorder.batches()
-            recorder.close()
+            with closing(Recorder(self.server.host, self.server.port)) as recorder:
+                # Where it fails, it is ended as the side for which it records.
+                recorded = self._programs[LIMIT] = sides.start("asyncio", self.server, recorder.port)
+                # Once through for the server to know the scripts, then for the record.
+                for program in (self.program("asyncio"), recorded):
+                    self.prepare(scenario, count, "asyncio")
+                    program.call(scenario.call, timeout=WAIT_S, queue=QUEUE, count=count, **scenario.args)
+                self._programs.pop(LIMIT).close()
+                self._recorded[scenario.name] = recorder.batches()
         return self._recorded[scenario.name]
 
     def _server_cpu(self) -> float:
@@ -160,20 +181,18 @@ class Bench:
     def latency(self, count: int, side: str) -> Sample:
         """Milliseconds from the call of `add` to the start of the processor, on a worker that waits."""
         self.raw.flushall()
-        timeout, pause = WAIT_S, 4
-        found = sorted(
-            self.program(side).call("latency", timeout=timeout, queue=QUEUE, count=count, pause_ms=pause)["ms"]
-        )
+        call = {"queue": QUEUE, "count": int(count * PEERS_SAMPLES) if side in PEERS else count, "pause_ms": 4}
+        found = sorted(self.program(side).call("latency", timeout=WAIT_S, **call)["ms"])
         return {"p50_ms": _percentile(found, 0.50), "p99_ms": _percentile(found, 0.99)}
 
     def memory(self, count: int, side: str) -> Sample:
         """Resident memory of a process that adds and processes many jobs: early, and at the end."""
         self.raw.flushall()
         if side in PEERS:
-            count = max(2 * BULK, count // PEERS_SOAK // BULK * BULK)
+            count = max(2 * BULK, int(count * PEERS_SOAK) // BULK * BULK)
         first = min(10_000, count // 2)
         found: Sample = self.program(side).call(
-            "memory", timeout=3600, queue=QUEUE, count=count, first=first, size=BULK
+            "memory", timeout=SOAK_WAIT_S, queue=QUEUE, count=count, first=first, size=BULK
         )
         return found
 
@@ -228,6 +247,7 @@ class Run:
     """Jobs of one round of the latency."""
     soak: int
     """Jobs before memory is looked at."""
+    _late: Counter[str] = field(default_factory=Counter)
 
     def rates(self, scenario: Scenario) -> None:
         if scenario.name in self.figures.rates:
@@ -252,19 +272,24 @@ class Run:
             found = self.rounds_of(group, (*NODE, PORT, *OURS, *PEERS), self.bench.rounds, measure)
             self.figures.latency.update({side: medians(each) for side, each in found.items()})
             show(LATENCY, self.figures.latency)
-        if group == "scripts" and not self.figures.scripts:
-            for side, each in self.once_each(group, ("node-5", "asyncio-strict", "asyncio"), self.bench.scripts):
-                self.figures.scripts[side] = each
-                show(f"server time of scripts, {NAMES[side]}", each, names={})
-        if group == "memory" and not self.figures.memory:
-            self.figures.memory.update(
-                self.once_each(group, (*NODE, *OURS, *PEERS), partial(self.bench.memory, self.soak))
-            )
+            self.figures.save()
+        if group == "scripts":
+            for side in self.each_once(group, ("node-5", "asyncio-strict", "asyncio"), self.bench.scripts):
+                show(f"server time of scripts, {NAMES[side]}", self.figures.scripts[side], names={})
+        if group == "memory":
+            for _ in self.each_once(group, (*NODE, *OURS, *PEERS), partial(self.bench.memory, self.soak)):
+                pass
             show(f"resident memory early and after {self.soak:,} jobs", self.figures.memory)
-        self.figures.save()
 
-    def once_each(self, name: str, able: Sequence[str], act: Callable[[str], Any]) -> list[tuple[str, Any]]:
-        return [(side, each) for side, (each,) in self.rounds_of(name, able, 1, act).items()]
+    def each_once(self, group: str, able: Sequence[str], act: Callable[[str], Any]) -> Iterator[str]:
+        """Let each side act that the figures of a group lack; they are kept before the next one begins."""
+        kept = getattr(self.figures, group)
+        for side in able:
+            if side not in kept:
+                for found in self.rounds_of(group, (side,), 1, act).get(side, ()):
+                    kept[side] = found
+                    self.figures.save()
+                    yield side
 
     def rounds_of(
         self, name: str, able: Sequence[str], rounds: int, act: Callable[[str], Any], *, warm: bool = False
@@ -276,8 +301,11 @@ class Run:
             turn = number % len(order) if order else 0
             for side in order[turn:] + order[:turn]:
                 try:
+                    if self._late[side] >= CHANCES:
+                        raise TooLateError(f"not tried: took over {WAIT_S} s in {CHANCES} scenarios before")
                     sample = act(side)
                 except Exception as error:  # a time-out or an assertion of one side: the others go on
+                    self._late[side] += isinstance(error, TooLateError)
                     self.bench.leave_out(side)
                     del found[side]
                     self.figures.note_failed(name, side, error)
@@ -313,6 +341,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not node_available():
         print("Node and npm are not installed: no comparison")
         chosen = [side for side in chosen if side not in NODE]
+    # So that all that it started ends with it, and the tables are printed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with servers.start(options.server) as server:
         jobs = options.jobs or (1_000 if quick else 5_000 if short else 10_000)
         rounds = options.rounds or (1 if quick else 5)
@@ -346,8 +376,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         run.rates(scenario)
                 if group == "latency" or not short:
                     run.other(group)
-        finally:
             bench.close()
+        finally:
+            bench.kill()
             figures.save()
             show_against_peers(figures.against_peers())
             show_required(figures.required())

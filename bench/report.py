@@ -48,11 +48,11 @@ class Figures:
         for kind in self._KINDS:
             setattr(self, kind, found.get(kind, {}))
         for key in list(self.failed):
-            scenario = key.rpartition(": ")[0]
             del self.failed[key]
+            # A side of these acts for itself: the others have what was measured. Elsewhere sides take turns.
+            if (scenario := key.rpartition(": ")[0]) == "latency":
+                self.latency.clear()
             self.rates.pop(scenario, None)
-            if scenario in ("latency", "scripts", "memory"):
-                getattr(self, scenario).clear()
 
     def note_failed(self, scenario: str, side: str, error: BaseException) -> None:
         self.failed[f"{scenario}: {side}"] = f"{type(error).__name__}: {error}"
@@ -82,8 +82,8 @@ class Figures:
         for asked in REQUIRED_LATENCIES:
             ms = {side: row[asked.percentile] for side, row in self.latency.items()}
             other = _other(asked.other, ms, min)
-            ratio = round(ms["asyncio"] / ms[other], 2) if {"asyncio", other} <= ms.keys() else None
-            what = f"latency {asked.percentile.removesuffix('_ms')}: ours, asyncio against {NAMES[asked.other]}"
+            ratio = round(ms[asked.side] / ms[other], 2) if {asked.side, other} <= ms.keys() else None
+            what = f"latency {asked.percentile.removesuffix('_ms')}: {NAMES[asked.side]} against {NAMES[asked.other]}"
             rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": True, "other": other})
         for side in OURS:
             grown = self.memory.get(side)

@@ -140,9 +140,10 @@ class Required:
 
 @dataclass(frozen=True)
 class RequiredLatency:
-    """A ratio of milliseconds of our asyncio side against another."""
+    """A ratio of milliseconds of one of our sides against another."""
 
     percentile: str
+    side: str = "asyncio"
     other: str = "node-5"
     most: float = 1.0
 
@@ -185,9 +186,11 @@ REQUIRED = (
     ),
 )
 REQUIRED_LATENCIES = (
-    RequiredLatency("p50_ms"),
-    RequiredLatency("p99_ms"),
-    RequiredLatency("p50_ms", BEST_PEER, round(1 / _FROM_PEERS["asyncio"], 2)),
+    *(RequiredLatency(percentile, side) for side in OURS for percentile in ("p50_ms", "p99_ms")),
+    *(
+        RequiredLatency("p50_ms", side, BEST_PEER, most)
+        for side, most in (("asyncio", round(1 / _FROM_PEERS["asyncio"], 2)), ("trio", 1.0), ("threads", 1.0))
+    ),
 )
 MEMORY_MB = 20.0
 """How much a client may grow from 10,000 to 1,000,000 jobs."""

@@ -23,7 +23,7 @@ handler, tried again where it fails, and run again where its worker was killed. 
 BEST_PEER = "best-peer"
 """Stands for the best of these in a row."""
 SIDES = (*NODE, PORT, *OURS, UVLOOP, *PROFILED, LIMIT, *PEERS)
-SHARES = {PORT: 0.1, **dict.fromkeys(PEERS, 0.2), "celery": 0.1, "rq": 0.05}
+SHARES = {PORT: 0.1, **dict.fromkeys(PEERS, 0.1), "celery": 0.05, "rq": 0.025}
 """How much of the jobs the slow ones work with, as it takes as long for them."""
 NAMES = {
     "node-5": "BullMQ 5.62.0 on Node",
@@ -58,5 +58,9 @@ def start(side: str, server: Server, port: int | None = None) -> Program:
     else:
         chosen = {"adapter": side.partition("-")[0], "url": url, "profile": PROFILED.get(side, DEFAULT.label)}
         program = Program([sys.executable, "-m", "bench.client", json.dumps(chosen)])
-    program.wait(lambda events: events, f"{side} gets ready")
+    try:
+        program.wait(lambda events: events, f"{side} gets ready")
+    except BaseException:
+        program.kill()
+        raise
     return program

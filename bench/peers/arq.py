@@ -16,7 +16,7 @@ POLL_S = 0.01
 
 async def nothing(ctx: dict[str, Any], n: int) -> None:
     try:
-        started()
+        started(n)
     except FirstStart:
         # Nothing else is tried again.
         raise Retry from None

@@ -28,7 +28,7 @@ app.conf.update(
 
 @app.task(name="nothing", autoretry_for=(FirstStart,), default_retry_delay=0)
 def nothing(n: int) -> None:
-    started()
+    started(n)
 
 
 @worker_ready.connect

@@ -1,6 +1,7 @@
 """What the other queues' programs share; each is started by `python -m bench.peers.NAME '{"url": ...}'`.
 
-A handler does nothing but write into a pipe when it started: that is counted, in whatever process or thread it runs.
+A handler does nothing but write into a pipe when it started, and for which job: that is counted, in whatever process
+or thread it runs. A library may run a job twice, so a number counts once, and one of an earlier call does not count.
 
 For what a library promises (tests/interop/test_peers.py) the variable BENCH_FAULT lets the first start of a handler
 fail (`fail:FILE`) or kill all processes of the program (`die:FILE`); the file says that it has happened.
@@ -16,7 +17,7 @@ import struct
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,11 @@ from bench.lines import Stopwatch, Timed, serve
 
 _PIPE = "BENCH_STARTED"
 """Name of the variable that holds the number of the pipe's writing end."""
-_STAMP = struct.Struct("d")
+_STAMP = struct.Struct("dq")
+_READ_AT_ONCE = 4096 * _STAMP.size
 AT_ONCE = 100
+ENDS_WITHIN_S = 30.0
+"""How long a worker may take to end, which is not measured."""
 MEMORY_CONCURRENCY = 50
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -39,9 +43,9 @@ class FirstStart(Exception):
     """What a handler raises that is to fail."""
 
 
-def started() -> None:
+def started(n: int) -> None:
     """Say that a handler runs: what each of them does, and all that it does."""
-    os.write(int(os.environ[_PIPE]), _STAMP.pack(time.perf_counter()))
+    os.write(int(os.environ[_PIPE]), _STAMP.pack(time.perf_counter(), n))
     if _FAULT is not None:
         _fail_once(*_FAULT.split(":"))
 
@@ -116,6 +120,73 @@ async def beside(
                 running.cancel()
             else:
                 await stop
+            if not (await asyncio.wait([running], timeout=ENDS_WITHIN_S))[0]:
+                # Its group would wait for ever.
+                os.write(sys.stderr.fileno(), b"the worker does not end\n")
+                os._exit(1)
+
+
+class Starts:
+    """What handlers wrote into the pipe: when they started, and for which job."""
+
+    def __init__(self, reading: int) -> None:
+        os.set_blocking(reading, False)
+        self._reading = reading
+        self._found: list[tuple[float, int]] = []
+
+    def forget(self) -> None:
+        """Forget all that started so far."""
+        while self._read():
+            pass
+        self._found.clear()
+
+    async def times(self, count: int) -> None:
+        """Wait for `count` starts, of whatever jobs."""
+        await self._until(lambda: len(self._found) >= count)
+
+    async def jobs(self, count: int) -> None:
+        """Wait until `count` jobs have started, each at least once."""
+        numbers = set[int]()
+        seen = 0
+
+        def all_started() -> bool:
+            nonlocal seen
+            numbers.update(n for _, n in self._found[seen:])
+            seen = len(self._found)
+            return len(numbers) >= count
+
+        await self._until(all_started)
+
+    async def first_of(self, n: int) -> float:
+        """Wait for a job to start; return when it did for the first time, and forget what started before."""
+        at = list[float]()
+
+        def has_started() -> bool:
+            at.extend(start for start, number in self._found if number == n)
+            self._found.clear()
+            return bool(at)
+
+        await self._until(has_started)
+        return at[0]
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._reading, news.set)
+        try:
+            while not done():
+                news.clear()
+                if not self._read():
+                    await news.wait()
+        finally:
+            loop.remove_reader(self._reading)
+
+    def _read(self) -> bool:
+        try:
+            found = os.read(self._reading, _READ_AT_ONCE)
+        except BlockingIOError:
+            return False
+        self._found += _STAMP.iter_unpack(found)
+        return True
 
 
 def serve_peer(kind: type[Peer]) -> None:
@@ -126,21 +197,14 @@ def serve_peer(kind: type[Peer]) -> None:
     os.set_inheritable(writing, True)
     os.environ[_PIPE] = str(writing)
 
-    async def answer() -> None:
-        starts = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(starts), os.fdopen(reading, "rb")
-        )
-        await serve(_Calls(kind, url, starts).by_name())
-
-    asyncio.run(answer())
+    asyncio.run(serve(_Calls(kind, url, Starts(reading)).by_name()))
 
 
 _CALLS = ("add", "bulk", "fill", "left", "process", "drain", "latency", "memory")
 
 
 class _Calls:
-    def __init__(self, kind: type[Peer], url: str, starts: asyncio.StreamReader) -> None:
+    def __init__(self, kind: type[Peer], url: str, starts: Starts) -> None:
         self._kind = kind
         self._url = url
         self._starts = starts
@@ -190,34 +254,37 @@ class _Calls:
         """Time from the start of the worker, or of the jobs where it is processes, until all are acknowledged."""
         if isinstance(peer, Held):
             peer.hold()
+        self._starts.forget()
         watch = Stopwatch()
         async with peer.worker(concurrency):
             if isinstance(peer, Held):
                 watch = Stopwatch(cpu_of_all)
                 peer.release()
-            await self._finished(peer, count)
+            await self._starts.jobs(count)
+            await self._finished(peer)
             return {**watch.read(), "memory_mb": memory_of_all()}
 
     async def drain(self, queue: str, starts: int) -> None:
         """Work until handlers have started so often, and nothing is left."""
+        self._starts.forget()
         async with self._peer(queue) as peer, peer.worker(1):
-            await self._finished(peer, starts)
+            await self._starts.times(starts)
+            await self._finished(peer)
 
-    async def _finished(self, peer: Peer, starts: int = 0) -> None:
-        await self._starts.readexactly(starts * _STAMP.size)
+    async def _finished(self, peer: Peer) -> None:
         while await peer.left():
             await asyncio.sleep(0.001)
 
     async def latency(self, queue: str, count: int, pause_ms: float) -> dict[str, list[float]]:
         ms = []
+        self._starts.forget()
         async with self._peer(queue) as peer, peer.worker(1):
             # The first is for connections to be made.
             for n in range(-1, count):
                 await asyncio.sleep(pause_ms / 1000)
                 asked = time.perf_counter()
                 await peer.add(n)
-                [start] = _STAMP.unpack(await self._starts.readexactly(_STAMP.size))
-                ms.append((start - asked) * 1000)
+                ms.append((await self._starts.first_of(n) - asked) * 1000)
             await self._finished(peer)
         return {"ms": ms[1:]}
 
@@ -235,8 +302,8 @@ class _Calls:
 # --- of this process and all below it ---
 
 
-def _stats() -> Iterator[list[str]]:
-    """Go through the fields of this process and of all below it, from the state on; the process's number comes last."""
+def _stats(root: int) -> Iterator[list[str]]:
+    """Go through the fields of a process and of all below it, from the state on; the process's number comes last."""
     below: dict[int, list[list[str]]] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         # What has ended meanwhile has no file.
@@ -244,24 +311,24 @@ def _stats() -> Iterator[list[str]]:
             # The name of the program, in parentheses, may hold spaces.
             fields = [*file.read_text().rpartition(")")[2].split(), file.parent.name]
             below.setdefault(int(fields[1]), []).append(fields)
-            if int(fields[-1]) == os.getpid():
+            if int(fields[-1]) == root:
                 yield fields
-    todo = [os.getpid()]
+    todo = [root]
     while todo:
         children = below.get(todo.pop(), [])
         todo += [int(fields[-1]) for fields in children]
         yield from children
 
 
-def cpu_of_all() -> float:
-    """Return seconds of CPU of this process, all below it, and those that they have waited for."""
-    return sum(sum(map(int, fields[11:15])) for fields in _stats()) / _TICKS_PER_S
+def cpu_of_all(root: int | None = None) -> float:
+    """Return seconds of CPU of a process (this one), all below it, and those that they have waited for."""
+    return sum(sum(map(int, fields[11:15])) for fields in _stats(root or os.getpid())) / _TICKS_PER_S
 
 
 def memory_of_all() -> float:
     """Return MB of memory of this process and all below it; what several of them share is divided among them."""
     used = 0
-    for fields in _stats():
+    for fields in _stats(os.getpid()):
         with suppress(OSError):
             used += int(Path("/proc", fields[-1], "smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
     return used / 1024

@@ -17,7 +17,7 @@ class Dramatiq(Peer):
         self._broker = RedisBroker(url=self.url, **impatient)
         dramatiq.set_broker(self._broker)
         self._actor = dramatiq.Actor(
-            lambda n: started(),
+            started,
             broker=self._broker,
             actor_name="nothing",
             queue_name=self.queue,

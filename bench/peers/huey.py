@@ -12,7 +12,7 @@ from bench.peers.common import Peer, serve_peer, started
 class Huey(Peer):
     async def open(self) -> None:
         self._huey = RedisHuey(self.queue, url=self.url)
-        self._task = self._huey.task(retries=2, name="nothing")(_nothing)
+        self._task = self._huey.task(retries=2, name="nothing")(started)
 
     async def close(self) -> None:
         self._huey.storage.conn.close()
@@ -36,10 +36,6 @@ class Huey(Peer):
             yield
         finally:
             await asyncio.to_thread(consumer.stop, graceful=True)
-
-
-def _nothing(n: int) -> None:
-    started()
 
 
 if __name__ == "__main__":

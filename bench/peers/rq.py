@@ -13,7 +13,7 @@ _RETRY = Retry(max=2)
 
 
 def nothing(n: int) -> None:
-    started()
+    started(n)
 
 
 class Rq(OfProcesses):

@@ -13,7 +13,7 @@ TRIES = 3
 
 
 async def nothing(ctx: dict[str, Any], *, n: int) -> None:
-    started()
+    started(n)
 
 
 class Saq(Peer):

@@ -10,7 +10,7 @@ from bench.peers.common import IMPATIENT, FirstStart, Peer, beside, serve_peer, 
 
 async def nothing(n: int) -> None:
     try:
-        started()
+        started(n)
     except FirstStart:
         # Nothing else is tried again.
         raise StreaqRetry("again", delay=0) from None

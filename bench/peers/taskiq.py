@@ -12,6 +12,8 @@ from taskiq_redis import RedisStreamBroker
 
 from bench.peers.common import IMPATIENT, Peer, beside, serve_peer, started
 
+_PATIENCE_S = 1.0
+
 
 class Taskiq(Peer):
     async def open(self) -> None:
@@ -21,9 +23,12 @@ class Taskiq(Peer):
 
         @self._broker.task(task_name="nothing")
         async def nothing(n: int) -> None:
-            started()
+            started(n)
 
-        self._task = nothing
+        @self._broker.task(task_name="wake")
+        async def wake() -> None: ...
+
+        self._task, self._wake = nothing, wake
         await self._broker.startup()
 
     async def close(self) -> None:
@@ -41,16 +46,28 @@ class Taskiq(Peer):
 
     @asynccontextmanager
     async def worker(self, concurrency: int) -> AsyncGenerator[None]:
-        # As `run_receiver_task` does, which goes on where it is cancelled in the middle of a read.
+        # As `run_receiver_task` does. The receiver cancels its read, and where the client of Redis swallows that, as
+        # it does once in a while, the receiver waits for another job before it ends.
         finish = asyncio.Event()
         self._broker.is_worker_process = True
         with ThreadPoolExecutor() as executor:
             receiver = Receiver(self._broker, executor, max_async_tasks=concurrency, run_startup=False)
 
+            ended = asyncio.Event()
+
+            async def listen() -> None:
+                await receiver.listen(finish)
+                ended.set()
+
             async def stop() -> None:
                 finish.set()
+                try:
+                    async with asyncio.timeout(_PATIENCE_S):
+                        await ended.wait()
+                except TimeoutError:
+                    await self._wake.kiq()
 
-            async with beside(receiver.listen(finish), stop()):
+            async with beside(listen(), stop()):
                 yield
 
 

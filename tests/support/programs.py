@@ -112,8 +112,10 @@ class Program:
             return [line for line in self.events if line["event"] == event]
 
     def kill(self) -> None:
-        """End the process with SIGKILL."""
-        self._process.kill()
+        """End the process and those of its group with SIGKILL."""
+        if self._process.poll() is None:
+            # While it is not waited for, the number of its group is its own.
+            os.killpg(self.pid, signal.SIGKILL)
         self._release()
 
     def close(self) -> None:
@@ -164,9 +166,13 @@ class Program:
             while not done():
                 left = limit - time.monotonic()
                 if self._ended or left <= 0:
-                    how = "ended" if self._ended else f"took over {timeout} s"
-                    raise AssertionError(f"{what}: the program {how}; last events: {self.events[-5:]}")
+                    kind, how = (AssertionError, "ended") if self._ended else (TooLateError, f"took over {timeout} s")
+                    raise kind(f"{what}: the program {how}; last events: {self.events[-5:]}")
                 self._changed.wait(left)
+
+
+class TooLateError(AssertionError):
+    """A program did not say in time what was waited for."""
 
 
 class AnswerError(Exception):
