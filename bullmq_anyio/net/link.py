@@ -12,7 +12,8 @@ weakly: one that nobody uses any more goes as any object does. Elsewhere (`WaitL
 the read role; it resolves everybody's replies, and when its own is there it wakes another waiter to take the role.
 
 Going to sleep and being woken costs more than a short script takes. So after a write a link that is shared stays awake
-for a moment, as long as replies do come in that time: the first that does not ends it for the next writes.
+for a moment, as long as replies do come in that time: the first that does not ends it for the next writes. A link that
+is used rarely sleeps.
 
 Rules: (1) a `Call` whose bytes were handed to the operating system stays in `_pending` until its replies came or the
 link died; (2) while somebody waits, the loop watches, somebody reads, or a waiter is on its way to; (3) bytes taken
@@ -59,6 +60,9 @@ _FEW = 3
 """Fewer calls than these under way keep the server busy for no longer than a write takes."""
 _AWAKE_S = 0.0002
 """How long a link stays awake for a reply after a write."""
+_RARELY_S = 100 * _AWAKE_S
+"""It does not where this long has passed since the last write: a link that is used for less than 1 % of the time
+sleeps."""
 _LOOK_S = 0.00004
 """How long at a time it looks at nothing but the socket, if nothing else happens."""
 _QUIET_S = 0.00002
@@ -390,6 +394,7 @@ class SocketLink(Link):
         self._reader = hiredis.Reader(replyError=ServerError, notEnoughData=NOTHING)
         self._tired = 0
         self._pause = _FIRST_PAUSE
+        self._used_at = -math.inf
 
     def _learn(self, received: bool) -> None:
         """Note whether it was worth to stay awake."""
@@ -516,10 +521,12 @@ class LoopLink(SocketLink):
         out = self._out = [call for call in self._out if not call.wake.done()]
         if out:
             self._send_out()
+            now = monotonic()
+            is_rare, self._used_at = now - self._used_at > _RARELY_S, now
             if self._tired:
                 self._tired -= 1
-            elif not self._exclusive:
-                self._awake_until = monotonic() + _AWAKE_S
+            elif not (is_rare or self._exclusive):
+                self._awake_until = now + _AWAKE_S
                 self._has_received = False
                 if not self._awake:
                     self._awake = True
@@ -828,10 +835,12 @@ class TrioLink(WaitLink):
         await self._trio.checkpoint()
 
     async def _receive(self, reader: Call) -> None:
+        now = monotonic()
+        is_rare, self._used_at = now - self._used_at > _RARELY_S, now
         if self._tired:
             self._tired -= 1
-        elif not self._exclusive:
-            until = monotonic() + _AWAKE_S
+        elif not (is_rare or self._exclusive):
+            until = now + _AWAKE_S
             while monotonic() < until:
                 reader.whole = True
                 await self._trio.checkpoint()

@@ -51,6 +51,9 @@ _MOST_MERGES_UNDER_WAY = 2
 """The server works on one write with adds while the next gathers."""
 _LINGER_S = 0.0001
 """How long the reader looks for a reply before it sleeps: being woken costs more than many a reply takes."""
+_RARELY_S = 100 * _LINGER_S
+"""It does not look where this long has passed since the last time: a link that is used for less than 1 % of the time
+sleeps."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps immediately, except one time in this many."""
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
@@ -205,6 +208,8 @@ class _Ear:
         """How many times it does not look."""
         self.misses = 0
         """How many times it did not look, after it had in vain."""
+        self.used_at = -math.inf
+        """When it last looked, or did not because the link is used rarely."""
 
 
 class Link(Wire[Call]):
@@ -550,7 +555,11 @@ class Link(Wire[Call]):
     def _linger(self) -> None:
         """Look for bytes for a moment, as long as nobody else calls."""
         ear = self._ear
-        end = monotonic() + _LINGER_S
+        now = monotonic()
+        is_rare, ear.used_at = now - ear.used_at > _RARELY_S, now
+        if is_rare:
+            return
+        end = now + _LINGER_S
         while monotonic() < end:
             if ear.poll(0):
                 ear.misses = 0

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ import pytest
 import redis
 from anyio.lowlevel import checkpoint
 
+from bullmq_anyio.net import link
 from bullmq_anyio.net.connection import Connection
 from bullmq_protocol.command import Batch, Command, Repeat, Script
 from bullmq_protocol.common.reply import as_none
@@ -344,6 +346,25 @@ async def test_other_tasks_run_while_it_waits(connection: Connection, admin: red
             turns += 1
         admin.rpush(key, "x")
     assert call.reply == [key.encode(), b"x"]
+
+
+@pytest.mark.parametrize(("rarely_s", "stays_awake"), [(math.inf, True), (-1.0, False)])
+async def test_a_connection_that_is_used_rarely_sleeps(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, rarely_s: float, stays_awake: bool
+) -> None:
+    """Rarely: for less than 1 % of the time."""
+    assert link._RARELY_S == 100 * link._AWAKE_S
+    monkeypatch.setattr(link, "_RARELY_S", rarely_s)
+    learn, learned = link.SocketLink._learn, list[bool]()
+
+    def noted(self: link.SocketLink, received: bool) -> None:
+        learned.append(received)
+        learn(self, received)
+
+    monkeypatch.setattr(link.SocketLink, "_learn", noted)
+    for _ in range(20):
+        assert await connection.perform(PING) == b"PONG"
+    assert (learned != []) is stays_awake
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import socket
@@ -93,6 +94,33 @@ def signalling() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGUSR1, handle)
     yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
     signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(("rarely_s", "looks"), [(math.inf, True), (-1.0, False)])
+def test_a_connection_that_is_used_rarely_sleeps(
+    server: Server, monkeypatch: pytest.MonkeyPatch, rarely_s: float, looks: bool
+) -> None:
+    """Rarely: for less than 1 % of the time."""
+    module, looked = bullmq_sync.net.link, list[int]()
+    assert module._RARELY_S == 100 * module._LINGER_S
+    monkeypatch.setattr(module, "_RARELY_S", rarely_s)
+
+    class Ear(module._Ear):
+        def __init__(self, sock: socket.socket) -> None:
+            super().__init__(sock)
+            poll = self.poll
+
+            def noted(limit_ms: float | None = None, /) -> list[tuple[int, int]]:
+                looked.append(1)
+                return poll(limit_ms)
+
+            self.poll = noted
+
+    monkeypatch.setattr(module, "_Ear", Ear)
+    with Connection(server.url) as connection:
+        for _ in range(20):
+            assert connection.perform(command("PING", repeat=Repeat.SAFE)) == b"PONG"
+    assert (looked != []) is looks
 
 
 class _Paused:
