@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -24,9 +23,11 @@ from bench.report import (
     Figures,
     OtherRunError,
     Sample,
+    against_best_peer,
     medians,
     rates,
     show,
+    show_against_best_peer,
     show_against_peers,
     show_rates,
     show_required,
@@ -341,8 +342,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not node_available():
         print("Node and npm are not installed: no comparison")
         chosen = [side for side in chosen if side not in NODE]
-    # So that all that it started ends with it, and the tables are printed.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with servers.start(options.server) as server:
         jobs = options.jobs or (1_000 if quick else 5_000 if short else 10_000)
         rounds = options.rounds or (1 if quick else 5)
@@ -380,7 +379,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             bench.kill()
             figures.save()
-            show_against_peers(figures.against_peers())
+            show_against_peers(against := figures.against_peers())
+            show_against_best_peer(against_best_peer(against))
             show_required(figures.required())
             for what, fault in figures.failed.items():
                 print(f"failed: {what}: {fault}")
@@ -389,4 +389,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    sides.end_well_on_sigterm()
     sys.exit(main())

@@ -63,7 +63,8 @@ class Figures:
         """Write all to the file; a reader finds the old figures or the new ones."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         kinds = {kind: getattr(self, kind) for kind in self._KINDS}
-        found = {**self.about, **kinds, "against_peers": self.against_peers(), "required": self.required()}
+        found = {**self.about, **kinds, "required": self.required()}
+        found |= {"against_peers": (against := self.against_peers()), "against_best_peer": against_best_peer(against)}
         beside = self.file.with_suffix(".part")
         beside.write_text(json.dumps(found, indent=2) + "\n")
         beside.replace(self.file)
@@ -107,6 +108,17 @@ class Figures:
             for scenario, found in speeds.items()
             if any(peer in found for peer in PEERS)
         }
+
+
+def against_best_peer(against: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Return for each scenario the best of the other queues that keep the promise, and our ratios to it."""
+    found: dict[str, dict[str, Any]] = {}
+    for scenario, ours in against.items():
+        able = [peer for peer in next(iter(ours.values()), {}) if peer in KEEP_PROMISE]
+        if able:
+            best = min(able, key=next(iter(ours.values())).__getitem__)
+            found[scenario] = {"best": best, **{side: ratios[best] for side, ratios in ours.items()}}
+    return found
 
 
 def _other(side: str, found: dict[str, float], best: Callable[..., str]) -> str:
@@ -177,6 +189,17 @@ def show_against_peers(found: dict[str, dict[str, dict[str, float]]]) -> None:
         print(f"\n{f'times as fast: {scenario}':<42}" + "".join(f"{_marked(peer):>10}" for peer in peers))
         for side, ratios in ours.items():
             print(f"  {NAMES[side]:<40}" + "".join(f"{ratio:>10.2f}" for ratio in ratios.values()))
+
+
+def show_against_best_peer(found: dict[str, dict[str, Any]]) -> None:
+    """Print how many times as fast ours are as the best of the other queues that keep the promise."""
+    if found:
+        print(
+            f"\n{'times as fast as ' + NAMES[BEST_PEER]:<60}" + "".join(f"{side:>10}" for side in OURS) + "    which is"
+        )
+    for scenario, row in found.items():
+        cells = (f"{row[side]:>10.2f}" if side in row else f"{'-':>10}" for side in OURS)
+        print(f"  {scenario:<58}{''.join(cells)}    {NAMES[row['best']]}")
 
 
 def _marked(peer: str) -> str:

@@ -1,6 +1,7 @@
 """Who takes part in the bench: programs that speak the JSON lines of `tests/interop`, each in a process of its own."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -40,6 +41,11 @@ NAMES = {
     **{peer: plain(pins_of(peer)[0]).replace("==", " ") for peer in PEERS},
 }
 _HERE = Path(__file__).parent
+
+
+def end_well_on_sigterm() -> None:
+    """Let SIGTERM end the bench as an error does: what it started ends with it, and what it measured is printed."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def start(side: str, server: Server, port: int | None = None) -> Program:

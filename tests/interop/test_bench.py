@@ -324,14 +324,14 @@ def test_ours_are_held_to_the_best_peer_that_keeps_the_promise(
     latency = {side: {"p50_ms": each, "p99_ms": each} for side, each in ms.items()}
     figures = report.Figures(tmp_path / "bench.json", {}, rates={name: rows}, latency=latency)
     asked = {row["what"]: row for row in figures.required() if row.get("other") == "saq"}
-    best = sides.NAMES[sides.BEST_PEER]
+    named = sides.NAMES[sides.BEST_PEER]
     assert {what: row["measured"] for what, row in asked.items()} == {
-        f"{name}: ours, asyncio against {best}": 3.0,
-        f"{name}: ours, trio against {best}": 0.6,
-        f"{name}: ours, threads against {best}": None,
-        f"latency p50: ours, asyncio against {best}": 0.25,
-        f"latency p50: ours, trio against {best}": None,
-        f"latency p50: ours, threads against {best}": None,
+        f"{name}: ours, asyncio against {named}": 3.0,
+        f"{name}: ours, trio against {named}": 0.6,
+        f"{name}: ours, threads against {named}": None,
+        f"latency p50: ours, asyncio against {named}": 0.25,
+        f"latency p50: ours, trio against {named}": None,
+        f"latency p50: ours, threads against {named}": None,
     }
     against = figures.against_peers()
     assert against[name] == {
@@ -339,6 +339,14 @@ def test_ours_are_held_to_the_best_peer_that_keeps_the_promise(
         "trio": {"arq": 1.2, "huey": 0.3, "saq": 0.6},
     }
     assert against[scenarios.LATENCY] == {"asyncio": {"arq": 10.0, "huey": 2.0, "saq": 4.0}}
+    best = report.against_best_peer(against)
+    assert best[name] == {"best": "saq", "asyncio": 3.0, "trio": 0.6}
+    assert best[scenarios.LATENCY] == {"best": "saq", "asyncio": 4.0}
+    figures.save()
+    assert json.loads(figures.file.read_text())["against_best_peer"] == best
+    report.show_against_best_peer(best)
+    [row] = [line for line in capsys.readouterr().out.splitlines() if name in line]
+    assert row.split() == [*name.split(), "3.00", "0.60", "-", *sides.NAMES["saq"].split()]
     report.show_against_peers(against)
     report.show_required(list(asked.values()))
     printed = capsys.readouterr().out.splitlines()
