@@ -17,6 +17,21 @@ async function timed(work) {
   return { seconds, cpu_seconds: (used.user + used.system) / 1e6 };
 }
 
+const workers = [];
+
+async function stop() {
+  await Promise.all(workers.splice(0).map((worker) => worker.close()));
+}
+
+// As bench/processes_app.py does: by the clock that counts this process's time on a CPU, in microseconds.
+function compute(us) {
+  const taken = () => {
+    const { user, system } = process.cpuUsage();
+    return user + system;
+  };
+  for (const end = taken() + us; us && taken() < end; );
+}
+
 async function queued(name, work) {
   const queue = new Queue(name, { connection });
   await queue.waitUntilReady();
@@ -79,6 +94,13 @@ serve(
       await worker.close();
       return result;
     },
+    // Of bench.processes: a worker whose handlers compute; `stop` closes it.
+    work: async ({ queue: name, concurrency, compute_us: us }) => {
+      const worker = new Worker(name, async () => compute(us), { connection, concurrency });
+      await worker.waitUntilReady();
+      workers.push(worker);
+    },
+    stop,
     latency: ({ queue: name, count, pause_ms: pause }) =>
       queued(name, async (queue) => {
         let started;
@@ -112,7 +134,7 @@ serve(
         return { early_mb: early, late_mb: rss() };
       }),
   },
-  () => {},
+  stop,
 );
 say({ event: "ready" });
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as bench
-from bench import report, scenarios, sides
+from bench import processes, report, scenarios, sides
 from bench.peers import common
 from tests.support import pages
 from tests.support.port import PEERS
@@ -399,6 +399,22 @@ def test_each_row_is_asked_for() -> None:
         (each.percentile, each.side): each.most for each in scenarios.REQUIRED_LATENCIES if each.other == "node-5"
     }
     assert latencies == {(percentile, side): 1.0 for percentile in ("p50_ms", "p99_ms") for side in sides.OURS}
+
+
+def test_processes_are_measured_beside_those_of_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "processes.json"
+    chosen = ["--processes", "2", "--sides", "asyncio,threads", "--rounds", "1", "--json", str(file)]
+    assert processes.main([*chosen, "--jobs", "400", "--idle-jobs", "1500"]) == 0
+    computing, idle = json.loads(file.read_text())["tables"].items()
+    assert computing[0] == "a handler that computes for 1 ms, processes: 2"
+    assert idle[0] == "a handler that does nothing, processes: 2"
+    for _, row in (computing, idle):
+        assert row.keys() == {"node-5", "asyncio", "threads"}
+        assert all(each["jobs_per_s"] > 0 and each["server_us_per_job"] > 0 for each in row.values())
+    # The system counts the time of each process in steps of 10 ms.
+    assert all(each["cpu_us_per_job"] > 850 for each in computing[1].values())
+    assert all(0 < each["cpu_us_per_job"] < 850 for each in idle[1].values())
+    assert capsys.readouterr().out.count("BullMQ 5.62.0 on Node") == 2
 
 
 _BELOW = """
