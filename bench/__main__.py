@@ -24,14 +24,16 @@ from bench.report import (
     OtherRunError,
     Sample,
     against_best_peer,
-    medians,
+    latencies,
     rates,
     show,
     show_against_best_peer,
     show_against_peers,
+    show_latencies,
     show_rates,
     show_required,
     undecided,
+    undecided_latencies,
 )
 from bench.scenarios import BULK, LATENCY, SCENARIOS, Scenario
 from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SHARES, SIDES, UVLOOP
@@ -48,6 +50,8 @@ QUEUE = "bench"
 WAIT_S = 180
 """How long a side may take for one round of a scenario."""
 SOAK_WAIT_S = 1200
+FORMAT = 2
+"""Of the file: a run with another one is not resumed."""
 CHANCES = 2
 """How often a side may take longer before it is left out of the rest of the run."""
 PEERS_SOAK = 0.01
@@ -256,13 +260,7 @@ class Run:
         # A large queue takes long to fill: one round.
         rounds = self.bench.rounds if scenario.state is None else 1
         measure = partial(self.bench.measure, scenario)
-        found = self.rounds_of(scenario.name, scenario.sides, rounds, measure)
-        row = rates(found)
-        if undecided(row):
-            # With the rounds before: to repeat until it fits would decide nothing.
-            for side, more in self.rounds_of(scenario.name, tuple(found), rounds, measure, warm=True).items():
-                found[side] += more
-            row = rates(found)
+        row = self.decided(scenario.name, scenario.sides, measure, rates, undecided, rounds)
         self.figures.rates[scenario.name] = row
         self.figures.save()
         show_rates(scenario.name, row)
@@ -270,9 +268,9 @@ class Run:
     def other(self, group: str) -> None:
         if group == "latency" and not self.figures.latency:
             measure = partial(self.bench.latency, self.samples)
-            found = self.rounds_of(group, (*NODE, PORT, *OURS, *PEERS), self.bench.rounds, measure)
-            self.figures.latency.update({side: medians(each) for side, each in found.items()})
-            show(LATENCY, self.figures.latency)
+            row = self.decided(group, (*NODE, PORT, *OURS, *PEERS), measure, latencies, undecided_latencies)
+            self.figures.latency.update(row)
+            show_latencies(LATENCY, self.figures.latency)
             self.figures.save()
         if group == "scripts":
             for side in self.each_once(group, ("node-5", "asyncio-strict", "asyncio"), self.bench.scripts):
@@ -281,6 +279,26 @@ class Run:
             for _ in self.each_once(group, (*NODE, *OURS, *PEERS), partial(self.bench.memory, self.soak)):
                 pass
             show(f"resident memory early and after {self.soak:,} jobs", self.figures.memory)
+
+    def decided(
+        self,
+        name: str,
+        able: Sequence[str],
+        measure: Callable[[str], Sample],
+        summary: Callable[[dict[str, list[Sample]]], dict[str, Any]],
+        undecided: Callable[[dict[str, Any]], Sequence[str]],
+        rounds: int | None = None,
+    ) -> dict[str, Any]:
+        """Return the summary of the rounds, and of as many more where these lie too far apart."""
+        rounds = rounds or self.bench.rounds
+        found = self.rounds_of(name, able, rounds, measure)
+        row = summary(found)
+        if not undecided(row):
+            return row
+        # With the rounds before: to repeat until it fits would decide nothing.
+        for side, more in self.rounds_of(name, tuple(found), rounds, measure, warm=True).items():
+            found[side] += more
+        return summary(found)
 
     def each_once(self, group: str, able: Sequence[str], act: Callable[[str], Any]) -> Iterator[str]:
         """Let each side act that the figures of a group lack; they are kept before the next one begins."""
@@ -349,6 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         soak = options.soak or (20_000 if quick else 1_000_000)
         samples = 100 if quick else 300 if short else 1_000
         about = {
+            "format": FORMAT,
             "server": server.kind,
             "node": node_version(),
             "python": sys.version.split()[0],

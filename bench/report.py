@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.scenarios import LATENCY, MEMORY_MB, REQUIRED, REQUIRED_LATENCIES
+from bench.scenarios import LATENCY, MEMORY_MB, PERCENTILES, REQUIRED, REQUIRED_LATENCIES, RequiredLatency
 from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS
 from tests.support.port import PEERS
 
@@ -85,7 +85,9 @@ class Figures:
             other = _other(asked.other, ms, min)
             ratio = round(ms[asked.side] / ms[other], 2) if {asked.side, other} <= ms.keys() else None
             what = f"latency {asked.percentile.removesuffix('_ms')}: {NAMES[asked.side]} against {NAMES[asked.other]}"
-            rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": True, "other": other})
+            spreads = [self.latency[side]["spread"][asked.percentile] for side in (asked.side, other) if side in ms]
+            decided = all(map(_is_decided, spreads))
+            rows.append({"what": what, "measured": ratio, "most": asked.most, "decided": decided, "other": other})
         for side in OURS:
             grown = self.memory.get(side)
             grown = None if grown is None else round(grown["late_mb"] - grown["early_mb"], 1)
@@ -128,7 +130,11 @@ def _other(side: str, found: dict[str, float], best: Callable[..., str]) -> str:
 
 
 def _decided(rows: Sequence[dict[str, Any]]) -> bool:
-    return all(row["spread"] is None or row["spread"] <= SPREAD for row in rows)
+    return all(_is_decided(row["spread"]) for row in rows)
+
+
+def _is_decided(spread: float | None) -> bool:
+    return spread is None or spread <= SPREAD
 
 
 def rates(found: dict[str, list[Sample]]) -> dict[str, Any]:
@@ -136,13 +142,12 @@ def rates(found: dict[str, list[Sample]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for side, rounds in found.items():
         speeds = [each["jobs"] / each["seconds"] for each in rounds]
-        middle = statistics.median(speeds)
-        low, _, high = statistics.quantiles(speeds, n=4, method="inclusive") if len(speeds) > 1 else (None, 0, None)
+        middle, quartiles, spread = _spread(speeds)
         result[side] = {
             "jobs_per_s": round(middle),
             "rounds": [round(each) for each in speeds],
-            "quartiles": None if low is None or high is None else [round(low), round(high)],
-            "spread": None if low is None or high is None else round((high - low) / middle, 3),
+            "quartiles": None if quartiles is None else [round(each) for each in quartiles],
+            "spread": spread,
         }
         for key, name, unit in _PER_JOB:
             if all(key in each for each in rounds):
@@ -156,8 +161,39 @@ def undecided(row: dict[str, Any]) -> list[str]:
     return [side for side, each in row.items() if not _decided([each])]
 
 
-def medians(rounds: list[Sample]) -> Sample:
-    return {key: round(statistics.median(each[key] for each in rounds), 3) for key in rounds[0]}
+def latencies(found: dict[str, list[Sample]]) -> dict[str, Any]:
+    """Take medians and quartiles of the rounds' percentiles."""
+    result: dict[str, Any] = {side: {"rounds": {}, "quartiles": {}, "spread": {}} for side in found}
+    for side, rounds in found.items():
+        for key in PERCENTILES:
+            values = [round(each[key], 3) for each in rounds]
+            middle, quartiles, spread = _spread(values)
+            result[side][key] = round(middle, 3)
+            result[side]["rounds"][key] = values
+            result[side]["quartiles"][key] = None if quartiles is None else [round(each, 3) for each in quartiles]
+            result[side]["spread"][key] = spread
+    return result
+
+
+def undecided_latencies(row: dict[str, Any]) -> list[str]:
+    """Return the sides whose rounds lie too far apart, in a percentile for which a ratio is required."""
+    asked = [each for each in REQUIRED_LATENCIES if each.side in row]
+    pairs = {(side, each.percentile) for each in asked for side in _both(each, row)}
+    return sorted({side for side, key in pairs if not _is_decided(row[side]["spread"][key])})
+
+
+def _both(asked: RequiredLatency, row: dict[str, Any]) -> set[str]:
+    others = set(PEERS) if asked.other == BEST_PEER else {asked.other}
+    return {asked.side, *others} & row.keys()
+
+
+def _spread(values: Sequence[float]) -> tuple[float, tuple[float, float] | None, float | None]:
+    """Return the median, the outer quartiles, and how far apart these are as a share of the median."""
+    middle = statistics.median(values)
+    if len(values) == 1:
+        return middle, None, None
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, (low, high), round((high - low) / middle, 3)
 
 
 def show_rates(name: str, found: dict[str, Any]) -> None:
@@ -174,6 +210,18 @@ def show_rates(name: str, found: dict[str, Any]) -> None:
             f"{cells[2]:>9}{mark}",
             flush=True,
         )
+
+
+def show_latencies(name: str, found: dict[str, Any]) -> None:
+    heads = "".join(f"{key.removesuffix('_ms') + ', ms':>10}{'quartiles':>16}" for key in PERCENTILES)
+    print(f"\n{name:<42}{heads}")
+    for side, each in found.items():
+        cells = ""
+        for key in PERCENTILES:
+            quartiles = each["quartiles"][key]
+            cells += f"{each[key]:>10.2f}" + f"{'' if quartiles is None else '{:.2f} - {:.2f}'.format(*quartiles):>16}"
+        far = [key.removesuffix("_ms") for key in PERCENTILES if not _is_decided(each["spread"][key])]
+        print(f"  {NAMES[side]:<40}{cells}{'  not decided: ' + ', '.join(far) if far else ''}")
 
 
 def show(name: str, found: dict[str, Any], names: dict[str, str] = NAMES) -> None:

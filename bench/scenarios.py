@@ -12,6 +12,7 @@ BULK = 1000
 CONCURRENCIES = (1, 10, 16, 50, 200)
 CHILDREN = 10
 LATENCY = "latency from add to start, idle worker"
+PERCENTILES = ("p50_ms", "p99_ms")
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ REQUIRED = (
     ),
 )
 REQUIRED_LATENCIES = (
-    *(RequiredLatency(percentile, side) for side in OURS for percentile in ("p50_ms", "p99_ms")),
+    *(RequiredLatency(percentile, side) for side in OURS for percentile in PERCENTILES),
     *(
         RequiredLatency("p50_ms", side, BEST_PEER, most)
         for side, most in (("asyncio", round(1 / _FROM_PEERS["asyncio"], 2)), ("trio", 1.0), ("threads", 1.0))

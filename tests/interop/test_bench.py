@@ -217,13 +217,22 @@ def test_memory_is_kept_for_each_side_as_it_comes(tmp_path: Path, monkeypatch: p
     assert again["memory"]["asyncio"] == found["memory"]["asyncio"]
 
 
-def test_another_run_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("kept", "fault"),
+    [
+        ({"format": bench.FORMAT, "server": "none"}, "server is 'none' there, and "),
+        ({}, "format is None there, and "),
+    ],
+)
+def test_another_run_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: dict[str, Any], fault: str
+) -> None:
     file = tmp_path / "bench.json"
-    file.write_text(json.dumps({"server": "none"}))
+    file.write_text(json.dumps(kept))
     with pytest.raises(SystemExit):
         bench.main(["--sides", "asyncio", "--resume", "--json", str(file)])
-    assert "server is 'none' there, and " in capsys.readouterr().err
-    assert json.loads(file.read_text()) == {"server": "none"}
+    assert fault in capsys.readouterr().err
+    assert json.loads(file.read_text()) == kept
 
 
 @pytest.mark.parametrize(
@@ -263,6 +272,35 @@ def test_an_undecided_scenario_is_measured_again_once(tmp_path: Path) -> None:
     bench.Run(OneSide(), figures, samples=1, soak=1).rates(scenario)
     assert figures.rates[scenario.name]["asyncio"]["rounds"] == [100, 50, 100, 100]
     assert json.loads(figures.file.read_text())["rates"] == figures.rates
+
+
+def test_a_latency_that_is_undecided_is_measured_again_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p50s = {"asyncio": iter([9.0, 0.4, 0.8, 0.4, 0.4]), "node-5": iter([9.0, 0.8, 0.8, 0.8, 0.8])}
+
+    class TwoSides(bench.Bench):
+        def __init__(self) -> None:
+            self.rounds, self.sides = 2, list(p50s)
+
+        def latency(self, count: int, side: str) -> report.Sample:
+            return {"p50_ms": next(p50s[side]), "p99_ms": 1.0}
+
+    figures = report.Figures(tmp_path / "bench.json", {})
+    bench.Run(TwoSides(), figures, samples=1, soak=1).other("latency")
+    assert figures.latency["asyncio"] == {
+        "rounds": {"p50_ms": [0.4, 0.8, 0.4, 0.4], "p99_ms": [1.0] * 4},
+        "quartiles": {"p50_ms": [0.4, 0.5], "p99_ms": [1.0, 1.0]},
+        "spread": {"p50_ms": 0.25, "p99_ms": 0.0},
+        "p50_ms": 0.4,
+        "p99_ms": 1.0,
+    }
+    assert json.loads(figures.file.read_text())["latency"] == figures.latency
+    rows = {row["what"]: row for row in figures.required()}
+    p50, p99 = (rows[f"latency {each}: ours, asyncio against {sides.NAMES['node-5']}"] for each in ("p50", "p99"))
+    assert (p50["measured"], p50["decided"]) == (0.5, False)
+    assert (p99["measured"], p99["decided"]) == (1.0, True)
+    shown = {line.split("  ")[1]: line for line in capsys.readouterr().out.splitlines()[2:]}
+    assert shown[sides.NAMES["asyncio"]].endswith("  not decided: p50")
+    assert "not decided" not in shown[sides.NAMES["node-5"]]
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -321,7 +359,7 @@ def test_ours_are_held_to_the_best_peer_that_keeps_the_promise(
     name = "process, concurrency 10"
     rows = report.rates({side: [{"jobs": 1000, "seconds": 1000 / each}] for side, each in speeds.items()})
     ms = {"asyncio": 0.5, "arq": 5.0, "saq": 2.0, "huey": 1.0}
-    latency = {side: {"p50_ms": each, "p99_ms": each} for side, each in ms.items()}
+    latency = report.latencies({side: [{"p50_ms": each, "p99_ms": each}] for side, each in ms.items()})
     figures = report.Figures(tmp_path / "bench.json", {}, rates={name: rows}, latency=latency)
     asked = {row["what"]: row for row in figures.required() if row.get("other") == "saq"}
     named = sides.NAMES[sides.BEST_PEER]
@@ -398,7 +436,7 @@ def test_each_row_is_asked_for() -> None:
     latencies = {
         (each.percentile, each.side): each.most for each in scenarios.REQUIRED_LATENCIES if each.other == "node-5"
     }
-    assert latencies == {(percentile, side): 1.0 for percentile in ("p50_ms", "p99_ms") for side in sides.OURS}
+    assert latencies == {(percentile, side): 1.0 for percentile in scenarios.PERCENTILES for side in sides.OURS}
 
 
 def test_processes_are_measured_beside_those_of_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
