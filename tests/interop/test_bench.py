@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as bench
-from bench import processes, report, scenarios, sides
+from bench import processes, report, scenarios, sides, tables
 from bench.peers import common
 from tests.support import pages
 from tests.support.port import PEERS
@@ -391,6 +391,32 @@ def test_ours_are_held_to_the_best_peer_that_keeps_the_promise(
     assert printed[1].split() == [*("times", "as", "fast:", *name.split()), "arq*", "huey", "saq*"]
     assert printed[2].split() == ["ours,", "asyncio", "6.00", "1.50", "3.00"]
     assert [line for line in printed if line.startswith("!") and line.endswith(f", {sides.NAMES['saq']}")] != []
+
+
+def test_the_figures_of_a_file_make_the_tables_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    speeds = {"asyncio": (3000, 3100), "node-5": (1000, 3000), "saq": (1000, 1000)}
+    rounds = {side: [{"jobs": 3000, "seconds": 3000 / each} for each in both] for side, both in speeds.items()}
+    for each in rounds["asyncio"]:
+        each |= {"cpu_seconds": 0.06, "server_seconds": 0.03}
+    ms = report.latencies({side: [{"p50_ms": 0.5, "p99_ms": 1.0}] for side in ("asyncio", "saq")})
+    file = tmp_path / "bench.json"
+    figures = report.Figures(file, {"cores": 2}, {"process, concurrency 10": report.rates(rounds)}, ms)
+    figures.memory["asyncio"] = {"early_mb": 40.0, "late_mb": 41.25}
+    figures.save()
+    tables.main([str(file)])
+    lines = capsys.readouterr().out.splitlines()
+    saq, node = sides.NAMES["saq"], sides.NAMES["node-5"]
+    assert f"|  | {node} | ours, asyncio | {saq} |" in lines
+    assert "| process, concurrency 10 | 2,000 (not decided) | 3,050 | 1,000 |" in lines
+    assert "| process, concurrency 10 |  | 20.0 |  |" in lines
+    assert "| process, concurrency 10 |  | 10.0 |  |" in lines
+    assert "| ours, asyncio | 40.0 | 41.2 |" in lines
+    assert f"| {saq} | 0.50 | 1.00 |" in lines
+    assert f"| process, concurrency 10 | 3.05 | {saq} |" in lines
+    assert f"| process, concurrency 10: ours, asyncio against {node} | **1.52** (not decided) | 1.6 |" in lines
+    against = f"ours, asyncio against {sides.NAMES[sides.BEST_PEER]}"
+    assert f"| process, concurrency 10: {against} ({saq}) | 3.05 | 3 |" in lines
+    assert f"| latency p50: {against} ({saq}) | **1** | at most 0.33 |" in lines
 
 
 def test_each_peer_has_a_program_pins_and_a_row_in_the_docs() -> None:
