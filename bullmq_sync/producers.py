@@ -166,7 +166,7 @@ class FlowProducer(Closable):
         Examples:
             >>> ready = flows.adding([FlowNode("book", "mail", children=[FlowNode("page", "mail")])])
             >>> ready.scripts[0].name
-            'addParentJob'
+            'addMany'
         """
         flows = listed("flows", flows)
         if not flows:

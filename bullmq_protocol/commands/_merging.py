@@ -45,6 +45,7 @@ _ADD_KEYS: Final = (
     "marker",
     "prioritized",
     "pc",
+    "waiting-children",
 )
 _FINISH_KEYS: Final = (
     "wait",
@@ -71,7 +72,7 @@ def merged_adds(base: str, adds: Sequence[Command[Any]]) -> Command[list[Reply |
     args: list[Arg] = []
     guarded = True
     for add in bounded("adds", adds):
-        args += _parts("adds", add, ADDS, "must be addStandardJob, addDelayedJob or addPrioritizedJob")
+        args += _parts("adds", add, ADDS, "must be a command that adds a job, or lets a parent go")
         args += add.args
         if add.repeat is not Repeat.GUARDED:
             guarded = False
@@ -124,7 +125,7 @@ class Replies(msgspec.Struct, frozen=True):
 
 
 ADDS: Final = Merger("adds", ADD_MANY, MOST_JOBS, MOST_BYTES, merged_adds)
-"""Adds of jobs without children: their part is the kind."""
+"""Adds, and the release of parents after them: their part is the kind."""
 
 OUTCOMES: Final = Merger("outcomes", FINISH_MANY, MOST_JOBS, MOST_OUTCOME_BYTES, merged_finishes)
 """Ends of active jobs: their parts are the token, and the packed options without it."""

@@ -29,7 +29,15 @@ from bullmq_protocol.scripts._lua_later import RELEASE_PARENT_IF_NO_PENDING_DEPE
 _ADDED: Final = AddedId(None)
 _FOUND: Final = AddedOrFound(None)
 
-KINDS: Final = MappingProxyType({"addStandardJob": "0", "addDelayedJob": "1", "addPrioritizedJob": "2"})
+KINDS: Final = MappingProxyType(
+    {
+        "addStandardJob": "0",
+        "addDelayedJob": "1",
+        "addPrioritizedJob": "2",
+        "addParentJob": "3",
+        "releaseParentIfNoPendingDependencies": "4",
+    }
+)
 """The commands that may share one call, and their codes in it.
 
 Source: specs/08-batches.md#add-many
@@ -39,6 +47,8 @@ Source: specs/08-batches.md#add-many
 _STANDARD: Final = (KINDS["addStandardJob"],)
 _DELAYED: Final = (KINDS["addDelayedJob"],)
 _PRIORITIZED: Final = (KINDS["addPrioritizedJob"],)
+_PARENT: Final = (KINDS["addParentJob"],)
+_RELEASE: Final = (KINDS["releaseParentIfNoPendingDependencies"],)
 _GUARDED: Final = Repeat.GUARDED
 _UNSAFE: Final = Repeat.UNSAFE
 
@@ -146,6 +156,8 @@ def add_parent_job(keys: QueueKeys, job: PreparedJob) -> Command[str]:
         _ADDED if job.parent_key is None else AddedId(job.parent_key),
         script=ADD_PARENT_JOB,
         repeat=_GUARDED if job.job_id else _UNSAFE,
+        # Versions differ in the deduplication of a job with children, not of others.
+        merge=None if job.options.deduplication is not UNSET else Merge(ADDS, keys.base, len(job.data_text), _PARENT),
     )
 
 
@@ -154,7 +166,7 @@ def add_or_find(keys: QueueKeys, job: PreparedJob) -> Command[AddedJob]:
 
     This is addMany for one job: it goes together with other adds. With BullMQ's own scripts nothing tells.
 
-    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
+    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc, waiting-children
     Args:    kind, packed head, data JSON, packed options
     Reply:   the job's id, or that of the existing job, and 0 -> AddedJob
     Raises:  UsageError for a job with children; ParentNotFound, ParentNotReplaceable
@@ -162,8 +174,8 @@ def add_or_find(keys: QueueKeys, job: PreparedJob) -> Command[AddedJob]:
     Cost:    that of the single command
     Source:  specs/08-batches.md#add-many
     """
-    kind = KINDS.get(job.command)
-    if kind is None:
+    kind = KINDS[job.command]
+    if job.command == "addParentJob":
         raise UsageError("job", job.command, "must be a job without children")
     return Command(
         "addMany",
@@ -197,6 +209,7 @@ def release_parent(queue: str, parent_id: str, *, now: Millis) -> Command[None]:
         as_none,
         script=RELEASE_PARENT_IF_NO_PENDING_DEPENDENCIES,
         repeat=Repeat.SAFE,
+        merge=Merge(ADDS, f"{queue}:", 0, _RELEASE),
     )
 
 

@@ -26,9 +26,11 @@ from bullmq_protocol.scripts._lua import FETCH_MANY
 
 
 def add_many(keys: QueueKeys, adds: Sequence[Command[str]]) -> Command[list[Reply | ServerError]]:
-    """Add several jobs in their order; `adds` are `add_job` of this queue without children, at most `MOST_JOBS`.
+    """Add several jobs in their order; `adds` are `add_job` of this queue, at most `MOST_JOBS`.
 
-    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
+    One with children and a deduplication id goes alone.
+
+    Keys:    wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc, waiting-children
     Args:    per job: kind, packed head, data JSON, packed options
     Reply:   per job what its single command would have got -> raw replies, for those commands to decode, or errors
     Raises:  UsageError, UnexpectedReply

@@ -184,8 +184,8 @@ class QueueKeys(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def of_many_adds(self) -> tuple[str, ...]:
-        """The keys of addMany: those of addStandardJob, then prioritized and pc."""
-        return (*self.of_standard_add, self.prioritized, self.pc)
+        """The keys of addMany: those of addStandardJob, then prioritized, pc and waiting-children."""
+        return (*self.of_standard_add, self.prioritized, self.pc, self.waiting_children)
 
     @cached_property
     def of_delayed_add(self) -> tuple[str, ...]:

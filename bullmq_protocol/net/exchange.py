@@ -81,8 +81,12 @@ def answers(batch: Batch) -> Course:
     if not commands:
         return []
     if batch.atomic:
-        # The source goes into the transaction itself: nothing can take the script away between its parts.
-        return outcomes((yield Ask(commands, afresh=True, atomic=True)))
+        # A script that is missing fails alone, in the middle of the rest. If it is the only one, nothing was done.
+        alone = _has_one_script(commands)
+        replies = outcomes((yield Ask(commands, afresh=not alone, atomic=True)))
+        if alone and any(map(is_lost_script, commands, replies)):
+            replies = outcomes((yield Ask(commands, afresh=True, atomic=True)))
+        return replies
     replies = yield Ask(commands)
     again = [number for number, reply in enumerate(replies) if is_lost_script(commands[number], reply)]
     if again:
@@ -94,6 +98,12 @@ def answers(batch: Batch) -> Course:
         for number, reply in zip(again, late, strict=True):
             replies[number] = reply
     return replies
+
+
+def _has_one_script(commands: Sequence[Command[Any]]) -> bool:
+    """Tell whether a transaction runs one script alone, and beside it only what may run twice."""
+    scripts = {None if each.script is None else each.script.sha1 for each in commands}
+    return len(scripts - {None}) == 1 and all(each.script or each.repeat is Repeat.SAFE for each in commands)
 
 
 def outcomes(replies: Sequence[Any]) -> list[Any]:

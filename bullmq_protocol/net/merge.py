@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from bullmq_protocol.command import Batch, Command
 from bullmq_protocol.common.reply import Reply, as_text
-from bullmq_protocol.errors import BullMQError, ServerError, UsageError
+from bullmq_protocol.errors import ServerError, UsageError
 
 
 def fitting(commands: Iterable[Command[Any]]) -> int:
@@ -60,19 +60,24 @@ def merged(commands: Sequence[Command[Any]]) -> Command[list[Reply | ServerError
     return call if script is None or script.together is None else replace(call, script=script.together)
 
 
-def calls_of(parts: Sequence[Sequence[Command[Any]]]) -> list[Command[Any]]:
-    """Return the call that each part goes in."""
-    return [part[0] if len(part) == 1 else merged(part) for part in parts]
+def calls_of(parts: Sequence[Sequence[Command[Any]]], *, one_script: bool = False) -> list[Command[Any]]:
+    """Return the call that each part goes in.
+
+    `one_script`: a command without others goes in the call for several too, so that all run the same script, as a
+    transaction without sources wants it.
+    """
+    least = 1 if one_script else 2
+    return [part[0] if len(part) < least or part[0].merge is None else merged(part) for part in parts]
 
 
 def results_of(parts: Sequence[Sequence[Command[Any]]], replies: Sequence[Any]) -> list[Any]:
     """Return what became of each command, of the replies to the calls of the parts."""
     results: list[Any] = []
     for part, reply in zip(parts, replies, strict=True):
-        if len(part) == 1 or isinstance(reply, BullMQError):
-            results += [reply] * len(part)
+        if isinstance(reply, list):
+            results += Batch(tuple(part)).decode(cast("list[Any]", reply))
         else:
-            results += Batch(tuple(part)).decode(reply)
+            results += [reply] * len(part)
     return results
 
 

@@ -24,8 +24,8 @@ class AddedNode(NamedTuple):
 def add_flow(flow: PreparedFlow, *, together: bool = False) -> Operation[list[AddedNode]]:
     """Add all nodes in one transaction; return their ids, and which were added, in the order of the nodes.
 
-    `together`: nodes without children that follow each other in one queue go in one script call, as in `add_many`; with
-    our own scripts only.
+    `together`: nodes that follow each other in one queue go in one script call, as in `add_many`, and all in one call
+    if they can; with our own scripts only.
 
     A node whose id is taken is the existing job from then on, and the flow hangs on that. A single job that is
     deduplicated has the id of the job that stands for it; within a tree that is an error, because nothing is linked.
@@ -44,13 +44,14 @@ def add_flow(flow: PreparedFlow, *, together: bool = False) -> Operation[list[Ad
     looks = [looks_before(node.keys, node.job) for node in nodes]
     adds = [add_job(node.keys, node.job) for node in nodes]
     releases = _releases(flow)
-    parts = list(_parts(adds)) if together else [(add,) for add in adds]
-    calls = (*chain(*looks), *calls_of(parts), *releases, *links.values())
-    seen, answer = looked_up(looks, (yield from Batch(calls, atomic=True)))
+    commands = [*adds, *releases]
+    parts = list(_parts(commands)) if together else [(each,) for each in commands]
+    calls = (*chain(*looks), *calls_of(parts, one_script=together and len(parts) > 1), *links.values())
+    seen, answer = looked_up(looks, (yield from Batch(calls, atomic=len(calls) > 1)))
     results = results_of(parts, answer[: len(parts)])
-    released = len(parts) + len(releases)
+    results, released = results[: len(nodes)], results[len(nodes) :]
     added = _were_added(nodes, seen, results)
-    for index, parent_key in zip(links, answer[released:], strict=True):
+    for index, parent_key in zip(links, answer[len(parts) :], strict=True):
         if not isinstance(results[index], BullMQError) and parent_key != nodes[index].job.parent_key:
             results[index] = parent_key if isinstance(parent_key, BullMQError) else _kept_its_parent(nodes[index])
     for index, node in enumerate(nodes):
@@ -60,24 +61,22 @@ def add_flow(flow: PreparedFlow, *, together: bool = False) -> Operation[list[Ad
     refused = [index for index, result in enumerate(results) if isinstance(result, BullMQError)]
     if refused:
         raise FlowAddError(flow.label(refused[0]), list(map(_title, nodes)), results)
-    for each in answer[len(parts) : released]:
+    for each in released:
         if isinstance(each, BullMQError):
             raise each
     return [AddedNode(job_id, each) for job_id, each in zip(results, added, strict=True)]
 
 
-def _parts(adds: Sequence[Command[str]]) -> Iterator[Sequence[Command[str]]]:
-    """Cut adds, in their order, into groups of one call each."""
-    for _, of_one_queue in groupby(adds, lambda add: None if add.merge is None else add.merge.queue):
+def _parts(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
+    """Cut commands, in their order, into groups of one call each."""
+    for _, of_one_queue in groupby(commands, lambda each: None if each.merge is None else each.merge.queue):
         yield from cut(list(of_one_queue))
 
 
 def _releases(flow: PreparedFlow) -> list[Command[None]]:
-    parents = {
-        node.job.parent_key: node.job.parent
-        for node in flow.nodes
-        if node.job.parent is not None and node.keys.switches.deferred_parent_release
-    }
+    if not flow.nodes[0].keys.switches.deferred_parent_release:
+        return []
+    parents = {node.job.parent_key: node.job.parent for node in flow.nodes if node.job.parent is not None}
     return [release_parent(parent["queueKey"], parent["id"], now=flow.now) for parent in parents.values()]
 
 

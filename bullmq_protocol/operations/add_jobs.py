@@ -8,7 +8,6 @@ from typing import Any
 
 from bullmq_protocol.command import Batch, Operation
 from bullmq_protocol.commands.adding import (
-    KINDS,
     AddedJob,
     add_job,
     add_or_find,
@@ -54,13 +53,16 @@ def add_many(
     """
     if not jobs:
         return []
+    above = [job.command == "addParentJob" for job in jobs]
     adds = [
-        add_or_find(keys, job) if job.command in KINDS and may_give_way(job) else add_job(keys, job) for job in jobs
+        add_or_find(keys, job) if not is_above and may_give_way(job) else add_job(keys, job)
+        for job, is_above in zip(jobs, above, strict=True)
     ]
     parts = list(cut(adds))
-    # A job with children is sent alone, and nothing reveals whether it was added.
-    looks = [() if job.command in KINDS else looks_before(keys, job) for job in jobs]
-    seen, replies = looked_up(looks, (yield from Batch((*chain(*looks), *calls_of(parts)), atomic)))
+    # That of a job with children does not say whether it was added.
+    looks = [looks_before(keys, job) if is_above else () for job, is_above in zip(jobs, above, strict=True)]
+    calls = (*chain(*looks), *calls_of(parts, one_script=atomic and len(parts) > 1))
+    seen, replies = looked_up(looks, (yield from Batch(calls, atomic)))
     return _records(jobs, seen, results_of(parts, replies))
 
 

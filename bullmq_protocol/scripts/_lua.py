@@ -5593,8 +5593,8 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="d4211947cbb13685f7f6539e7178f7af8fe1363d",
-    keys=11,
+    sha1="282e8676297dc46abeedda53e0a76f4d421ca230",
+    keys=12,
     source="""\
 local call = redis.call
 local function count_together(counter, count)
@@ -6077,6 +6077,10 @@ local function add_rest(from, count, replies)
       state.has_delayed = false
     end
   end
+  local function stored_cap()
+    local settings = add_settings()
+    return settings[1]
+  end
   local function add(kind, options)
     if kind == '0' then
       options = known_options[options] or cmsgpack.unpack(options)
@@ -6086,7 +6090,21 @@ local function add_rest(from, count, replies)
       return add_delayed(options)
     end
     options = known_options[options] or cmsgpack.unpack(options)
-    return add_prioritized(options)
+    if kind ~= '3' then
+      return add_prioritized(options)
+    end
+    if lacks_parent() then
+      return -5
+    end
+    local sequence = next_number()
+    local cap = stored_cap()
+    local id, job, reply = admit(sequence, options, cap)
+    if reply then
+      return reply
+    end
+    call('ZADD', KEYS[12], born_at, id)
+    emit_capped(KEYS[8], cap, 'waiting-children', 'jobId', id)
+    return finish_add(id, job)
   end
   local function add_or_find(number)
     local at = 4 * number
@@ -6142,17 +6160,26 @@ end
 return mark_delayed
 end
 local count = #ARGV / 4
+local replies, above, add_rest = {}, 0, nil
+local at = 4
+while above < count and ARGV[at - 3] == '3' do
+  above = above + 1
+  at = 4 * (above + 1)
+end
+if above > 0 then
+  add_rest = load_add_rest()
+  add_rest(1, above, replies)
+end
 local function read_options(packed)
   local options = cmsgpack.unpack(packed)
   local delay, priority = options.delay or '0', options.priority or '0'
   return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
 end
 local heads, kinds, links, taken, plain, readable = {}, {}, {}, {}, 0, false
-local at = 4
 local sort, parent, pending = ARGV[at - 3], nil, nil
 local unpack_packed = cmsgpack.unpack
-for number = 1, count do
-  at = 4 * number
+for number = 1, count - above do
+  at = 4 * (above + number)
   local packed = ARGV[at]
   local kind, head = kinds[packed], nil
   if kind == nil then
@@ -6227,7 +6254,6 @@ if sort == '2' and plain > 0 then
   end
 end
 local last = plain > 0 and count_together(KEYS[4], plain)
-local replies = {}
 if not last then
   plain = 0
 else
@@ -6239,7 +6265,7 @@ else
     slot = load_delay_slot()
   end
   for number = 1, plain do
-    at = 4 * number
+    at = 4 * (above + number)
     local head, packed = heads[number], ARGV[at]
     local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
     local job = head[1] .. id
@@ -6264,7 +6290,7 @@ else
       )
     end
     if stored.err then
-      replies[number] = alone_or_error(error, stored)
+      replies[above + number] = alone_or_error(error, stored)
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
@@ -6291,7 +6317,7 @@ else
       if parent then
         children[stored_count] = job
       end
-      replies[number] = id .. ''
+      replies[above + number] = id .. ''
     end
   end
   if stored_count > 0 then
@@ -6327,8 +6353,10 @@ else
     end
   end
 end
+plain = above + plain
 if plain < count then
-  load_add_rest()(plain + 1, count, replies)
+  add_rest = add_rest or load_add_rest()
+  add_rest(plain + 1, count, replies)
 end
 return replies
 """,

@@ -1471,7 +1471,7 @@ end
 return id
 """,
         "addMany": """\
---- keys: wait paused meta id completed delayed active events marker prioritized pc
+--- keys: wait paused meta id completed delayed active events marker prioritized pc waiting_children
 --- args: rows
 --- include adding_settings
 --- include job_head
@@ -1487,17 +1487,26 @@ return id
 --- lazy delay_slot: delay_slot
 --- lazy mark_delayed: mark_delayed
 local count = #ARGV / 4
+local replies, above, add_rest = {}, 0, nil
+local at = 4
+while above < count and ARGV[at - 3] == '3' do
+  above = above + 1
+  at = 4 * (above + 1)
+end
+if above > 0 then
+  add_rest = load_add_rest()
+  add_rest(1, above, replies)
+end
 local function read_options(packed)
   local options = cmsgpack.unpack(packed)
   local delay, priority = options.delay or '0', options.priority or '0'
   return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
 end
 local heads, kinds, links, taken, plain, readable = {}, {}, {}, {}, 0, false
-local at = 4
 local sort, parent, pending = ARGV[at - 3], nil, nil
 local unpack_packed = cmsgpack.unpack
-for number = 1, count do
-  at = 4 * number
+for number = 1, count - above do
+  at = 4 * (above + number)
   local packed = ARGV[at]
   local kind, head = kinds[packed], nil
   if kind == nil then
@@ -1572,7 +1581,6 @@ if sort == '2' and plain > 0 then
   end
 end
 local last = plain > 0 and count_together(KEYS.id, plain)
-local replies = {}
 if not last then
   plain = 0
 else
@@ -1584,7 +1592,7 @@ else
     slot = load_delay_slot()
   end
   for number = 1, plain do
-    at = 4 * number
+    at = 4 * (above + number)
     local head, packed = heads[number], ARGV[at]
     local name, kind, id = head[3], kinds[packed], own and head[2] or first + number
     local job = head[1] .. id
@@ -1613,7 +1621,7 @@ else
       )
     end
     if stored.err then
-      replies[number] = alone_or_error(error, stored)
+      replies[above + number] = alone_or_error(error, stored)
     else
       call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
       if sort == '1' then
@@ -1640,12 +1648,20 @@ else
       if parent then
         children[stored_count] = job
       end
-      replies[number] = id .. ''
+      replies[above + number] = id .. ''
     end
   end
   if stored_count > 0 then
     if children[1] then
       call('SADD', pending, unpack(children))
+--- when deferred_parent_release
+      at = 4 * count
+      if above + plain + 1 == count and ARGV[at - 3] == '4' and ARGV[at - 1] == replies[above]
+        and parent == ARGV[at - 2] .. ':' .. ARGV[at - 1] then
+        replies[count] = false
+        count = above + plain
+      end
+--- end
     end
     if slot then
       load_mark_delayed()(KEYS.marker, KEYS.delayed)
@@ -1689,8 +1705,10 @@ else
     end
   end
 end
+plain = above + plain
 if plain < count then
-  load_add_rest()(plain + 1, count, replies)
+  add_rest = add_rest or load_add_rest()
+  add_rest(plain + 1, count, replies)
 end
 return replies
 """,
@@ -1962,14 +1980,8 @@ return replies
         "releaseParentIfNoPendingDependencies": """\
 --- keys: parent pending
 --- args: queue id now
---- include call
---- include parent_release
-if call('HEXISTS', KEYS.parent, 'flowAttachmentFailed') == 1 then
-  call('HDEL', KEYS.parent, 'flowAttachmentFailed')
-elseif call('SCARD', KEYS.pending) == 0 then
-  release_parent(ARGV.queue, KEYS.parent, ARGV.id, ARGV.now)
-else
-end
+--- include release_unless_pending
+release_unless_pending(ARGV.queue, KEYS.parent, KEYS.pending, ARGV.id, ARGV.now)
 return nil
 """,
     }
@@ -2173,8 +2185,13 @@ end
 --- include add_job
 --- include add_delayed
 --- include add_prioritized
+--- include add_settings
 --- include add_standard
+--- include emit_capped
 --- include mark_delayed
+--- when deferred_parent_release
+--- lazy release_unless_pending: release_unless_pending
+--- end
 local function add_rest(from, count, replies)
   local known_options, names = {}, {}
   batch = {
@@ -2220,6 +2237,10 @@ local function add_rest(from, count, replies)
       state.has_delayed = false
     end
   end
+  local function stored_cap()
+    local settings = add_settings()
+    return settings[1]
+  end
   local function add(kind, options)
     if kind == '0' then
       options = known_options[options] or cmsgpack.unpack(options)
@@ -2229,10 +2250,35 @@ local function add_rest(from, count, replies)
       return add_delayed(options)
     end
     options = known_options[options] or cmsgpack.unpack(options)
-    return add_prioritized(options)
+    if kind ~= '3' then
+      return add_prioritized(options)
+    end
+    if lacks_parent() then
+      return -5
+    end
+    local sequence = next_number()
+    local cap = stored_cap()
+    local id, job, reply = admit(sequence, options, cap)
+    if reply then
+      return reply
+    end
+    call('ZADD', KEYS.waiting_children, born_at, id)
+    emit_capped(KEYS.events, cap, 'waiting-children', 'jobId', id)
+    return finish_add(id, job)
   end
   local function add_or_find(number)
     local at = 4 * number
+--- when deferred_parent_release
+    if ARGV[at - 3] == '4' then
+      local queue, id = ARGV[at - 2], ARGV[at - 1]
+      local job = queue .. ':' .. id
+      local children = job .. ':dependencies'
+      if call('SCARD', children) == 0 or call('HEXISTS', job, 'flowAttachmentFailed') == 1 then
+        load_release_unless_pending()(queue, job, children, id, ARGV[at])
+      end
+      return false
+    end
+--- end
     open_job(heads[number] or cmsgpack.unpack(ARGV[at - 2]), ARGV[at - 1])
     if batch then
       batch.run = math.max(1, runs[number])
@@ -3772,6 +3818,18 @@ local function release_lock(job, stalled, token, id)
     return -6
   end
   return -2
+end
+""",
+        "release_unless_pending": """\
+--- include call
+--- include parent_release
+local function release_unless_pending(queue, parent, pending, id, now)
+  if call('HEXISTS', parent, 'flowAttachmentFailed') == 1 then
+    call('HDEL', parent, 'flowAttachmentFailed')
+  elseif call('SCARD', pending) == 0 then
+    release_parent(queue, parent, id, now)
+  else
+  end
 end
 """,
         "remove_members": """\

@@ -31,8 +31,10 @@ _STATES: Final[Mapping[str, str]] = MappingProxyType(
         "addParentJob": "waiting-children",
     }
 )
-_KINDS: Final = ("waiting", "delayed", "prioritized")
+_KINDS: Final = ("waiting", "delayed", "prioritized", "waiting-children")
 """The states by the codes of addMany (specs/08-batches.md#add-many)."""
+_RELEASE: Final = "4"
+"""The code in it that lets a parent go."""
 _NO_ANSWER: Final = object()
 
 
@@ -122,6 +124,8 @@ class Recorder:
                 )
 
     def _add_one(self, part: tuple[Any, ...]) -> Reply:
+        if part[0] == _RELEASE:
+            return None
         job_id, added = self._add(_KINDS[int(part[0])], part[1:])
         return job_id if added else [job_id, 0]
 

@@ -1,4 +1,4 @@
---- keys: wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc
+--- keys: wait, paused, meta, id, completed, delayed, active, events, marker, prioritized, pc, waiting_children
 --- args: rows (one of each job, see the record) ...
 --- include adding_settings
 --- include job_head
@@ -17,6 +17,19 @@
 -- specs/08-batches.md#add-many. Not one of BullMQ's scripts.
 local count = #ARGV / rows.size
 
+-- Jobs with children at the beginning are added first, one by one.
+local replies, above, add_rest = {}, 0, nil
+local at = rows.size
+while above < count and rows[at].kind == '3' do
+  above = above + 1
+  at = rows.size * (above + 1)
+end
+if above > 0 then
+  --@above
+  add_rest = load_add_rest()
+  add_rest(1, above, replies)
+end
+
 -- What the plain jobs have in common: the texts of their options, false for those that are not plain.
 local function read_options(packed)
   local options = cmsgpack.unpack(packed)
@@ -24,14 +37,13 @@ local function read_options(packed)
   return not options.de and { cjson.encode(options), delay .. '' and delay, priority .. '' and priority, options.lifo }
 end
 
--- specs/08-batches.md#plain-jobs: jobs of one kind at the beginning of the call that touch nothing but what all of them
+-- specs/08-batches.md#plain-jobs: jobs of one kind, the first without children, that touch nothing but what all of them
 -- touch. Either all get an id, or each brings one of its own that is free. Either none has a parent, or all the same.
 local heads, kinds, links, taken, plain, readable = {}, {}, {}, {}, 0, false
-local at = rows.size
 local sort, parent, pending = rows[at].kind, nil, nil
 local unpack_packed = cmsgpack.unpack
-for number = 1, count do
-  at = rows.size * number
+for number = 1, count - above do
+  at = rows.size * (above + number)
   local packed = rows[at].options
   local kind, head = kinds[packed], nil
   if kind == nil then
@@ -118,7 +130,6 @@ if sort == '2' and plain > 0 then
 end
 local last = plain > 0 and count_together(KEYS.id, plain)
 
-local replies = {}
 if not last then
   plain = 0
 else
@@ -130,7 +141,7 @@ else
     slot = load_delay_slot()
   end
   for number = 1, plain do
-    at = rows.size * number
+    at = rows.size * (above + number)
     local head, packed = heads[number], rows[at].options
     local name, kind, id = head.name, kinds[packed], own and head.id or first + number
     local job = head.base .. id
@@ -156,7 +167,7 @@ else
     end
     if stored.err then
       --@refused
-      replies[number] = alone_or_error(error, stored)
+      replies[above + number] = alone_or_error(error, stored)
     else
       --- paste emit_added(events, id, name)
       if sort == '1' then
@@ -184,13 +195,23 @@ else
       if parent then
         children[stored_count] = job
       end
-      replies[number] = id .. ''
+      replies[above + number] = id .. ''
     end
   end
   if stored_count > 0 then
     if children[1] then
       --@children
       call('SADD', pending, unpack(children))
+      --- when deferred_parent_release
+      -- A parent that this call has added now waits for them: there is nothing to release.
+      at = rows.size * count
+      if above + plain + 1 == count and rows[at].kind == '4' and rows[at].data == replies[above]
+        and parent == rows[at].job .. ':' .. rows[at].data then
+        --@nothing-to-release
+        replies[count] = false
+        count = above + plain
+      end
+      --- end
     end
     if slot then
       --@delayed
@@ -231,8 +252,10 @@ else
     end
   end
 end
+plain = above + plain
 if plain < count then
   --@rest
-  load_add_rest()(plain + 1, count, replies)
+  add_rest = add_rest or load_add_rest()
+  add_rest(plain + 1, count, replies)
 end
 return replies

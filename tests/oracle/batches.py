@@ -36,7 +36,7 @@ from bullmq_protocol.scripts import profile as profile_module
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS
 from bullmq_protocol.scripts.profile import Profile
 from lua import build
-from tests.oracle import calls, later_states, profiles, scripts, sequences, states
+from tests.oracle import calls, later_calls, later_states, profiles, scripts, sequences, states
 from tests.oracle.calls import Call, Command, P, Q, T, pack
 from tests.oracle.harness import Bench, differences, error_class, replies_equal
 from tests.oracle.states import PLAIN, Draw
@@ -231,14 +231,12 @@ def adding(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
             name = draw.pick("n", "ü")
             kind = sort if draw.chance(0.97) else draw.pick(*calls.ADD_KEYS)
             above = family if draw.chance(0.97) else draw.pick(None, *parents, (Q, "gone"))
-            if kind == "addParentJob":
-                continue
             at = T + draw.pick(0, 0, 0, 1, 0.5)
             found.append(calls.add(kind, id=id, options=given, at=at, name=name, parent=above))
             continue
         call = states.add_call(draw.of_client(), chosen, parents)
         ours = call.keys[-1] != call.keys[0] and str(call.keys[0]).startswith(Q)
-        if call.name == "addParentJob" or call.name not in kinds or not ours:
+        if call.name not in kinds or not ours or (call.name == "addParentJob" and _is_deduplicated(call)):
             continue
         if same and found and found[-1].name == call.name:
             call = call.with_arg(2, found[-1].args[2])
@@ -248,14 +246,59 @@ def adding(draw: Sound) -> tuple[list[Command], list[Call], Merged]:
     return made, found, _add
 
 
-GENERATORS = (finishing, finishing, fetching, adding)
+def _is_deduplicated(call: Call) -> bool:
+    """Tell whether it is no part of a call for several jobs if it has children."""
+    options = _unpacked(call.args[2])
+    return not isinstance(options, dict) or "de" in options
+
+
+def flowing(draw: Sound, *, deferring: bool = False) -> tuple[list[Command], list[Call], Merged]:
+    """Flows: jobs with children, then their children, some of which are there already; and the release of the parents
+    after them."""
+    chosen = draw.some([*PLAIN, "a", "b", "f"], 1, 3)
+    made = states.queue(draw, Q, chosen) + plainly(draw, refused=draw.chance(0.2))
+    for id in chosen:
+        made += [("ZADD", Q + draw.pick("completed", "waiting-children", "delayed"), T, id)] if draw.chance(0.5) else []
+        if draw.chance(0.5):
+            place = Q + draw.pick("f", "g", "P")
+            made += states.fields(Q + id, {"parentKey": place, "parent": "{}"})
+    made += [("HSET", f"{Q}meta", "concurrency", draw.pick(1, 20))] if draw.chance(0.1) else []
+    parents = [(Q, "f"), *draw.pick((), (), ((Q, "g"),), ((Q, "g"), (Q, "h")))]
+    kind = draw.pick("addStandardJob", "addStandardJob", "addDelayedJob", "addPrioritizedJob")
+    given = draw.pick({}, {"attempts": 3}, {"delay": 5, "priority": 2}, {"lifo": True, "priority": 1})
+    found = [calls.add("addParentJob", id="f", options=draw.pick(given, given, {"delay": 7}, {"priority": 3}))]
+    for above in parents[1:]:
+        link = draw.pick(None, parents[0])
+        found.append(calls.add("addParentJob", id=above[1], options=given, parent=link, flags=draw.pick((), ("fpof",))))
+    names = draw.some([*"abcdefghijk", *chosen], 0, 1, 3, 6)
+    family = parents[0] if draw.chance(0.8) else draw.pick(*parents, (P, "P"))
+    made += states.job(draw, P, "P")
+    for id in names:
+        above = family if draw.chance(0.9) else draw.pick(*parents, None, (P, "P"), (Q, "gone"))
+        sort = kind if draw.chance(0.9) else draw.pick(*calls.ADD_KEYS)
+        at = T + draw.pick(0, 0, 0, 1)
+        found.append(calls.add(sort, id=id if draw.chance(0.97) else "", options=given, at=at, parent=above))
+    if deferring:
+        found = [call.with_arg(0, pack([*_unpacked(call.args[0]), True])) for call in found]
+        made += [("HSET", f"{Q}f", "flowAttachmentFailed", "1")] if draw.chance(0.1) else []
+        found += [later_calls.release_parent(Q, id) for _, id in parents]
+        found += [later_calls.release_parent(P, "P")] if draw.chance(0.1) else []
+        if draw.chance(0.1):
+            draw.random.shuffle(found)
+    return made, found, _add
+
+
+GENERATORS = (finishing, finishing, fetching, adding, flowing)
 
 # What no client leaves, but a server may hold
 
 WIDE = ("9999999999999", "99999999999998", "99999999999999", "999999999999999", "9007199254740991")
 NO_NUMBERS = ("abc", "", "1.5", "-3", " 7", "nan", "1e3", "9223372036854775806", "9223372036854775807")
 IDS = (*PLAIN, "a:b:c", "20", "41", "42", "43", "44", "60", "71")
-QUEUE_KEYS = ("wait", "paused", "meta", "id", "completed", "delayed", "active", "events", "marker", "prioritized", "pc")
+QUEUE_KEYS = (
+    *("wait", "paused", "meta", "id", "completed", "delayed", "active", "events", "marker", "prioritized", "pc"),
+    "waiting-children",
+)
 
 
 def counters(draw: Draw) -> list[Command]:
@@ -799,7 +842,7 @@ def _adds_of_a_kind(capped: list[Command]) -> Iterator[tuple[str, list[Command],
         ):
             odd = calls.add_packed(kind, Q, [Q, "", "n", T, above, below, {"id": "P"}], given)
             yield f"{kind}, children of {above!r} in {below!r}", parent, [odd, odd], _add
-    for kind in ("3", "", "x"):
+    for kind in ("5", "", "x"):
         yield f"kind {kind!r}", capped, [calls.add("addPrioritizedJob", options=given)] * 2, _of_kind(kind)
 
 
@@ -842,7 +885,7 @@ def state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merge
     for kind in draw.some(KINDS, 1, 2) if hostile else ():
         made = made + kind(draw)
         name += f" {kind.__name__}"
-    if hostile and generator is adding and draw.chance(0.3):
+    if hostile and generator in (adding, flowing) and draw.chance(0.3):
         found = colliding(draw, found)
         name += " colliding"
     return name, made, found, merged
@@ -866,7 +909,7 @@ def later_state(seed: int, number: int) -> tuple[str, list[Command], list[Call],
     for call in found:
         if call.name == "moveToFinished" and draw.chance(0.4):
             made += states.fields(Q + str(call.args[0]), {"deid": draw.pick("d", "d2")})
-        elif call.name in calls.ADD_KEYS and draw.chance(0.4):
+        elif call.name in calls.ADD_KEYS and call.name != "addParentJob" and draw.chance(0.4):
             owner = draw.pick("1", "2", "gone")
             made.append(("SET", f"{Q}de:d", owner, *draw.pick((), (), ("PX", 400_000))))
             made += states.settle(draw, Q, owner, "active", "active", "delayed", "wait") if owner != "gone" else []
@@ -880,6 +923,12 @@ def later_state(seed: int, number: int) -> tuple[str, list[Command], list[Call],
     return f"{name} later", made, changed, merged
 
 
+def flow_state(seed: int, number: int) -> tuple[str, list[Command], list[Call], Merged]:
+    """Return a flow whose parents are released at its end."""
+    random = Random(f"batch/flow/{seed}/{number}")
+    return f"flow batch {seed}/{number}", *flowing(Sound(random, hostile=random.random() < 0.5), deferring=True)
+
+
 def run(bench: Bench, seed: int, number: int) -> tuple[str, ...]:
     """Run one state; return the differences."""
     return compare(bench, *state(seed, number))
@@ -887,7 +936,7 @@ def run(bench: Bench, seed: int, number: int) -> tuple[str, ...]:
 
 def bench_of(server: servers.Server, profile: Profile) -> Bench:
     """Open a bench whose two sides have the single scripts of a profile."""
-    singles = {name: profile.scripts[name].source for name in build.commands()}
+    singles = {name: profile.scripts[name].source for name in (*build.commands(), *build.apart("later"))}
     return Bench(server.host, server.port, singles, {})
 
 
@@ -1032,7 +1081,8 @@ def of_profile(server: servers.Server, profile: Profile, seed: int, count: int) 
     """Compare the calls of a profile with its single ones: the edges, and states of both kinds."""
     with bench_of(server, profile) as bench:
         later = (later_state(seed, number) for number in range(count))
-        for each in itertools.chain(edges(), (state(seed, number) for number in range(count)), later):
+        flows = (flow_state(seed, number) for number in range(count if profile.switches.deferred_parent_release else 0))
+        for each in itertools.chain(edges(), (state(seed, number) for number in range(count)), later, flows):
             yield compare(bench, *each, profile.scripts)
 
 

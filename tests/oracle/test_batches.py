@@ -37,6 +37,8 @@ FAULTS = (
     ("addMany", "if state.ready then", "if false then"),
     ("addMany", "if added or type(reply) ~= 'string' then", "if true then"),
     ("addMany", "return id .. '', true", "return id .. ''"),
+    ("addMany", "plain = above + plain\n", ""),
+    ("addMany", "'waiting-children', 'jobId', id)\n    return", "'waiting', 'jobId', id)\n    return"),
 )
 
 
@@ -53,6 +55,13 @@ LATER_FAULTS = (
     ("finishMany", "(base, record, stored[4], now)\n      promoted_at = nil", "(base, record, stored[4], now)"),
     ("addMany", "call('EXISTS', KEYS[2]) == 1 or ", ""),
     ("addMany", "call('PERSIST', base .. 'de:' .. dedup_id)", "local _"),
+)
+FLOW_FAULTS = (
+    ("addMany", "call('SCARD', children) == 0 or ", ""),
+    ("addMany", " or call('HEXISTS', job, 'flowAttachmentFailed') == 1", ""),
+    ("addMany", " and ARGV[at - 1] == replies[above]", ""),
+    ("addMany", "parent == ARGV[at - 2] .. ':' .. ARGV[at - 1]", "true"),
+    ("addMany", "replies[count] = false", "replies[count] = 0"),
 )
 
 
@@ -91,6 +100,29 @@ def test_a_fault_in_what_came_later_is_found(of_fleet: Bench, name: str, right: 
     planted = {**FLEET.scripts, name: replace(script, source=script.source.replace(right, wrong))}
     some = (batches.later_state(1, number) for number in range(1000))
     assert any(batches.compare(of_fleet, *each, planted) for each in some if each[3](each[2]).name == name)
+
+
+@pytest.mark.parametrize(("name", "right", "wrong"), FLOW_FAULTS)
+def test_a_fault_in_the_release_of_parents_is_found(of_fleet: Bench, name: str, right: str, wrong: str) -> None:
+    script = FLEET.scripts[name]
+    assert script.source.count(right) == 1
+    planted = {**FLEET.scripts, name: replace(script, source=script.source.replace(right, wrong))}
+    some = (batches.flow_state(1, number) for number in range(1000))
+    assert any(batches.compare(of_fleet, *each, planted) for each in some)
+
+
+def test_every_branch_of_a_flow_is_reached(of_fleet: Bench) -> None:
+    chosen = FLEET.switches.chosen
+    files = {"addMany", "add_rest"}
+    missing = {mark for mark in build.marks("addMany", chosen=chosen) if mark.partition(":")[0] in files}
+    counted = replace(FLEET.scripts["addMany"], source=build.instrumented("addMany", COVERAGE, chosen=chosen))
+    for number in range(2000):
+        state = batches.state if number % 2 else batches.flow_state
+        name, made, found, merged = state(3, number)
+        if merged(found).name == "addMany":
+            assert batches.compare(of_fleet, name, made, found, merged, {"addMany": counted}) == ()
+            missing -= of_fleet.reached().keys()
+    assert missing == set()
 
 
 def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

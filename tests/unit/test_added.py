@@ -105,9 +105,9 @@ def test_many_jobs_are_reported_by_their_call() -> None:
     operation = add_many(KEYS, jobs)
     look, *calls = next(operation).commands  # type: ignore[union-attr]
     assert look.wire() == ("EXISTS", "bull:q:mum")
-    assert [call.name for call in calls] == ["addMany", "addParentJob", "addMany"]
+    assert [call.name for call in calls] == ["addMany"]
     with pytest.raises(StopIteration) as stop:
-        operation.send([1, [b"1", b"mine", [b"mine", 0], -7], b"mum", [[b"7", 0]]])
+        operation.send([1, [b"1", b"mine", [b"mine", 0], -7, [b"mum", 0], [b"7", 0]]])
     *records, last = stop.value.value
     refused = records.pop(3)
     assert isinstance(refused, ParentNotReplaceable)

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.command import Command, Merge, Repeat
 from bullmq_protocol.commands._merging import ADDS
-from bullmq_protocol.commands.adding import add_job
+from bullmq_protocol.commands.adding import add_job, release_parent
 from bullmq_protocol.commands.batches import (
     MOST_BYTES,
     MOST_JOBS,
@@ -24,7 +24,7 @@ from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.errors import JobNotFound, ServerError, UnexpectedReply, UsageError
 from bullmq_protocol.model.job import NewJob, prepare
-from bullmq_protocol.model.options import JobOptions
+from bullmq_protocol.model.options import Deduplication, JobOptions
 from bullmq_protocol.net.merge import as_shares, cut, fitting, merged
 from bullmq_protocol.scripts._lua import ADD_MANY, ADD_STANDARD_JOB, FETCH_MANY, FINISH_MANY
 
@@ -43,20 +43,36 @@ def add(options: JobOptions = JobOptions()) -> Command[str]:  # noqa: B008
 
 
 def test_adds_go_side_by_side() -> None:
-    adds = [add(), add(JobOptions(delay=5)), add(JobOptions(priority=3))]
+    above = add_job(K, prepare(K, NewJob("n", {"a": 1}), now_ms=7, has_children=True))
+    adds = [add(), add(JobOptions(delay=5)), add(JobOptions(priority=3)), above]
     command = add_many(K, adds)
     assert command.script is ADD_MANY
     names = (K.wait, K.paused, K.meta, K.id, K.completed, K.delayed, K.active, K.events, K.marker, K.prioritized, K.pc)
-    assert command.keys == names
+    names = (*names, K.waiting_children)
+    assert command.keys == names == K.of_many_adds
     assert ADD_MANY.keys == len(names)
     merges = [each.merge for each in adds if each.merge is not None]
-    assert [(each.into, each.queue, each.size) for each in merges] == [(ADDS, K.base, 7)] * 3
+    assert [(each.into, each.queue, each.size) for each in merges] == [(ADDS, K.base, 7)] * 4
     assert merged(adds) == command
     # Not the payload, which is long and may be secret.
     assert repr(merges[0]) == "Merge('adds', queue='bull:q:', size=7)"
     assert repr(ADDS) == "Merger('adds')"
-    assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args)
+    assert command.args == ("0", *adds[0].args, "1", *adds[1].args, "2", *adds[2].args, "3", *adds[3].args)
     assert command.repeat is Repeat.UNSAFE
+
+
+def test_a_release_goes_with_the_adds_before_it() -> None:
+    release = release_parent("bull:q", "p", now=9)
+    assert merged([add(), release]).args == ("0", *add().args, "4", "bull:q", "p", 9)
+    assert release.merge == Merge(ADDS, K.base, 0, ("4",))
+    assert merged([release]).decode([None]) == [None]
+
+
+def test_a_deduplicated_job_with_children_goes_alone() -> None:
+    """Versions differ in how they judge it: specs/06-later-versions.md#sec-8-3, `deduplication_in_families`."""
+    given = JobOptions(deduplication=Deduplication("d"))
+    assert add_job(K, prepare(K, NewJob("n", None, given), now_ms=7, has_children=True)).merge is None
+    assert add(given).merge is not None
 
 
 def test_adds_with_ids_are_guarded() -> None:
@@ -71,7 +87,7 @@ def test_what_is_no_add_is_refused() -> None:
     assert ping().merge is None
     with pytest.raises(UsageError, match="go together"):
         merged([other])
-    with pytest.raises(UsageError, match="must be addStandardJob"):
+    with pytest.raises(UsageError, match="must be a command that adds a job"):
         add_many(K, [other])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="must be moveToFinished"):
         finish_many(K, [other])  # type: ignore[list-item]
@@ -162,7 +178,8 @@ def test_a_reply_is_shared_out() -> None:
 
 
 def test_adds_are_cut_by_number_and_size() -> None:
-    small, flow = add(), add_job(K, prepare(K, NewJob("n"), now_ms=7, has_children=True))
+    alone = JobOptions(deduplication=Deduplication("d"))
+    small, flow = add(), add_job(K, prepare(K, NewJob("n", None, alone), now_ms=7, has_children=True))
     large = add_job(K, prepare(K, NewJob("n", "x" * 600_000), now_ms=7))
     assert list(cut([])) == []
     assert list(cut([small])) == [[small]]

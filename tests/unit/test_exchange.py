@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bullmq_protocol.command import Batch, Command, Repeat, Script
 from bullmq_protocol.common.reply import as_text
@@ -138,8 +139,34 @@ def test_a_batch_that_breaks_between_its_parts_has_run_in_part(kind: type[Transp
 )
 def test_what_a_transaction_brought(replies: list[Any], found: list[Any]) -> None:
     assert outcomes(replies) == found
-    commands = (SCRIPTED, plain())
+    commands = (SCRIPTED, plain(), replace(SCRIPTED, script=Script("other", "1" * 40, 0, "return 2")))
     assert played(answers(Batch(commands, atomic=True)), replies) == (
         [Ask(commands, afresh=True, atomic=True)],
         found,
     )
+
+
+def test_a_transaction_of_one_script_goes_without_its_source() -> None:
+    commands = (SCRIPTED, plain(), SCRIPTED)
+    begun = [b"OK", b"QUEUED", b"QUEUED", b"QUEUED"]
+    batch = Batch(commands, atomic=True)
+    asked = Ask(commands, atomic=True)
+    assert played(answers(batch), [*begun, [b"1", b"2", OTHER]]) == ([asked], [b"1", b"2", OTHER])
+    # Without the script nothing was done.
+    assert played(answers(batch), [*begun, [LOST, b"2", LOST]], [*begun, [b"1", b"3", b"4"]]) == (
+        [asked, replace(asked, afresh=True)],
+        [b"1", b"3", b"4"],
+    )
+    assert played(answers(batch), [*begun, [LOST, b"2", LOST]], [*begun, [LOST, b"3", LOST]])[1] == [LOST, b"3", LOST]
+    with pytest.raises(ConnectionLost) as caught:
+        played(answers(batch), [*begun, [LOST, b"2", LOST]], ConnectionLost("broke", maybe_applied=False))
+    assert not caught.value.maybe_applied
+
+
+@pytest.mark.parametrize(
+    "commands", [(SCRIPTED, plain(Repeat.UNSAFE)), (SCRIPTED, plain(Repeat.GUARDED)), (plain(), plain())]
+)
+def test_a_transaction_that_may_not_run_twice_brings_its_sources(commands: tuple[Command[Any], ...]) -> None:
+    asked, found = played(answers(Batch(commands, atomic=True)), [b"OK", b"QUEUED", b"QUEUED", [LOST, b"2"]])
+    assert asked == [Ask(commands, afresh=True, atomic=True)]
+    assert found == [LOST, b"2"]

@@ -190,7 +190,7 @@ def added(flow: PreparedFlow, replies: Sequence[Any], *, together: bool = False)
     operation = add_flow(flow, together=together)
     batch = next(operation)
     assert isinstance(batch, Batch)
-    assert batch.atomic
+    assert batch.atomic is (len(replies) > 1)
     assert len(batch.commands) == len(replies)
     try:
         operation.send(list(replies))
@@ -208,32 +208,44 @@ def test_ids_of_all_nodes_are_returned() -> None:
 def test_leaves_of_one_queue_go_together() -> None:
     flow = prepared(node("p", node("a"), node("b"), node("c", queue="other"), node("d", queue="other"), node("e")))
     commands = next(add_flow(flow, together=True)).commands
-    assert [each.name for each in commands] == ["addParentJob", "addMany", "addMany", "addStandardJob"]
-    assert [commands[at].keys[0] for at in (1, 2)] == [
-        f"{flow.nodes[1].keys.base}wait",
-        f"{flow.nodes[3].keys.base}wait",
-    ]
-    replies = [b"id-1", [b"id-2", b"id-3"], [b"id-4", b"id-5"], b"id-6"]
+    # One script for all, so that the transaction needs no sources.
+    assert [each.name for each in commands] == ["addMany"] * 3
+    assert [each.keys[0] for each in commands] == [f"{flow.nodes[at].keys.base}wait" for at in (0, 3, 5)]
+    replies = [[b"id-1", b"id-2", b"id-3"], [b"id-4", b"id-5"], [b"id-6"]]
     assert added(flow, replies, together=True) == [(f"id-{number}", True) for number in range(1, 7)]
 
 
 def test_a_parent_between_leaves_keeps_its_place() -> None:
     flow = prepared(node("p", node("a"), node("b", node("c"), node("d")), node("e")))
     commands = next(add_flow(flow, together=True)).commands
-    assert [each.name for each in commands] == ["addParentJob", "addStandardJob", "addParentJob", "addMany"]
-    replies = [b"id-1", b"id-2", b"id-3", [b"id-4", b"id-5", b"id-6"]]
+    assert [each.name for each in commands] == ["addMany"]
+    assert commands[0].args[::4] == ("3", "0", "3", "0", "0", "0")
+    replies = [[b"id-1", b"id-2", b"id-3", b"id-4", b"id-5", b"id-6"]]
     assert added(flow, replies, together=True) == [(each.job.job_id, True) for each in flow.nodes]
+
+
+def test_one_job_goes_in_its_own_script() -> None:
+    commands = next(add_flow(prepared(node("p")), together=True)).commands
+    assert [each.name for each in commands] == ["addStandardJob"]
+
+
+def test_what_cannot_go_together_goes_as_it_is() -> None:
+    flow = prepared(node("p", node("a"), node("b"), deduplication=Deduplication("d")))
+    look, *commands = next(add_flow(flow, together=True)).commands
+    assert look.name == "GET"
+    assert [each.name for each in commands] == ["addParentJob", "addMany"]
+    assert added(flow, [None, b"id-1", [b"id-2", b"id-3"]], together=True)[0] == ("id-1", True)
 
 
 def test_nodes_that_are_refused_together_are_named() -> None:
     flow = prepared(node("p", node("a"), node("b"), node("c")))
     with pytest.raises(FlowAddError, match="2 of 4 nodes were refused") as error:
-        added(flow, [b"id-1", [b"id-2", [b"WRONGTYPE x"], -5]], together=True)
+        added(flow, [[b"id-1", b"id-2", [b"WRONGTYPE x"], -5]], together=True)
     assert error.value.results[:2] == ["id-1", "id-2"]
     assert isinstance(error.value.results[2], ServerError)
     assert isinstance(error.value.results[3], ParentNotFound)
-    with pytest.raises(FlowAddError, match="3 of 4 nodes were refused"):
-        added(flow, [b"id-1", ServerError("OOM no memory")], together=True)
+    with pytest.raises(FlowAddError, match="4 of 4 nodes were refused"):
+        added(flow, [ServerError("OOM no memory")], together=True)
 
 
 def test_refused_nodes_are_named() -> None:

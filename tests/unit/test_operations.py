@@ -435,8 +435,8 @@ def test_many_added_jobs_share_a_script_call() -> None:
     nothing = answered(add_many(K, [plain, plain]), [(Batch((merged(K, adds[:1] * 2),)), [ServerError("OOM full")])])
     assert [each.code for each in nothing] == ["OOM", "OOM"]
     flow = prepare(K, NewJob("n"), now_ms=LATE, has_children=True)
-    batch = Batch((adds[0], add_job(K, flow)))
-    refused, parent = answered(add_many(K, [plain, flow]), [(batch, [ServerError("OOM full"), b"2"])])
+    batch = Batch((merged(K, [adds[0], add_job(K, flow)]),))
+    refused, parent = answered(add_many(K, [plain, flow]), [(batch, [[[b"OOM full"], b"2"]])])
     assert isinstance(refused, ServerError)
     assert parent.id == "2"
 
