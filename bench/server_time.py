@@ -35,6 +35,7 @@ B = "bull:bench:"
 NOW = 1_700_000_000_000
 OPTIONS = pack({"attempts": 0})
 FETCH = "wait active prioritized events stalled limiter delayed paused meta pc"
+MANY = "wait paused meta id completed delayed active events marker prioritized pc waiting-children"
 CHUNK = 50
 PROFILES = {"fleet": FLEET, "6.7": V6_7}
 
@@ -45,6 +46,16 @@ def keys(names: str) -> tuple[str, ...]:
 
 def head(deduplication_key: str | None = None) -> bytes:
     return pack([B, "", "n", NOW, None, None, None, None, deduplication_key])
+
+
+def node(id: str, parent: str | None = None, *more: bool) -> bytes:
+    """Return the head of a job of a flow."""
+    above = (None, None, None) if parent is None else (B + parent, f"{B}{parent}:dependencies", _link(parent))
+    return pack([B, id, "n", NOW, *above, None, None, *more])
+
+
+def _link(id: str) -> dict[str, str]:
+    return {"id": id, "queueKey": B[:-1]}
 
 
 def _last_count(counts: Path) -> int:
@@ -154,8 +165,16 @@ class Meter:
         return [call] if self.switches.next_job_of_move_to_delayed else [call, self.fetch()]
 
     def add_many(self, count: int) -> tuple[Any, ...]:
-        names = "wait paused meta id completed delayed active events marker prioritized pc"
-        return self.call("addMany", names, *[part for _ in range(count) for part in (0, head(), self.data, OPTIONS)])
+        return self.call("addMany", MANY, *[part for _ in range(count) for part in (0, head(), self.data, OPTIONS)])
+
+    def add_flow(self, number: int, children: int = 10) -> tuple[Any, ...]:
+        above, later = f"f{number}", self.switches.deferred_parent_release
+        deferring = (True,) if later else ()
+        options = pack({"attempts": 0, "parent": {"id": above, "queue": B[:-1]}})
+        rows: list[Any] = [3, node(above, None, *deferring), self.data, OPTIONS]
+        for place in range(children):
+            rows += (0, node(f"{above}-{place}", above, *deferring), self.data, options)
+        return self.call("addMany", MANY, *rows, *((4, B[:-1], above, NOW) if later else ()))
 
     def finish_many(self, ids: range, *, fetch: int = 1) -> tuple[Any, ...]:
         options = finish_options("")
@@ -259,6 +278,8 @@ def measure(meter: Meter, count: int, report: Callable[[str, float], None]) -> N
     if "addMany" in meter.loaded:
         meter.waiting(0)
         report("addMany, 50, per job", meter.time((meter.add_many(CHUNK) for _ in range(count // CHUNK)), CHUNK))
+        meter.waiting(0)
+        report("addMany, a flow of ten children", meter.time(meter.add_flow(n) for n in range(count // CHUNK)))
         for size in (2, 10, 50):
             meter.waiting(count, size)
             report(

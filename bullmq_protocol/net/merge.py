@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -75,7 +75,8 @@ def results_of(parts: Sequence[Sequence[Command[Any]]], replies: Sequence[Any]) 
     results: list[Any] = []
     for part, reply in zip(parts, replies, strict=True):
         if isinstance(reply, list):
-            results += Batch(tuple(part)).decode(cast("list[Any]", reply))
+            shares: list[Any] = reply  # pyright: ignore[reportUnknownVariableType]
+            results += Batch(tuple(part)).decode(shares)
         else:
             results += [reply] * len(part)
     return results

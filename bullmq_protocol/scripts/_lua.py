@@ -5593,7 +5593,7 @@ return ''
 
 ADD_MANY = Script(
     name="addMany",
-    sha1="282e8676297dc46abeedda53e0a76f4d421ca230",
+    sha1="437406379aef4c2d25d6fecd56182cb696512337",
     keys=12,
     source="""\
 local call = redis.call
@@ -6162,9 +6162,9 @@ end
 local count = #ARGV / 4
 local replies, above, add_rest = {}, 0, nil
 local at = 4
-while above < count and ARGV[at - 3] == '3' do
+while ARGV[at - 3] == '3' do
   above = above + 1
-  at = 4 * (above + 1)
+  at = at + 4
 end
 if above > 0 then
   add_rest = load_add_rest()

@@ -1489,9 +1489,9 @@ return id
 local count = #ARGV / 4
 local replies, above, add_rest = {}, 0, nil
 local at = 4
-while above < count and ARGV[at - 3] == '3' do
+while ARGV[at - 3] == '3' do
   above = above + 1
-  at = 4 * (above + 1)
+  at = at + 4
 end
 if above > 0 then
   add_rest = load_add_rest()

@@ -20,9 +20,9 @@ local count = #ARGV / rows.size
 -- Jobs with children at the beginning are added first, one by one.
 local replies, above, add_rest = {}, 0, nil
 local at = rows.size
-while above < count and rows[at].kind == '3' do
+while rows[at].kind == '3' do
   above = above + 1
-  at = rows.size * (above + 1)
+  at = at + rows.size
 end
 if above > 0 then
   --@above
