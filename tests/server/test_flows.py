@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from bullmq_protocol import Deduplication, JobOptions, KeyLayout, NewJob, ParentRef, Telemetry, UsageError
-from bullmq_protocol.command import Command
-from bullmq_protocol.common.reply import as_int
+from bullmq_protocol.command import Command, Repeat
+from bullmq_protocol.common.reply import as_int, as_none, as_optional_text
 from bullmq_protocol.errors import (
     FlowAddError,
     NodeRefused,
@@ -126,6 +126,29 @@ async def test_many_flows_in_one_transaction(queue: Any, flows: Any) -> None:
     assert list(map(shape, added)) == [{"a": ["b"]}, "c"]
     assert await flows.add_bulk([]) == []
     assert await queue.count() == 3
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["one-queue", "two-queues"])
+async def test_a_flow_is_whole_where_the_server_has_lost_its_scripts(
+    adapter: Adapter, server: Server, queue: Any, flows: Any, name: str, elsewhere: bool
+) -> None:
+    forget = Command("SCRIPT FLUSH", (), (), as_none, repeat=Repeat.SAFE)
+    async with adapter.Queue(f"{name}-b" if elsewhere else name, server.url) as other:
+        for number in (1, 2, 3):
+            added = await flows.add(node(queue, "p", *[node(other, "c") for _ in range(5)], node(queue, "d")))
+            keys = {child.job.key for child in added.children}
+            assert set((await added.job.get_dependencies()).unprocessed) == keys
+            # Each as often as it was added, in its queue and among the ids that were counted.
+            here = await queue.get_job_counts("waiting", "waiting-children")
+            there = await other.get_job_counts("waiting")
+            assert here["waiting-children"] == number
+            assert here["waiting"] + (there["waiting"] if elsewhere else 0) == 6 * number
+            assert int(await queue.call(Command("GET", (queue.keys.id,), (), as_optional_text))) == (
+                2 * number if elsewhere else 7 * number
+            )
+            await queue.call(forget)
+        if elsewhere:
+            await other.obliterate(force=True)
 
 
 @pytest.mark.parametrize(
