@@ -441,6 +441,17 @@ def test_many_added_jobs_share_a_script_call() -> None:
     assert parent.id == "2"
 
 
+@pytest.mark.parametrize(("atomic", "last"), [(False, "addStandardJob"), (True, "addMany")])
+def test_a_transaction_of_adds_runs_one_script(atomic: bool, last: str) -> None:
+    jobs = [prepare(K, NewJob("n"), now_ms=LATE)] * 51
+    batch = next(add_many(K, jobs, atomic=atomic))
+    assert isinstance(batch, Batch)
+    assert [each.name for each in batch.commands] == ["addMany", last]
+    last_reply: Any = [b"51"] if atomic else b"51"
+    added = answered(add_many(K, jobs, atomic=atomic), [(batch, [[b"1"] * 50, last_reply])])
+    assert [each.id for each in added] == ["1"] * 50 + ["51"]
+
+
 def test_children_without_their_hashes_are_refused() -> None:
     with pytest.raises(UnexpectedReply, match="a hash beside each element"):
         answered(get_dependency_range(K, "7", "pending"), [(None, [b"0", 1, [b"bull:q:a"], 1, []])])
