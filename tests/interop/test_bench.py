@@ -147,6 +147,46 @@ def test_a_side_that_takes_too_long_is_killed_and_gets_a_second_chance_only(
     until(lambda: [pid for pid in pids if _runs(pid)], [])
 
 
+def test_a_side_that_is_killed_is_named_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a call, which it does not read, and within one."""
+    add_one, add_100, add_bulk = (each.name for each in scenarios.SCENARIOS["add"])
+    call, calls = Program.call, list[str]()
+
+    def killing(self: Program, name: str, **args: Any) -> Any:
+        if self not in programs:
+            return call(self, name, **args)
+        calls.append(name)
+        if len(calls) == 1:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        answer = self.begin(name, **args)
+        if len(calls) == 2:
+            os.kill(self.pid, signal.SIGKILL)
+        return answer()
+
+    start, programs = sides.start, list[Program]()
+
+    def started(side: str, *more: Any) -> Program:
+        program = start(side, *more)
+        if side == "trio":
+            programs.append(program)
+        return program
+
+    monkeypatch.setattr(sides, "start", started)
+    monkeypatch.setattr(Program, "call", killing)
+    file = tmp_path / "bench.json"
+    arguments = ["--quick", "--only", "add", "--sides", "asyncio,trio", "--jobs", "5000", "--json", str(file)]
+    assert bench.main(arguments) == 1
+    found = json.loads(file.read_text())
+    faults = found["failed"]
+    assert faults.keys() == {f"{add_one}: trio", f"{add_100}: trio"}
+    assert faults[f"{add_one}: trio"].startswith("BrokenPipeError: ")
+    assert "the program ended" in faults[f"{add_100}: trio"]
+    assert found["rates"][add_100].keys() == {"asyncio"}
+    assert found["rates"][add_bulk].keys() == {"asyncio", "trio"}
+    assert len(programs) == 3
+
+
 def _runs(pid: int) -> bool:
     """Whether there is such a process that has not ended; nobody may have waited for it."""
     try:

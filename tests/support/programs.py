@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -120,8 +120,7 @@ class Program:
 
     def close(self) -> None:
         """End the program by ending its stdin, and wait until it is gone; it must not complain."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._end_stdin()
         try:
             self._process.wait(timeout=_OTHERS_PATIENCE_S if self._ends_late else _PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -133,12 +132,18 @@ class Program:
         code = self._process.returncode
         assert code in (0, -signal.SIGKILL), f"the program ended with {code}: {self._process.args!r}"
 
+    def _end_stdin(self) -> None:
+        assert self._process.stdin is not None
+        # Where the program has ended, there may be a call that it has not read.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
     def _release(self) -> None:
         self._process.wait()
         self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._end_stdin()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self
