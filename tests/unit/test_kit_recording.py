@@ -11,6 +11,7 @@ import bullmq_sync
 import bullmq_sync.testing
 from bullmq_protocol import (
     Backoff,
+    Deduplication,
     DelayedError,
     FlowNode,
     JobOptions,
@@ -90,6 +91,14 @@ def test_a_flow_is_recorded_node_by_node(profile: Any) -> None:
     ]
     assert [child.job.id for child in flow.children] == ["page-1", "page-2"]
     assert added[1].options.parent == ParentRef(flow.job.id, "bull:mail")
+
+
+def test_a_deduplicated_job_of_a_flow_producer_is_recorded() -> None:
+    transport = RecordingTransport()
+    given = JobOptions(deduplication=Deduplication("d"))
+    with bullmq_sync.FlowProducer(transport, clock=CLOCK) as flows:
+        assert flows.add(FlowNode("page", "mail", options=given)).job.added
+    assert [each.options.deduplication for each in transport.recorded.added] == [Deduplication("d")]
 
 
 @pytest.mark.parametrize("profile", [{}, {"scripts": STRICT}], ids=["fleet", "strict"])
