@@ -3,14 +3,20 @@
 Writing: a caller puts its call into the out-buffer; a caller that finds no one writing sends everything there is, in
 one write. Adds gather while `_MOST_MERGES_UNDER_WAY` writes with adds wait for their replies; the thread that reads one
 sends what has gathered. Jobs for one queue that are sent together go in one script call, whose reply is split up; a
-single call sends its own command. Reading: one of the waiting threads holds the read role; it feeds the parser, wakes
-those whose reply has come, and hands the role to another when its own is there. Replies are matched by order alone.
+single call sends its own command. Reading: one of the waiting threads holds the read role; it feeds the parser, and
+hands the role to another when its own reply is there. Replies are matched by order alone.
+
+Waking: of many threads whose replies have come, one is woken; when it runs, it wakes the next. All at once they would
+sleep again immediately, until they get the GIL. Adds gather meanwhile, since most of these threads add again; the last
+one sends them. Few threads are woken together; so are all if one does not run soon after it was woken, because others
+keep the GIL. The main thread, where signals are handled, has no part in this: it is woken immediately.
 
 Rules: (1) `_lock` guards the book-keeping and is never held while waiting for the network; (2) a `Call` whose bytes
 were handed to the operating system stays in `_pending` until its replies came or the link died; (3) while somebody
 waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and the thread with the last role
 closes the socket, whose number could be used again; (5) an exception that comes where none is expected (of a signal's
-handler, for want of memory) finds everything as it was, or ends the link, and all waiting callers get the error.
+handler, for want of memory) finds everything as it was, or ends the link, and all waiting callers get the error; (6)
+a call in `_to_wake` is done; while there is one, `_woken` is a thread that was woken, and will wake the next.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ import socket
 import ssl
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from time import monotonic
@@ -56,6 +63,12 @@ _RARELY_S = 100 * _LINGER_S
 sleeps."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps immediately, except one time in this many."""
+_FEW = 12
+"""Fewer threads than this are woken together: else the server has nothing to do until the last one has run."""
+_SOON_S = 0.002
+"""A thread that was woken runs sooner, unless others keep the GIL: for up to 5 ms (`sys.setswitchinterval`)."""
+_MOST_WOKEN_TOGETHER = 16
+"""Where a thread has not, all threads are woken together this many times."""
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 
 
@@ -168,6 +181,7 @@ class Call:
         "dropped",
         "ends_merged",
         "failure",
+        "from_main_thread",
         "limit_s",
         "members",
         "missing",
@@ -194,6 +208,8 @@ class Call:
         """Whether it is the last of a write with commands that go together."""
         self.turn: Any = None
         """A lock that its thread waits for: released when it is done, or has a role."""
+        self.from_main_thread = False
+        """Its thread may be within a signal's handler: no other waits for it to run."""
         self.failure: BullMQError | None = None
 
 
@@ -231,6 +247,11 @@ class Link(Wire[Call]):
         self._lock = threading.Lock()
         self._gathered_calls = 0
         self._merges_under_way = 0
+        self._to_wake: deque[Call] = deque()
+        self._woken: Call | None = None
+        self._woken_at = 0.0
+        self._wakes_together = 0
+        self._main = threading.main_thread().ident
         self._writing: Call | None = None
         self._reading: Call | None = None
         self._sending: list[Call] = []
@@ -334,6 +355,10 @@ class Link(Wire[Call]):
             if turn is not None:
                 turn.acquire()
                 call.turn = None
+                if self._woken is call:
+                    data = self._wake_next(call)
+                    while data:
+                        data = self._write(call, data)
             if self._reading is call:
                 self._read(call)
             if call.done:
@@ -352,12 +377,15 @@ class Link(Wire[Call]):
         elif self._reading is not call:
             call.turn = threading.Lock()
             call.turn.acquire()
+            call.from_main_thread = threading.get_ident() == self._main
 
     def _withdraw(self, call: Call, error: BaseException) -> None:
         with self._lock:
             waits, call.turn = call.turn is not None, None
             if call.done:
-                pass
+                if self._woken is not None:
+                    # It may be the one that was to wake the next, or have stopped halfway.
+                    self._wake_all()
             elif call in self._out and self._writing is not call:
                 self._out.remove(call)
                 self._gathered_calls = sum(each.command is not None for each in self._out)
@@ -377,7 +405,11 @@ class Link(Wire[Call]):
             next_reader = self._next_reader()
             if next_reader is not None and self._writing is None:
                 _wake(next_reader)
+            # What has gathered meanwhile may be the reader's own.
+            data = self._gathered(call) if call.done else b""
             self._close_if_unused()
+        while data:
+            data = self._write(call, data)
 
     def _die(self, kind: type[TransportError], message: str) -> None:
         if self._death is None:
@@ -411,6 +443,7 @@ class Link(Wire[Call]):
             # Also a call that is done already: its waking may have been interrupted.
             for call in (*owner.members, owner):
                 _wake(call)
+        self._wake_all()
         self._pending.clear()
         self._out.clear()
         self._gathered_calls = self._merges_under_way = 0
@@ -429,7 +462,8 @@ class Link(Wire[Call]):
         count = self._gathered_calls
         if not out or (self._writing is not None and self._writing is not call):
             return b""
-        if count == len(out) and count < _ENOUGH_GATHERED and self._merges_under_way >= _MOST_MERGES_UNDER_WAY:
+        gathers = self._merges_under_way >= _MOST_MERGES_UNDER_WAY or self._woken is not None
+        if gathers and count == len(out) and count < _ENOUGH_GATHERED:
             return b""
         self._writing = call
         self._sending = out
@@ -547,6 +581,8 @@ class Link(Wire[Call]):
                 self._die(ConnectionLost, f"reading failed: {trouble}")
                 return b""
             self._take(data)
+            if self._to_wake:
+                self._wake_some(None)
             # Threads that had to wait for long find the reply there.
             if self._is_late() and not self._poll.poll(0):
                 self._die(TransportTimeout, "no reply within the time limit")
@@ -620,8 +656,7 @@ class Link(Wire[Call]):
             self._merges_under_way -= 1
         if call.members:
             self._share(call)
-        call.done = True
-        _wake(call)
+        self._end_call(call)
         # Last, so that an interrupt in between leaves nobody behind.
         pending.popleft()
 
@@ -631,8 +666,64 @@ class Link(Wire[Call]):
         assert command is not None  # it has members
         for call, share in zip(members, self.shares(command, merged.replies[0], len(members)), strict=True):
             call.replies.append(share)
-            call.done = True
+            self._end_call(call)
+
+    # --- waking -------------------------------------------------------------------------------------------------------
+
+    def _end_call(self, call: Call) -> None:
+        call.done = True
+        if call.turn is not None:
+            if call.from_main_thread:
+                _wake(call)
+            else:
+                self._to_wake.append(call)
+
+    def _wake_next(self, call: Call) -> bytes:
+        """Wake the next thread; if there is none, return what has gathered, with the role of writing."""
+        with self._lock:
+            if self._woken is call:
+                self._wake_some(call)
+            return self._gathered(call)
+
+    def _wake_some(self, by: Call | None) -> None:
+        """Wake one of the threads whose replies have come, unless one was woken and will do that; or all. The lock is
+        held."""
+        if self._woken is None and len(self._to_wake) < _FEW:
+            self._wake_all()
+            return
+        now = monotonic()
+        if self._woken is not None:
+            if now - self._woken_at > _SOON_S:
+                self._wakes_together = _MOST_WOKEN_TOGETHER
+            elif self._woken is not by:
+                return
+        if self._wakes_together:
+            self._wakes_together -= 1
+            self._wake_all()
+        else:
+            self._woken_at = now
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        to_wake = self._to_wake
+        while to_wake:
+            call = self._woken = to_wake[0]
+            # It may have been woken for a role. Its thread takes the lock away by itself.
+            turn, waits = call.turn, False
+            if turn is not None and turn.locked():
+                turn.release()
+                waits = True
+            # Last, so that an interrupt in between leaves nobody behind.
+            to_wake.popleft()
+            if waits:
+                return
+        self._woken = None
+
+    def _wake_all(self) -> None:
+        for call in self._to_wake:
             _wake(call)
+        self._to_wake.clear()
+        self._woken = None
 
 
 def _wake(call: Call) -> None:

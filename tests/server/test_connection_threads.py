@@ -445,6 +445,121 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
     assert transport.perform(command("PING")) == b"PONG"
 
 
+@pytest.mark.parametrize("soon_s", [-1.0, math.inf], ids=["together", "one after another"])
+def test_threads_are_woken_together_or_one_after_another(
+    pool: ThreadPoolExecutor,
+    queue: Queue[Any],
+    transport: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    soon_s: float,
+) -> None:
+    """In turn unless a thread does not run soon after it was woken: for one setting none ever does, for the other each
+    one does."""
+    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", soon_s)
+    wake_all = Link._wake_all
+    together: list[int] = []
+
+    def counted(link: Link) -> None:
+        together.append(len(link._to_wake))
+        wake_all(link)
+
+    monkeypatch.setattr(Link, "_wake_all", counted)
+
+    def work(number: int) -> list[str]:
+        added = [queue.add("n", {"by": number, "at": at}).id for at in range(25)]
+        for at, job_id in enumerate(added):
+            job = queue.get_job(job_id)
+            assert job is not None
+            assert job.data == {"by": number, "at": at}
+        return added
+
+    working = [pool.submit(work, number) for number in range(20)]
+    assert len({job_id for each in working for job_id in each.result(60)}) == 500
+    link = transport._link
+    assert link is not None
+    assert (bool(together), link._woken, len(link._to_wake)) == (soon_s < 0, None, 0)
+
+
+def test_an_interrupt_as_the_next_thread_is_to_be_woken_leaves_nobody_behind(
+    pool: ThreadPoolExecutor,
+    server: Server,
+    queue: Queue[Any],
+    transport: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", math.inf)
+    wake_next = Link._wake_next
+    interrupts: list[BaseException] = []
+    later: list[Any] = []
+
+    def interrupted(link: Link, call: Any) -> bytes:
+        if interrupts:
+            until(lambda: link._reading is None and not link._pending)
+            # It waits for those who are being woken, and has the role of reading.
+            later.append(pool.submit(queue.add, "later", {}))
+            until(lambda: link._reading is not None and link._out)
+            raise interrupts.pop()
+        return wake_next(link, call)
+
+    monkeypatch.setattr(Link, "_wake_next", interrupted)
+    calls = [pool.submit(transport.perform, command("BLPOP", name, 0))]
+    for number in range(1, 6):
+        until(lambda number=number: under_way(transport) == number)  # type: ignore[misc]
+        calls.append(pool.submit(transport.perform, command("ECHO", number)))
+    until(lambda: under_way(transport) == 6)
+    interrupts.append(Signalled())
+    with redis.Redis.from_url(server.url) as admin:
+        admin.rpush(name, "x")
+    errors = [each.exception(30) for each in calls]
+    assert [type(each) for each in errors if each is not None] == [Signalled]
+    assert later[0].result(30).name == "later"
+
+
+def test_nobody_waits_for_the_main_thread_to_leave_a_signals_handler(
+    pool: ThreadPoolExecutor,
+    server: Server,
+    queue: Queue[Any],
+    transport: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", math.inf)
+    main = threading.get_ident()
+    inside, over = threading.Event(), threading.Event()
+    paused = _Paused(server)
+
+    def handle(*_: Any) -> None:
+        inside.set()
+        assert over.wait(30)
+
+    def others() -> list[str]:
+        try:
+            until(lambda: writes_under_way(transport) == 2)
+            behind = [pool.submit(queue.add, "behind", {}) for _ in range(3)]
+            until(lambda: under_way(transport) == 5)
+            signal.pthread_kill(main, signal.SIGUSR1)
+            assert inside.wait(30)
+            paused.__exit__()
+            return [each.result(30).name for each in behind]
+        finally:
+            over.set()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    paused.__enter__()
+    try:
+        first = pool.submit(queue.add, "first", {})
+        until(lambda: writes_under_way(transport) == 1)
+        behind = pool.submit(others)
+        assert queue.add("mine", {}).name == "mine"
+        assert first.result(30).name == "first"
+        assert behind.result(30) == ["behind"] * 3
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_an_interrupt_while_numbers_are_packed() -> None:
     """hiredis crashes where it is given numbers."""
 
