@@ -708,7 +708,7 @@ class Link(Wire[Call]):
         to_wake = self._to_wake
         while to_wake:
             call = self._woken = to_wake[0]
-            # It may have been woken for a role. Its thread takes the lock away by itself.
+            # It may have been woken for a role, and its thread have set `turn` to None.
             turn, waits = call.turn, False
             if turn is not None and turn.locked():
                 turn.release()
