@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -64,6 +65,19 @@ _FINISH_KEYS: Final = (
     "metrics:failed",
     "marker",
 )
+
+
+# A worker makes them for one queue, thousands of times in a second.
+@lru_cache(maxsize=64)
+def _add_keys(base: str) -> tuple[str, ...]:
+    return tuple([base + name for name in _ADD_KEYS])
+
+
+@lru_cache(maxsize=64)
+def _finish_keys(base: str) -> tuple[str, ...]:
+    return tuple([base + name for name in _FINISH_KEYS])
+
+
 # The map of a finish without its token.
 _OPTIONS_HEAD: Final = bytes((0x80 + 10,))
 
@@ -78,7 +92,7 @@ def merged_adds(base: str, adds: Sequence[Command[Any]]) -> Command[list[Reply |
             guarded = False
     return Command(
         "addMany",
-        tuple([base + name for name in _ADD_KEYS]),
+        _add_keys(base),
         tuple(args),
         Replies(len(adds), len(adds)),
         script=ADD_MANY,
@@ -98,7 +112,7 @@ def merged_finishes(base: str, finishes: Sequence[Command[Any]]) -> Command[list
         heads += (str(job_id), str(token), str(now), int(outcome == "failed"), int(fetch == "1"), number, which)
     return Command(
         "finishMany",
-        tuple([base + name for name in _FINISH_KEYS]),
+        _finish_keys(base),
         (
             base,
             b"\xdc" + len(known).to_bytes(2) + b"".join([_OPTIONS_HEAD + cast("bytes", rest) for rest in known]),
