@@ -4,10 +4,11 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench.scenarios import LATENCY, MEMORY_MB, PERCENTILES, REQUIRED, REQUIRED_LATENCIES, RequiredLatency
+from bench.scenarios import LATENCY, MEMORY_MB, PERCENTILES, REQUIRED, REQUIRED_LATENCIES, SCENARIOS, RequiredLatency
 from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS
 from tests.support.port import PEERS
 
@@ -15,6 +16,9 @@ Sample = dict[str, float]
 SPREAD = 0.2
 """A row whose quartiles lie further apart than this share of its median decides nothing."""
 _PER_JOB = (("cpu_seconds", "cpu_us", 1e6), ("server_seconds", "server_us", 1e6), ("server_bytes", "server_bytes", 1))
+
+
+_ORDER = {each.name: place for place, each in enumerate(chain.from_iterable(SCENARIOS.values()))}
 
 
 class OtherRunError(Exception):
@@ -61,6 +65,8 @@ class Figures:
 
     def save(self) -> None:
         """Write all to the file; a reader finds the old figures or the new ones."""
+        # What is measured again comes last.
+        self.rates = dict(sorted(self.rates.items(), key=lambda each: _ORDER[each[0]]))
         self.file.parent.mkdir(parents=True, exist_ok=True)
         kinds = {kind: getattr(self, kind) for kind in self._KINDS}
         found = {**self.about, **kinds, "required": self.required()}

@@ -343,6 +343,14 @@ def test_a_latency_that_is_undecided_is_measured_again_once(tmp_path: Path, caps
     assert "not decided" not in shown[sides.NAMES["node-5"]]
 
 
+def test_scenarios_keep_their_order(tmp_path: Path) -> None:
+    """Also where one is measured again later."""
+    names = [each.name for group in scenarios.SCENARIOS.values() for each in group]
+    figures = report.Figures(tmp_path / "bench.json", {}, {name: {} for name in reversed(names)})
+    figures.save()
+    assert list(json.loads(figures.file.read_text())["rates"]) == names
+
+
 @pytest.mark.parametrize("peer", PEERS)
 def test_another_queue_takes_part(
     peer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
