@@ -22,7 +22,7 @@ from tests.server.test_transport_conformance import limit_of
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_python]
 
 CODES = (
     *("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "BUSY"),

@@ -25,6 +25,8 @@ from tests.support.cut_proxy import CutProxy
 from tests.support.open_sockets import sockets
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 _ROOT = Path(__file__).parents[2]
 Start = Callable[..., Server]
 

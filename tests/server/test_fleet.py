@@ -23,6 +23,8 @@ from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 class Peers(NamedTuple):
     """One queue, by clients of several versions."""

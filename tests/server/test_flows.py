@@ -26,6 +26,8 @@ from tests.support.adapters import Adapter
 from tests.support.families import complete, fail
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 BOTH_SOURCES = True
 
 

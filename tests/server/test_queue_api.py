@@ -23,6 +23,8 @@ from tests.support.adapters import Adapter
 from tests.support.families import add_child, add_parent, complete, fail
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 BOTH_SOURCES = True
 LATER = JobOptions(delay=100_000)
 

@@ -22,6 +22,8 @@ from tests.support.adapters import Adapter
 from tests.support.cut_proxy import CutProxy
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 @pytest.fixture
 async def relay(adapter: Adapter, server: Server, name: str) -> AsyncIterator[Any]:

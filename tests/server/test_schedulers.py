@@ -15,6 +15,8 @@ from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.unit.test_schedule import BAD
 
+pytestmark = pytest.mark.any_python
+
 BOTH_SOURCES = True
 SOON = timedelta(seconds=20)
 

@@ -39,6 +39,8 @@ from tests.support.adapters import Adapter
 from tests.support.servers import Server
 from tests.support.topology import ClusterSet
 
+pytestmark = pytest.mark.any_python
+
 PARENT = ParentRef(id="gone", queue="bull:nowhere")
 Fill = Callable[[Any], object]
 
