@@ -92,7 +92,7 @@ def test_numbers_that_javascript_writes_otherwise_are_not_given(power: int) -> N
         find(
             strategies.json_values(max_leaves=1),
             lambda value: isinstance(value, float) and 2.0 ** (power - 6) <= value < 2.0**power and value > 2.0**53,
-            settings=settings(max_examples=2_000),
+            settings=settings(max_examples=1_000),
         )
 
 
