@@ -1,6 +1,7 @@
 """How long `bullmq-worker` takes from its call to the start of its first job, and what its imports take of that.
 
-`python -m bench.start`, on a machine that does nothing else. `bench/start_app.py` has the workers.
+`python -m bench.start`, on a machine that does nothing else. `bench/start_app.py` has the workers. `--imports` measures
+what importing each package takes instead.
 """
 
 from __future__ import annotations
@@ -28,6 +29,21 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 _LIBRARIES = ("asyncio", "anyio", "click", "hiredis", "msgspec", "redis", "ssl", "trio", "uvloop", "bullmq_protocol")
 _IMPORT_ROUNDS = 7
+STATEMENTS = (
+    "pass",
+    "import msgspec",
+    "import asyncio",
+    "import bullmq_protocol",
+    "from bullmq_protocol import JobOptions, WorkerOptions",
+    "from bullmq_protocol import *",
+    "import bullmq_anyio",
+    "from bullmq_anyio import Queue",
+    "from bullmq_anyio import Queue, Worker",
+    "import bullmq_sync",
+    "from bullmq_sync import Queue",
+    "from bullmq_sync import Queue, Worker",
+)
+"""What `--imports` measures; the first is Python alone, which is subtracted from the others."""
 _IMPORTED = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \|\s*(\S+)$", re.MULTILINE)
 
 
@@ -85,10 +101,31 @@ def imports(kind: str) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
+def statements(rounds: int) -> dict[str, float]:
+    """Return the milliseconds of CPU that each statement takes in a process of its own, medians of alternating
+    rounds."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds + 1):
+        for statement in STATEMENTS:
+            process = subprocess.Popen([sys.executable, "-c", statement], cwd=_ROOT, env=_environment())
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            assert process.returncode == 0, statement
+            taken[statement].append((used.ru_utime + used.ru_stime) * 1000)
+    medians = {statement: statistics.median(each[1:]) for statement, each in taken.items()}
+    return {statement: each - medians[STATEMENTS[0]] for statement, each in medians.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--imports", action="store_true", help="what importing each package takes")
+    options = parser.parse_args()
+    rounds: int = options.rounds
+    if options.imports:
+        for statement, milliseconds in statements(rounds).items():
+            print(f"{statement}: {milliseconds:.1f} ms")
+        return
     server = servers.start()
     try:
         for kind in KINDS:

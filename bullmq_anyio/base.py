@@ -34,8 +34,6 @@ from bullmq_protocol.observability.telemetry import (
 )
 from bullmq_protocol.operations.paging import Page, Plan
 from bullmq_protocol.scripts.profile import Profile
-from bullmq_protocol.worker.failures import check_payload
-from bullmq_protocol.worker.routing import Route, Routes
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -310,23 +308,6 @@ class JobBase(Defaulted):
 
     def _pages(self, plan: Plan[V]) -> Pages[V]:
         return Pages(plan, self._keys, self._run)
-
-
-def routed(routes: Routes, job: Any) -> Route:
-    """Find the route of a job, and check its payload and later its result as that says. Raises `UnrecoverableError`.
-
-    Written out in one function: each call would cost each job.
-    """
-    route = routes.by_name.get(job.record.name)
-    if route is None:
-        raise routes.unknown(job.record.name)
-    if route.result_type is not None:
-        job._result_type = route.result_type
-    if route.data_type is not None and job._data_type is not route.data_type:
-        job._data_type = route.data_type
-        job._payload = UNSET
-        check_payload(job)
-    return route
 
 
 def expected_result(job: JobBase) -> Any:

@@ -46,10 +46,15 @@ class Event:
         if self._is_set:
             await checkpoint()
             return
+        if self._waited_for is None:
+            self._waited_for = anyio.Event()
+        waited_for = self._waited_for
+        if limit_s is None:
+            # Many may wait like this for long: a scope takes a kilobyte.
+            await waited_for.wait()
+            return
         with anyio.move_on_after(limit_s):
-            if self._waited_for is None:
-                self._waited_for = anyio.Event()
-            await self._waited_for.wait()
+            await waited_for.wait()
 
 
 def in_each_process(renew: Callable[[], None]) -> None:

@@ -3,10 +3,12 @@
 import os
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
-from zoneinfo import ZoneInfo, available_timezones
+from importlib import import_module
 
 from bullmq_protocol.model.cron import LOCAL
 
+_ZONES = "zoneinfo"
+"""It reads the configuration of Python: imported where a zone is asked for."""
 # Files that the system keeps beside the zones, and a zone that stands for none.
 _NO_ZONES = frozenset(("", "factory", "localtime", "posixrules"))
 
@@ -45,11 +47,13 @@ def _named(name: str) -> tzinfo | None:
 
 @cache
 def _spellings() -> dict[str, str]:
-    return {name.lower(): name for name in available_timezones()}
+    available: set[str] = import_module(_ZONES).available_timezones()
+    return {name.lower(): name for name in available}
 
 
-def _read(name: str) -> ZoneInfo | None:
+def _read(name: str) -> tzinfo | None:
     try:
-        return ZoneInfo(name) if name else None
+        found: tzinfo | None = import_module(_ZONES).ZoneInfo(name) if name else None
     except (KeyError, OSError, ValueError):
         return None
+    return found

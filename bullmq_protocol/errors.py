@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from bullmq_protocol.lazy import lazy_pattern
+
 # Redis 6.2 and all servers for permissions: the error of a command inside a script is wrapped.
-_MET_BY_SCRIPT = re.compile(r"^(?:ERR )?Error running script.*?: -?([A-Z]{2,}) ", re.DOTALL)
-_FORBIDDEN_TO_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script")
+_MET_BY_SCRIPT = lazy_pattern(r"^(?:ERR )?Error running script.*?: -?([A-Z]{2,}) ", re.DOTALL)
+_FORBIDDEN_TO_SCRIPT = lazy_pattern(r"The user executing the script can't |ACL failure in script")
 
 
 class BullMQError(Exception):
@@ -34,12 +36,12 @@ def _remake(kind: type[BullMQError], args: tuple[object, ...], state: dict[str, 
     return error
 
 
-_TOKEN = re.compile(r"\S+")
-_NEXT_TOKEN = re.compile(r"\s+\S+")
+_TOKEN = lazy_pattern(r"\S+")
+_NEXT_TOKEN = lazy_pattern(r"\s+\S+")
 _IN_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
 _NOT_IN_USER = frozenset(":/@'\"([{")
-_AFTER_SCHEME = re.compile(r"/{1,2}(?:\[[0-9a-f:.%]*\]?)?", re.IGNORECASE)
-_NO_PORT = re.compile(
+_AFTER_SCHEME = lazy_pattern(r"/{1,2}(?:\[[0-9a-f:.%]*\]?)?", re.IGNORECASE)
+_NO_PORT = lazy_pattern(
     r"""@|password=|:(?!$|(?:port|[0-9]{1,5})(?:[/?#,;:.'"\])}>\s]|$))""",
     re.IGNORECASE,
 )

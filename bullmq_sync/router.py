@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
+from msgspec import UNSET
+
 from bullmq_protocol.common.payloads import DataType
 from bullmq_protocol.common.units import Duration
 from bullmq_protocol.model.job_type import JobType
-from bullmq_protocol.worker.routing import NotAsync, Routes, check_kind
-from bullmq_sync.base import JobBase, routed
+from bullmq_protocol.worker.failures import check_payload
+from bullmq_protocol.worker.routing import NotAsync, Route, Routes, check_kind
+from bullmq_sync.base import JobBase
 from bullmq_sync.job import Job
 from bullmq_sync.time_limit import within
 
@@ -148,3 +151,20 @@ class Router:
             return routed(self.routes, job).call(job)
         except NotAsync as error:
             raise error.fault from None
+
+
+def routed(routes: Routes, job: Any) -> Route:
+    """Find the route of a job, and check its payload and later its result as that says. Raises `UnrecoverableError`.
+
+    Written out in one function: each call would cost each job.
+    """
+    route = routes.by_name.get(job.record.name)
+    if route is None:
+        raise routes.unknown(job.record.name)
+    if route.result_type is not None:
+        job._result_type = route.result_type
+    if route.data_type is not None and job._data_type is not route.data_type:
+        job._data_type = route.data_type
+        job._payload = UNSET
+        check_payload(job)
+    return route

@@ -14,13 +14,14 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from msgspec import UNSET
 
-from bullmq_anyio.base import expected_result, lend_state, routed
+from bullmq_anyio.base import expected_result, lend_state
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
 from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
+from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +15,7 @@ from bullmq_protocol.common.later import require_later
 from bullmq_protocol.common.reply import Reply, as_bool, as_int, as_ints, as_list, as_none, as_optional_text, as_text
 from bullmq_protocol.common.units import Millis, check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply, UsageError
+from bullmq_protocol.lazy import lazy_pattern
 from bullmq_protocol.scripts._lua import GET_COUNTS, GET_RATE_LIMIT_TTL, IS_MAXED, OBLITERATE, PAUSE
 
 DEFAULT_STATES = (
@@ -33,7 +33,7 @@ DEFAULT_STATES = (
 STATES = (*DEFAULT_STATES, "wait", "repeat")
 """All names that are understood. `wait` is waiting without paused; `repeat` holds the schedulers' ids."""
 
-_LABEL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_LABEL: Final = lazy_pattern("[A-Za-z_][A-Za-z0-9_]*")
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 SUMMARY_STATES = ("waiting", "prioritized", "active", "delayed", "completed", "failed")

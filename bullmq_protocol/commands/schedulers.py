@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import md5
 from math import isfinite
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from bullmq_protocol.common.keys import QueueKeys, check_name
 from bullmq_protocol.common.reply import Reply, as_fields, as_int, as_list, as_optional_float, as_optional_text, as_text
 from bullmq_protocol.common.units import Millis, to_ms
 from bullmq_protocol.errors import UnexpectedReply, UsageError, script_error
+from bullmq_protocol.lazy import lazy_module
 from bullmq_protocol.model.options import JobOptions, stored_options_from
 from bullmq_protocol.model.schedule import RepeatOptions, given_moment
 from bullmq_protocol.scripts._lua import (
@@ -475,7 +475,9 @@ def _shared_keys(keys: QueueKeys) -> tuple[str, ...]:
 
 
 def _hash(text: str) -> str:
-    return md5(clean_text(text).encode(), usedforsecurity=False).hexdigest()
+    # It loads OpenSSL, which a program without schedulers may do without.
+    digest: str = lazy_module("hashlib").md5(clean_text(text).encode(), usedforsecurity=False).hexdigest()
+    return digest
 
 
 def oldest_stem(name: str, job_id: str, member: str) -> str:

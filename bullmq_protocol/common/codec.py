@@ -7,7 +7,6 @@ Source: specs/01-data-model-and-adding.md#sec-3-6
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -21,6 +20,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from bullmq_protocol.errors import PayloadError, PayloadMismatch, UsageError
+from bullmq_protocol.lazy import lazy_module, lazy_pattern
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that JavaScript and the server's scripts (both use doubles) hold exactly."""
@@ -33,9 +33,9 @@ _RULE_UTF8: Final = "must be text that UTF-8 can hold (no lone surrogates)"
 
 _MODEL_METHODS: Final = ("model_validate_json", "model_dump")
 _EASY: Final = frozenset((str, bool, type(None)))
-_INDEX_KEY: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_INDEX_KEY: Final = lazy_pattern(r"0|[1-9][0-9]{0,9}")
 _MAX_INDEX: Final = 2**32 - 2
-_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
+_ESCAPED: Final = lazy_pattern('["\\\\\x00-\x1f\ud800-\udfff]')
 _SHORT_ESCAPES: Final = MappingProxyType(
     {
         '"': '\\"',
@@ -448,7 +448,8 @@ def _parse_leniently(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogatepass")
-        return json.loads(text, parse_constant=_refuse_constant)
+        # Seldom needed: not imported before.
+        return lazy_module("json").loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise PayloadError("JSON is nested too deeply") from None
     except ValueError as error:

@@ -93,23 +93,23 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     """The version of cron-parser whose patterns are read; `common`: what both read alike."""
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(type(self)):
-            value: Any = getattr(self, field.name)
-            values = _VALUES.get(field.name, _ON_OR_OFF)
+        for field in self.__struct_fields__:
+            value: Any = getattr(self, field)
+            values = _VALUES.get(field, _ON_OR_OFF)
             if not any(value == each and type(value) is type(each) for each in values):
-                raise UsageError(field.name, value, f"must be {' or '.join(map(repr, values))}")
+                raise UsageError(field, value, f"must be {' or '.join(map(repr, values))}")
 
     @property
     def chosen(self) -> frozenset[str]:
         """What holds of conditions in the sources of the scripts: `<switch> <value>`, and `<switch>` if it is on."""
         found: list[str] = []
-        for field in msgspec.structs.fields(type(self)):
-            value: Any = getattr(self, field.name)
+        for field in self.__struct_fields__:
+            value: Any = getattr(self, field)
             is_on = value is not False and value is not None
             if is_on:
-                found.append(field.name)
+                found.append(field)
             if is_on and value is not True:
-                found.append(f"{field.name} {value}")
+                found.append(f"{field} {value}")
         return frozenset(found)
 
     @property

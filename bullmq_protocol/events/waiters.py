@@ -57,6 +57,8 @@ class Waiter:
     """One caller. `wake` is called whenever it has something to look at. With `may_not_exist` it also waits for a job
     that is still to be added."""
 
+    __slots__ = ("_early", "_limit", "_since", "finished", "job_id", "may_not_exist", "must_ask", "wake")
+
     def __init__(self, job_id: str, wake: Callable[[], object], *, may_not_exist: bool = False) -> None:
         self.job_id = job_id
         self.may_not_exist = may_not_exist

@@ -21,6 +21,7 @@ from msgspec import Struct
 from bullmq_protocol.common.codec import plain_text
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import PermanentError, ServerError, TransientError, TransportError
+from bullmq_protocol.lazy import lazy_pattern
 
 
 class Category(Enum):
@@ -180,7 +181,7 @@ def _of_status(status: int, headers: Any, now_ms: Millis | None) -> Verdict:
 
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_HTTP_DATE: Final = re.compile(
+_HTTP_DATE: Final = lazy_pattern(
     rf"[A-Z][a-z]{{2}}, (\d\d) ({'|'.join(_MONTHS)}) (\d{{4}}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII
 )
 
@@ -242,7 +243,7 @@ def _by_errno(exc: BaseException) -> Verdict | None:
 
 # databases
 
-_SQLSTATE: Final = re.compile(r"[0-9A-Z]{5}")
+_SQLSTATE: Final = lazy_pattern(r"[0-9A-Z]{5}")
 TRANSIENT_SQLSTATE_CLASSES: Final = frozenset(("08", "40", "53", "57"))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from itertools import pairwise
@@ -22,6 +21,7 @@ import msgspec
 from bullmq_protocol.common.codec import double, number_text
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.lazy import lazy_pattern
 
 Zones: TypeAlias = Callable[[str], tzinfo | None]
 """Finds a zone by its IANA name, or `local` (that of the process); None: there is no such zone."""
@@ -69,14 +69,14 @@ _NO_NAMES: Final[Mapping[str, int]] = MappingProxyType({})
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # White space of JavaScript, which is not quite that of Python.
 _BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_PARTS: Final = re.compile(f"[^{_BLANKS}]+")
-_NAME: Final = re.compile("[A-Za-z]{3}")
-_INTEGER: Final = re.compile("-?[0-9]+")
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BASED: Final = re.compile("0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
-_RANDOM: Final = re.compile(r"(?<![A-Za-z])H(?![A-Za-z])")
+_PARTS: Final = lazy_pattern(f"[^{_BLANKS}]+")
+_NAME: Final = lazy_pattern("[A-Za-z]{3}")
+_INTEGER: Final = lazy_pattern("-?[0-9]+")
+_NUMBER: Final = lazy_pattern(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BASED: Final = lazy_pattern("0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
+_RANDOM: Final = lazy_pattern(r"(?<![A-Za-z])H(?![A-Za-z])")
 _ANY: Final = ("*", "?")
-_FIXED: Final = re.compile(r"utc(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?)?", re.IGNORECASE)
+_FIXED: Final = lazy_pattern(r"utc(?:([+-])([0-9]{1,2})(?::([0-9]{2}))?)?", re.IGNORECASE)
 
 
 class CronError(UsageError):
@@ -98,6 +98,11 @@ class NoNextRun(BullMQError):
     """The pattern is never due again, as far as it was looked for, or not before the end."""
 
 
+def _days_in(year: int, month: int) -> int:
+    is_short = month == 2 and (year % 4 != 0 or (year % 100 == 0 and year % 400 != 0))
+    return 28 if is_short else _MONTH_DAYS[month - 1]
+
+
 class _Wrong(Exception):
     """Describes the fault in one part."""
 
@@ -116,14 +121,14 @@ class _Part(msgspec.Struct, frozen=True):
         return f"expected range {self.least}-{self.most}"
 
 
-_PLAIN: Final = re.compile("[0-9,*/-]+")
+_PLAIN: Final = lazy_pattern("[0-9,*/-]+")
 _PARTS_IN_ORDER: Final = (
     _Part("second", 0, 59, _PLAIN, "0"),
     _Part("minute", 0, 59, _PLAIN),
     _Part("hour", 0, 23, _PLAIN),
-    _Part("day of month", 1, 31, re.compile("[0-9,*/?L-]+"), takes_last=True),
+    _Part("day of month", 1, 31, lazy_pattern("[0-9,*/?L-]+"), takes_last=True),
     _Part("month", 1, 12, _PLAIN, names=_MONTHS),
-    _Part("day of week", 0, 7, re.compile("[0-9,*/?L#-]+"), names=_WEEKDAYS, takes_last=True),
+    _Part("day of week", 0, 7, lazy_pattern("[0-9,*/?L#-]+"), names=_WEEKDAYS, takes_last=True),
 )
 
 
@@ -474,7 +479,7 @@ class _Search:
 
     def _is_day(self, today: date) -> bool:
         cron = self._cron
-        most = monthrange(today.year, today.month)[1]
+        most = _days_in(today.year, today.month)
         weekday = today.isoweekday() % 7
         by_day = today.day in cron.days or (today.day == most and bool(cron.last_days))
         by_weekday = weekday in cron.weekdays or self._is_last_weekday(today, weekday, most)
@@ -530,7 +535,7 @@ class _Search:
         today = date.fromordinal(EPOCH_DAY + day)
         year, month = (today.year + 1, 1) if today.month == 12 else (today.year, today.month + 1)
         first = (date(year, month, 1).toordinal() - EPOCH_DAY) * DAY_MS
-        same_day = first + (min(today.day, monthrange(year, month)[1]) - 1) * DAY_MS + time
+        same_day = first + (min(today.day, _days_in(year, month)) - 1) * DAY_MS + time
         return self._start_of_day(first, same_day, offset)
 
     def _start_of_day(self, midnight: Millis, same_time: Millis, offset: Millis) -> Millis:

@@ -6,7 +6,6 @@ Source: specs/01-data-model-and-adding.md#sec-3-1
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast, overload
@@ -20,6 +19,7 @@ from bullmq_protocol.common.payloads import PayloadType, payload_type, read_as
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.lazy import lazy_pattern
 from bullmq_protocol.model.job_type import JobType
 from bullmq_protocol.model.options import (
     DEFAULT_LIMITS,
@@ -50,7 +50,7 @@ _HEAD_OF_TEN: Final = b"\x9a"
 _DEFERRING: Final = pack("1")
 _pack_moment: Final = msgspec.msgpack.Encoder().encode
 _replace: Final = msgspec.structs.replace
-_JS_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)")
+_JS_INTEGER: Final = lazy_pattern(rb"\s*([+-]?[0-9]+)")
 _KNOWN_FIELDS: Final = frozenset(
     (
         "id",

@@ -6,7 +6,6 @@ Source: specs/01-data-model-and-adding.md#sec-3-2
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from bullmq_protocol.common.payloads import PayloadType
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Duration, Millis, Number, to_ms
 from bullmq_protocol.errors import BullMQError, UsageError
+from bullmq_protocol.lazy import lazy_pattern
 from bullmq_protocol.model.backoff import Backoff, duration_number
 
 MAX_PRIORITY: Final = 2_097_152
@@ -552,8 +552,8 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = MappingProxyTy
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
-_INTEGER: Final = re.compile(r"0|[1-9][0-9]*")
-_SIGNED_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_INTEGER: Final = lazy_pattern(r"0|[1-9][0-9]*")
+_SIGNED_INTEGER: Final = lazy_pattern(r"-?(?:0|[1-9][0-9]*)")
 _RESERVED_IDS: Final = frozenset(
     (
         "id",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
@@ -13,9 +12,10 @@ from bullmq_protocol.common.keys import QueueKeys
 from bullmq_protocol.common.reply import Reply, as_list, as_optional_text, as_text
 from bullmq_protocol.common.units import check_whole
 from bullmq_protocol.errors import BullMQError, UnexpectedReply
+from bullmq_protocol.lazy import lazy_pattern
 from bullmq_protocol.operations.paging import Page
 
-_SPECIAL: Final = re.compile(r"([\[\]*?^\\-])")
+_SPECIAL: Final = lazy_pattern(r"([\[\]*?^\\-])")
 
 
 class Scanned(msgspec.Struct, frozen=True):

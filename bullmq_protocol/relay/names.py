@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from functools import cached_property
 
@@ -11,13 +10,14 @@ import msgspec
 from bullmq_protocol.common.codec import check_text
 from bullmq_protocol.common.keys import DEFAULT_PREFIX, check_label
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.lazy import lazy_pattern
 
 DEFAULT_NAMESPACE = "default"
 MOST_SEGMENTS = 16
 MOST_BYTES = 512
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SEGMENT = re.compile(r"[A-Za-z0-9_:%-]+")
+_ID = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
+_SEGMENT = lazy_pattern(r"[A-Za-z0-9_:%-]+")
 
 
 def check_id(field: str, value: object) -> str:

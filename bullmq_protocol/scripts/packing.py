@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-_FLAGS: Final = re.compile(r"^--- flags: (.*)$", re.MULTILINE)
-_NAMED: Final = re.compile(r"\b(?:KEYS|ARGV)\.[A-Za-z_]\w*")
+from bullmq_protocol.lazy import lazy_pattern
+
+_FLAGS: Final = lazy_pattern(r"^--- flags: (.*)$", re.MULTILINE)
+_NAMED: Final = lazy_pattern(r"\b(?:KEYS|ARGV)\.[A-Za-z_]\w*")
 
 
 class _Taken(NamedTuple):

@@ -11,8 +11,6 @@ Source: specs/06-later-versions.md#sec-8-3
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast, overload
@@ -29,6 +27,7 @@ from bullmq_protocol.common.switches import (
     Switches,
 )
 from bullmq_protocol.errors import UsageError
+from bullmq_protocol.lazy import lazy_pattern
 from bullmq_protocol.scripts._lua import OUR_SCRIPTS, SCRIPTS
 from bullmq_protocol.scripts._lua_later import LATER_SCRIPTS
 from bullmq_protocol.scripts._lua_switched import COMMANDS, INCLUDES
@@ -39,10 +38,10 @@ PACKAGE_VERSION = "5.62.0"
 
 T = TypeVar("T")
 
-_NAME: Final = re.compile(r"""\bname: ['"]([A-Za-z0-9]+)['"]""")
-_KEYS: Final = re.compile(r"\bkeys: ([0-9]+)")
-_CONTENT: Final = re.compile(r"\bcontent\s*[:=]\s*`")
-_PIECE: Final = re.compile(r"[^\\`$]+|\\[`$\\nrtbfv'\"0\n]|\$(?!\{)|`")
+_NAME: Final = lazy_pattern(r"""\bname: ['"]([A-Za-z0-9]+)['"]""")
+_KEYS: Final = lazy_pattern(r"\bkeys: ([0-9]+)")
+_CONTENT: Final = lazy_pattern(r"\bcontent\s*[:=]\s*`")
+_PIECE: Final = lazy_pattern(r"[^\\`$]+|\\[`$\\nrtbfv'\"0\n]|\$(?!\{)|`")
 _ESCAPES: Final = MappingProxyType(
     {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""},
 )
@@ -159,7 +158,7 @@ def read_package_version(text: str) -> str:
     Raises `UsageError` for another package, and for a version that our commands do not fit.
     """
     try:
-        found = json.loads(text)
+        found = msgspec.json.decode(text)
         name, version = found["name"], found["version"]
     except (ValueError, KeyError, TypeError):
         raise UsageError("package.json", len(text), "must be that of an npm package") from None

@@ -19,11 +19,12 @@ from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
 from bullmq_protocol.worker.routing import Route, chained, known_as_call_next, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
-from bullmq_sync.base import expected_result, lend_state, routed
+from bullmq_sync.base import expected_result, lend_state
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.job import Job
+from bullmq_sync.router import routed
 from bullmq_sync.thread_pool import handling
 
 T = TypeVar("T")

@@ -151,6 +151,11 @@ class Nowhere(tzinfo):
         return moment
 
 
+@pytest.mark.parametrize(("year", "last"), [(2099, 28), (2100, 28), (2104, 29), (2399, 28), (2400, 29)])
+def test_the_last_day_of_february(year: int, last: int) -> None:
+    assert text(next_run(parse_cron("0 0 L * *"), ms(f"{year}-02-01T00:00:00Z"), UTC)) == f"{year}-02-{last}T00:00:00Z"
+
+
 def test_a_zone_without_offset_counts_as_utc() -> None:
     assert text(next_run(parse_cron("0 12 * * *"), ms(START), Nowhere())) == "2026-01-15T12:00:00Z"
 

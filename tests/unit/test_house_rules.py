@@ -48,18 +48,21 @@ _TEXTS = ("scripts._lua", "scripts._lua_later")
 _ROOMS = MappingProxyType(
     {
         "_version": (),
-        "errors": (),
-        "common": ("errors",),
+        "lazy": (),
+        "errors": ("lazy",),
+        "common": ("lazy", "errors"),
         "command": ("errors", "common"),
-        "model": ("errors", "common"),
+        "model": ("lazy", "errors", "common"),
         "events": ("errors", "common"),
-        "scripts": ("errors", "common.switches", "command"),
+        "scripts": ("lazy", "errors", "common.switches", "command"),
         "net": ("errors", "common", "command"),
-        "commands": ("errors", "common", "command", "model", "events", *_TEXTS, "net.merge"),
+        "commands": ("lazy", "errors", "common", "command", "model", "events", *_TEXTS, "net.merge"),
         "observability": ("errors", "common", "model"),
-        "operations": ("errors", "common", "command", "model", "events", "net.merge", "commands", "observability"),
+        "operations": (
+            *("lazy", "errors", "common", "command", "model", "events", "net.merge", "commands", "observability"),
+        ),
         "worker": ("errors", "common", "command", "model", "commands", "net.handshake", "net.merge", "observability"),
-        "relay": ("errors", "common", "command", "scripts._lua_relay"),
+        "relay": ("lazy", "errors", "common", "command", "scripts._lua_relay"),
         "testing": ("errors", "common", "command", "model", "events", "commands", "net", "operations", "worker"),
     }
 )
@@ -75,7 +78,7 @@ _ONLY = MappingProxyType({**dict.fromkeys((*_TEXTS, "scripts._lua_switched"), ("
 
 # What knows nothing of Redis and of queues, so that a system of another kind can stand on it: these import each other.
 _NEUTRAL = (
-    *("errors", "common.codec", "common.reply", "common.units"),
+    *("lazy", "errors", "common.codec", "common.reply", "common.units"),
     *("model.backoff", "model.categories", "model.cron", "model.failure"),
     *("observability.metrics", "observability.stack", "observability.telemetry"),
     *("worker.actions", "worker.dispatch", "worker.events", "worker.lifecycle", "worker.snapshot"),
@@ -415,7 +418,14 @@ def test_core_imports_the_standard_library_and_msgspec_alone() -> None:
         for file in _pure_files()
         for found in _imports(file)
         if found.module.partition(".")[0] not in allowed
-        and (file.name, found.module.partition(".")[0]) != ("strategies.py", "hypothesis")
+        and (file.name, found.module.partition(".")[0])
+        not in (("strategies.py", "hypothesis"), ("lazy.py", "importlib"))
+    ]
+    wrong += [
+        f"{file} {late}"
+        for file in _pure_files()
+        for late in re.findall(r"lazy_module\((.+?)\)", file.read_text(encoding="utf-8"))
+        if late.strip('"') not in allowed and file.name != "lazy.py"
     ]
     assert wrong == []
 
