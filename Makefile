@@ -90,6 +90,8 @@ $(OLDEST:%=test-%): test-%:
 # --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both. One has the profile of old programs.
 test-3.12: export BULLMQ_TEST_END = oldest
 test-3.12: export BULLMQ_TEST_PROFILE = strict
+# Time and memory are measured on the oldest and on the newest Python.
+test-3.12: export NOT_ALONE = yes
 test-3.13: export BULLMQ_TEST_END = newest
 $(NEWER:%=test-%): test-%: env-%
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
@@ -100,7 +102,7 @@ run-tests:
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
-	$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:

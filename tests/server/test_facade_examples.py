@@ -27,7 +27,7 @@ from tests.support.adapters import Adapter
 from tests.support.docstrings import Documented, documented, examples, needed, play
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.any_server
+pytestmark = [pytest.mark.any_server, pytest.mark.any_python]
 
 _LIMIT_S = 30
 _NAMES: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from bullmq_protocol.errors import JobNotFound, LockMismatch, LockMissing
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.every_server
+pytestmark = [pytest.mark.every_server, pytest.mark.any_python]
 BOTH_SOURCES = True
 
 

@@ -9,6 +9,8 @@ from bullmq_protocol import JobOptions, JobType, NewJob, RepeatOptions, UsageErr
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 class Welcome(msgspec.Struct):
     to: str

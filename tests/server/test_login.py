@@ -18,6 +18,8 @@ from tests.support.cut_proxy import CutProxy, Fault
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 
 @pytest.fixture
 def admin(server: Server, name: str) -> Iterator[redis.Redis]:

@@ -28,6 +28,8 @@ from tests.support import servers
 from tests.support.adapters import Adapter
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.any_python
+
 BOTH_SOURCES = True
 
 

@@ -32,7 +32,7 @@ from tests.support.adapters import Adapter
 from tests.support.seen import Seen
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.any_python]
 
 _USER = "worker"
 _AT_ONCE = 3

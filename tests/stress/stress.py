@@ -136,6 +136,8 @@ class Stress:
                 concurrency=dice.choice([1, 4, 16, 64]),
                 shutdown_timeout=dice.choice([0, 50, 5000]),
                 stalled_interval=1000,
+                # How long the last worker waits for jobs whose worker was closed by force.
+                lock_duration=5000,
             )
             worker = Worker[Any](self._name, self._process, self._url, options=options)
             worker.on(JobCompleted, lambda notice: self._count("completed"))
