@@ -23,7 +23,7 @@ from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support import servers
 from tests.support.adapters import Adapter
-from tests.support.families import complete, fail
+from tests.support.families import add_parent, complete, fail
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.any_python
@@ -207,6 +207,14 @@ async def test_depth_and_width(queue: Any, flows: Any) -> None:
     wide = await flows.add(node(queue, "wide", *[node(queue, "c")] * 2000))
     assert len((await flows.get_flow(wide.job.id, queue.name, max_children=5000)).children) == 2000
     assert (await wide.job.get_dependencies_count())["unprocessed"] == 2000
+
+
+async def test_a_root_that_is_done_releases_its_parent_outside_the_flow(queue: Any, flows: Any, worker: Any) -> None:
+    outer = await add_parent(queue, "outer", 1)
+    await queue.add("r", None, JobOptions(job_id="r"))
+    await complete(worker)
+    await flows.add(node(queue, "r", job_id="r", parent=ParentRef("outer", queue.keys.qualified)))
+    assert await outer.get_state() == "waiting"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from bullmq_protocol.errors import FlowAddError, NodeRefused, ParentNotFound, Se
 from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.read_flow import FoundFlow, read_flow
+from bullmq_protocol.scripts.profile import FLEET
 from tests.support.refusals import shows
 
 
@@ -222,6 +223,15 @@ def test_a_parent_between_leaves_keeps_its_place() -> None:
     assert commands[0].args[::4] == ("3", "0", "3", "0", "0", "0")
     replies = [[b"id-1", b"id-2", b"id-3", b"id-4", b"id-5", b"id-6"]]
     assert added(flow, replies, together=True) == [(each.job.job_id, True) for each in flow.nodes]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_release_that_the_server_refused_is_raised(together: bool) -> None:
+    flow = prepared(node("p", node("a")), switches=FLEET.switches)
+    refused = ServerError("WRONGTYPE of a key")
+    replies = [[b"id-1", b"id-2", [b"WRONGTYPE of a key"]]] if together else [b"id-1", b"id-2", refused]
+    with pytest.raises(ServerError, match="WRONGTYPE of a key"):
+        added(flow, replies, together=together)
 
 
 def test_one_job_goes_in_its_own_script() -> None:
