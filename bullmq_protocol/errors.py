@@ -280,16 +280,19 @@ class FlowAddError(BullMQError):
     """The server refused some nodes of a flow; the transaction does not undo the others.
 
     Args:
-        place: The position of the first refused node, such as `flow[0].children[1]`; only in the message.
+        place: The position of the node that the message names, such as `flow[0].children[1]`; only in the message.
         nodes: Each node with its job's id, level by level.
         results: For each of them the job's id, or the error.
+        named: The index of the node that the message names. None, the default: the first that was refused.
     """
 
-    def __init__(self, place: str, nodes: Sequence[str], results: Sequence[str | BullMQError]) -> None:
-        refused = [(node, each) for node, each in zip(nodes, results, strict=True) if isinstance(each, BullMQError)]
-        node, first = refused[0]
-        which = f"{place} ({without_login(node)})"
-        super().__init__(f"{len(refused)} of {len(results)} nodes were refused; the first, {which}: {first}")
+    def __init__(
+        self, place: str, nodes: Sequence[str], results: Sequence[str | BullMQError], *, named: int | None = None
+    ) -> None:
+        refused = [index for index, each in enumerate(results) if isinstance(each, BullMQError)]
+        first = refused[0] if named is None else named
+        which = f"{place} ({without_login(nodes[first])})"
+        super().__init__(f"{len(refused)} of {len(results)} nodes were refused; the first, {which}: {results[first]}")
         self.nodes = list(nodes)
         self.results = list(results)
 

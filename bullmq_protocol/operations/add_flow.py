@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bullmq_protocol.command import Batch, Command, Operation, Repeat
 from bullmq_protocol.commands.adding import add_job, looked_up, looks_before, release_parent, were_added
 from bullmq_protocol.common.reply import as_optional_text
-from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused
+from bullmq_protocol.errors import BullMQError, FlowAddError, NodeRefused, ServerError
 from bullmq_protocol.model.flow import PreparedFlow, PreparedNode
 from bullmq_protocol.net.merge import calls_of, cut, results_of
 
@@ -60,7 +60,8 @@ def add_flow(flow: PreparedFlow, *, together: bool = False) -> Operation[list[Ad
             results[index] = _deduplicated(node, results[index])
     refused = [index for index, result in enumerate(results) if isinstance(result, BullMQError)]
     if refused:
-        raise FlowAddError(flow.label(refused[0]), list(map(_title, nodes)), results)
+        named = next((index for index in refused if not _is_discarded(results[index])), refused[0])
+        raise FlowAddError(flow.label(named), list(map(_title, nodes)), results, named=named)
     for each in released:
         if isinstance(each, BullMQError):
             raise each
@@ -112,6 +113,11 @@ def _kept_its_parent(node: PreparedNode) -> NodeRefused:
     return NodeRefused(
         f"job {job_id} of {node.keys.qualified} exists and keeps its own parent, which is gone", existing_id=job_id
     )
+
+
+def _is_discarded(refusal: BullMQError) -> bool:
+    """Tell whether it was refused because another was: nothing of a transaction runs then."""
+    return isinstance(refusal, ServerError) and refusal.code == "EXECABORT"
 
 
 def _deduplicated(node: PreparedNode, existing: str) -> NodeRefused:

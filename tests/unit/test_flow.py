@@ -258,6 +258,18 @@ def test_nodes_that_are_refused_together_are_named() -> None:
         added(flow, [ServerError("OOM no memory")], together=True)
 
 
+def test_the_node_that_had_the_transaction_discarded_is_named() -> None:
+    flow = prepared(node("p", node("a", queue="other")))
+    discarded = ServerError("EXECABORT Transaction discarded because of previous errors.")
+    with pytest.raises(
+        FlowAddError, match=r"2 of 2 .* the first, flow\[0\]\.children\[0\] \('a' .*: NOPERM no"
+    ) as error:
+        added(flow, [discarded, ServerError("NOPERM no")], together=True)
+    assert error.value.results[0] is discarded
+    with pytest.raises(FlowAddError, match=r"the first, flow\[0\] \('p' .*: EXECABORT"):
+        added(flow, [discarded, discarded], together=True)
+
+
 def test_refused_nodes_are_named() -> None:
     flow = prepared(node("p", node("a"), node("b")))
     with pytest.raises(
