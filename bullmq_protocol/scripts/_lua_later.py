@@ -87,7 +87,7 @@ return found
 
 RELEASE_PARENT_IF_NO_PENDING_DEPENDENCIES = Script(
     name="releaseParentIfNoPendingDependencies",
-    sha1="fb3fe4ef98aea59db8797f6ef109850e8f88e979",
+    sha1="c2dc91f321ef71ace05b8579d85abb00e78368d3",
     keys=2,
     source="""\
 local call = redis.call
@@ -161,15 +161,12 @@ local function release_parent(queue, parent, id, now)
   call('ZREM', waiting_children, id)
   place_parent(base, parent, id, now)
 end
-local function release_unless_pending(queue, parent, pending, id, now)
-  if call('HEXISTS', parent, 'flowAttachmentFailed') == 1 then
-    call('HDEL', parent, 'flowAttachmentFailed')
-  elseif call('SCARD', pending) == 0 then
-    release_parent(queue, parent, id, now)
-  else
-  end
+if call('HEXISTS', KEYS[1], 'flowAttachmentFailed') == 1 then
+  call('HDEL', KEYS[1], 'flowAttachmentFailed')
+elseif call('SCARD', KEYS[2]) == 0 then
+  release_parent(ARGV[1], KEYS[1], ARGV[2], ARGV[3])
+else
 end
-release_unless_pending(ARGV[1], KEYS[1], KEYS[2], ARGV[2], ARGV[3])
 return nil
 """,
 )

@@ -1980,8 +1980,14 @@ return replies
         "releaseParentIfNoPendingDependencies": """\
 --- keys: parent pending
 --- args: queue id now
---- include release_unless_pending
-release_unless_pending(ARGV.queue, KEYS.parent, KEYS.pending, ARGV.id, ARGV.now)
+--- include call
+--- include parent_release
+if call('HEXISTS', KEYS.parent, 'flowAttachmentFailed') == 1 then
+  call('HDEL', KEYS.parent, 'flowAttachmentFailed')
+elseif call('SCARD', KEYS.pending) == 0 then
+  release_parent(ARGV.queue, KEYS.parent, ARGV.id, ARGV.now)
+else
+end
 return nil
 """,
     }

@@ -1,6 +1,8 @@
 --- keys: parent, pending (its children)
 --- args: queue (of the parent), id (of the parent), now
---- include release_unless_pending
+--- include call
+--- include parent_release
 
-release_unless_pending(ARGV.queue, KEYS.parent, KEYS.pending, ARGV.id, ARGV.now)
+--- paste release_unless_pending(queue = ARGV.queue, parent = KEYS.parent, pending = KEYS.pending,
+---   id = ARGV.id, now = ARGV.now)
 return nil
