@@ -50,12 +50,10 @@ def head(deduplication_key: str | None = None) -> bytes:
 
 def node(id: str, parent: str | None = None, *more: bool) -> bytes:
     """Return the head of a job of a flow."""
-    above = (None, None, None) if parent is None else (B + parent, f"{B}{parent}:dependencies", _link(parent))
+    above: tuple[Any, ...] = (None, None, None)
+    if parent is not None:
+        above = (B + parent, f"{B}{parent}:dependencies", {"id": parent, "queueKey": B[:-1]})
     return pack([B, id, "n", NOW, *above, None, None, *more])
-
-
-def _link(id: str) -> dict[str, str]:
-    return {"id": id, "queueKey": B[:-1]}
 
 
 def _last_count(counts: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import SPREAD
-from bench.scenarios import LATENCY
+from bench.scenarios import LATENCY, PERCENTILES
 from bench.sides import NAMES, SIDES
 
 Cells = Sequence[str]
@@ -41,7 +41,7 @@ def of_latencies(latency: dict[str, Any]) -> Iterator[str]:
     rows = []
     for side, each in latency.items():
         cells = [NAMES[side]]
-        for key in ("p50_ms", "p99_ms"):
+        for key in PERCENTILES:
             quartiles = each["quartiles"][key]
             cells.append(f"{each[key]:.2f}" + ("" if quartiles is None else " ({:.2f}, {:.2f})".format(*quartiles)))
         rows.append(cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, cast
@@ -67,15 +67,19 @@ _FINISH_KEYS: Final = (
 )
 
 
-# A worker makes them for one queue, thousands of times in a second.
-@lru_cache(maxsize=64)
-def _add_keys(base: str) -> tuple[str, ...]:
-    return tuple([base + name for name in _ADD_KEYS])
+def _kept(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that gives the keys of these names by their base, and keeps them: a worker makes those of one
+    queue thousands of times in a second."""
+
+    @lru_cache(maxsize=64)
+    def keys(base: str) -> tuple[str, ...]:
+        return tuple([base + name for name in names])
+
+    return keys
 
 
-@lru_cache(maxsize=64)
-def _finish_keys(base: str) -> tuple[str, ...]:
-    return tuple([base + name for name in _FINISH_KEYS])
+_add_keys: Final = _kept(_ADD_KEYS)
+_finish_keys: Final = _kept(_FINISH_KEYS)
 
 
 # The map of a finish without its token.
