@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from bullmq_protocol.errors import BullMQError
 _DEFAULTS = RelayOptions()
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 _NO_TABLE = "42P01"
+_logger = logging.getLogger("bullmq_outbox")
 
 
 class Relay(Protocol):
@@ -68,6 +70,7 @@ def serve(relay: Relay, *, once: bool) -> int:
     """Run a relay until SIGTERM or SIGINT, or until nothing is due; return how many entries were sent if `once`."""
     with _stopped_by_signals(relay):
         if not once:
+            _logger.info("relaying until SIGTERM or SIGINT")
             relay.run()
             return 0
         try:

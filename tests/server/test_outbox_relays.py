@@ -816,6 +816,7 @@ def test_the_command_relays_what_is_due_or_until_a_signal(place: Place, queue: Q
     with program(*given, "--once", "--batch", "1", BULLMQ_URL=place.redis_url) as once:
         assert (once.end(0), once.lines) == (0, ["2 sent"])
     with program(*given, "--create", "--redis", place.redis_url, "--poll", "20") as running:
+        running.line("relaying until SIGTERM or SIGINT")
         place.add(queue.entry("c"))
         seen.until(3)
         assert running.end(signal.SIGTERM) == 0, running.text

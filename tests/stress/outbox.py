@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import psycopg
 import redis
@@ -141,20 +141,49 @@ class Relays:
 
     def kill(self, number: int) -> None:
         """End one by SIGKILL, and start another."""
-        self._processes[number].kill()
+        self._processes[number].process.kill()
         self._processes[number].wait()
         self._processes[number] = self._started()
 
     def end(self) -> list[int]:
         """End all in good order; return their exit codes."""
         for each in self._processes:
-            each.terminate()
+            # Before it is ready, a signal ends it as it ends any program.
+            each.ready.wait(_PATIENCE_S)
+            each.process.terminate()
         codes = [each.wait() for each in self._processes]
         self._log.close()
         return codes
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, cwd=ROOT, stdout=self._log, stderr=self._log, start_new_session=True)
+    def _started(self) -> _Relay:
+        return _Relay(self._command, self._log)
+
+
+class _Relay:
+    """A process whose errors go into a log; it says there that it is ready for signals."""
+
+    def __init__(self, command: Sequence[str], log: BinaryIO) -> None:
+        self.ready = threading.Event()
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.PIPE, start_new_session=True)
+        self._log = log
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def wait(self) -> int:
+        """Wait for its end; return its exit code."""
+        self._thread.join()
+        return self.process.wait()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                if b"relaying until SIGTERM" in line:
+                    self.ready.set()
+                self._log.write(line)
+                self._log.flush()
+        # One that has ended before is waited for no longer.
+        self.ready.set()
 
 
 class Producers:
