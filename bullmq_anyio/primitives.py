@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from bullmq_anyio.wakes import Wake, wake_maker
 from bullmq_protocol.model.categories import is_one
 
 SHORTAGE = (MemoryError, OSError)
@@ -25,18 +26,22 @@ class Lock(nullcontext[None]):
 
 
 class Event:
-    """A flag that tasks wait for. It can be made where no event loop runs."""
+    """A flag that tasks of one event loop wait for. It can be made where no event loop runs."""
+
+    __slots__ = ("_is_set", "_waiting")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._waited_for: anyio.Event | None = None
+        self._waiting: tuple[Wake, ...] = ()
 
     def set(self) -> None:
         """Set it, and wake all that wait."""
         self._is_set = True
-        if self._waited_for is not None:
-            self._waited_for.set()
-            self._waited_for = None
+        waiting, self._waiting = self._waiting, ()
+        for wake in waiting:
+            # One that was cancelled is done.
+            if not wake.done():
+                wake.set_result(None)
 
     def clear(self) -> None:
         self._is_set = False
@@ -46,15 +51,18 @@ class Event:
         if self._is_set:
             await checkpoint()
             return
-        if self._waited_for is None:
-            self._waited_for = anyio.Event()
-        waited_for = self._waited_for
-        if limit_s is None:
-            # Many may wait like this for long: a scope takes a kilobyte.
-            await waited_for.wait()
-            return
-        with anyio.move_on_after(limit_s):
-            await waited_for.wait()
+        wake = wake_maker()()
+        self._waiting += (wake,)
+        try:
+            if limit_s is None:
+                # Many may wait like this for long: a scope takes a kilobyte.
+                await wake
+                return
+            with anyio.move_on_after(limit_s):
+                await wake
+        finally:
+            # `set` has dropped it, unless the wait was cut off.
+            self._waiting = tuple(each for each in self._waiting if each is not wake)
 
 
 def in_each_process(renew: Callable[[], None]) -> None:
@@ -70,9 +78,9 @@ def shielded() -> anyio.CancelScope:
     return anyio.CancelScope(shield=True)
 
 
-def time_limit(limit_s: float | None) -> anyio.CancelScope:
+def time_limit(limit_s: float | None) -> AbstractContextManager[object]:
     """Return what cuts its body off after `limit_s` seconds."""
-    return anyio.move_on_after(limit_s)
+    return nullcontext() if limit_s is None else anyio.move_on_after(limit_s)
 
 
 class Background:

@@ -18,8 +18,8 @@ from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import Alarm
 from bullmq_anyio.forks import WENT_ON
 from bullmq_anyio.job import Job
-from bullmq_anyio.net.link import Wake, wake_maker
 from bullmq_anyio.tasks import Handling, Late, Postponed
+from bullmq_anyio.wakes import Wake, wake_maker
 from bullmq_protocol.command import Command
 from bullmq_protocol.commands.batches import MOST_JOBS
 from bullmq_protocol.errors import BullMQError

@@ -29,13 +29,12 @@ import math
 import os
 import socket
 import ssl
-import sys
 import weakref
 from _thread import get_ident
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import anyio
 import hiredis
@@ -45,6 +44,7 @@ from anyio.lowlevel import checkpoint, current_token
 from bullmq_anyio.net.resp import pack
 from bullmq_anyio.net.room import check_room, check_room_to_send
 from bullmq_anyio.net.sockets import let_others_run
+from bullmq_anyio.wakes import TrioWake, Wake, wake_maker
 from bullmq_protocol.command import Command
 from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
 from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
@@ -73,91 +73,6 @@ _LONGEST_PAUSE = 128
 _YOURS = object()
 """Wakes a waiter to take the read role."""
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class Wake(Protocol):
-    """What one task awaits and another one sets: the part of an asyncio future that is needed."""
-
-    def done(self) -> bool: ...
-    def result(self) -> Any: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: BaseException, /) -> None: ...
-    def cancel(self) -> bool: ...
-    def __await__(self) -> Generator[Any, Any, Any]: ...
-
-
-class _TrioWake:
-    """A future for one task of trio."""
-
-    __slots__ = ("_done", "_error", "_result", "_task")
-    trio: ClassVar[Any]
-    """`trio.lowlevel`, once it is loaded: a program with asyncio alone need not have it."""
-
-    def __init__(self) -> None:
-        self._done = False
-        self._task: Any = None
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def done(self) -> bool:
-        # A task that was not woken yet is not.
-        return self._done and self._task is None
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def set_result(self, result: Any, /) -> None:
-        self._result = result
-        self._done = True
-        self.resume()
-
-    def resume(self) -> None:
-        """Wake the task, if it has not been woken."""
-        task = self._task
-        if task is not None:
-            try:
-                self._task = None
-                self.trio.reschedule(task)
-            except BaseException:
-                self._task = task
-                raise
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        self._error = exception
-        self.set_result(None)
-
-    def cancel(self) -> bool:
-        self._done = True
-        return True
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        if not self._done:
-            trio = self.trio
-            self._task = trio.current_task()
-            try:
-                yield from trio.wait_task_rescheduled(self.aborted).__await__()
-            finally:
-                self._task = None
-        return self.result()
-
-    def aborted(self, _: object) -> Any:
-        self._task = None
-        self._done = True
-        return self.trio.Abort.SUCCEEDED
-
-
-def wake_maker() -> Callable[[], Wake]:
-    """Return what makes wakes in this event loop: each costs a third of an event of anyio's."""
-    maker: Callable[[], Wake] | None = getattr(current_token().native_token, "create_future", None)
-    if maker is not None:
-        return maker
-    trio = _TrioWake.trio = sys.modules["trio.lowlevel"]
-    # If an interrupt came just then, nobody would know whether the task was woken; trio itself calls the other.
-    trio.enable_ki_protection(_TrioWake.resume)
-    trio.enable_ki_protection(_TrioWake.aborted)
-    return _TrioWake
 
 
 class Call(msgspec.Struct, eq=False):
@@ -819,7 +734,7 @@ class TrioLink(WaitLink):
 
     def __init__(self, sock: socket.socket, write_limit_ms: int | None, *, exclusive: bool = False) -> None:
         super().__init__(sock, write_limit_ms, exclusive=exclusive)
-        self._trio = _TrioWake.trio
+        self._trio = TrioWake.trio
 
     def is_of_another_loop(self) -> bool:
         if self._reading or self._writing:

@@ -167,7 +167,7 @@ _OF_OTHERS = MappingProxyType(
 # One module of the doctor looks at the other system.
 _ALONE = MappingProxyType({"bench/port.py": ("bullmq",), "bullmq_doctor/monque.py": (_MONQUE, "pymongo", "bson")})
 # The rooms of the adapters: connections know nothing of queues and workers.
-_NET_KNOWS = MappingProxyType({"bullmq_anyio": ("primitives",), "bullmq_sync": ("forks", "primitives")})
+_NET_KNOWS = MappingProxyType({"bullmq_anyio": ("primitives", "wakes"), "bullmq_sync": ("forks", "primitives")})
 
 _BANNED = frozenset(
     (
