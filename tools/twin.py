@@ -42,6 +42,7 @@ NAMES = (
     "driving/audience",
     "driving/base",
     "driving/connections",
+    "driving/processing",
     "driving/shared",
     "net/closable",
     "net/room",

@@ -9,19 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
-from msgspec import UNSET
 
-from bullmq_anyio.base import expected_result, lend_state
+from bullmq_anyio.base import expected_result
 from bullmq_anyio.driving.errands import Errands
 from bullmq_anyio.driving.notifier import Notifier
+from bullmq_anyio.driving.processing import Processing
 from bullmq_anyio.driving.shared import Shared
 from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_anyio.job import Job
 from bullmq_anyio.primitives import is_interrupt
-from bullmq_anyio.router import routed
 from bullmq_anyio.tasks import Errand, Handling
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
@@ -30,7 +29,7 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import NotAsync, Route, chained, handler_not_async, known_as_call_next, routes_of
+from bullmq_protocol.worker.routing import NotAsync, handler_not_async
 from bullmq_protocol.worker.snapshot import WorkerState
 from bullmq_protocol.worker.tracing import WorkerTracing
 
@@ -42,7 +41,7 @@ BackoffStrategy = Callable[
 """Called with attempt number, backoff type, error and job; returns milliseconds (-1: fail for good). May be async."""
 
 
-class Runs(Generic[T]):
+class Runs(Processing[T]):
     """Runs the processor for each job, and asks the user's backoff strategy.
 
     `interrupt` ends the worker: Ctrl-C came, or the processor is not async.
@@ -61,36 +60,16 @@ class Runs(Generic[T]):
         notifier: Notifier,
         interrupt: Callable[[BaseException], None],
     ) -> None:
-        self.processor = processor
-        self._routes = routes_of(processor)
-        self._state: Any = UNSET
-        self._middleware = shared.setup.middleware
-        self._call: Callable[[Job[T]], Awaitable[Any]] | None = None
-        """The processor within the middleware; None with a router."""
-        self._calls: dict[Route, Callable[[Job[T]], Awaitable[Any]]] = {}
-        """With a router: the handler of each route that a job has come for, within the middleware."""
-        if self._routes is None and processor is not None:
-            self._call = self._around(processor)
-        self._is_plain = self._call is processor
-        """Nothing is around the processor."""
+        super().__init__(shared, processor, notifier)
         self._strategy = strategy
         self._queue = shared.setup.keys.name
-        self._failures = shared.failures
         self._dispatch = shared.dispatch
         self._machine = shared.machine
-        self._tracing = shared.tracing
-        self._clock = shared.clock
         self._tasks = shared.tasks
         self._alarm = alarm
         self._errands = errands
-        self._notifier = notifier
         self._interrupt = interrupt
         self._emptied: anyio.Event | None = None
-
-    def use(self, state: object) -> None:
-        """Give every job what the lifespan has yielded."""
-        self._state = state
-        self._is_plain = False
 
     async def attend(self, handling: Handling) -> None:
         """Run a job's handler: what the job's own task does.
@@ -237,27 +216,7 @@ class Runs(Generic[T]):
             raise NotAsync("middleware[0]", self._middleware[0]) if self._middleware else self._not_async(job)
         return awaitable
 
-    def _prepared(self, job: Job[T]) -> Callable[[Job[T]], Awaitable[Any]] | None:
-        """Return what to call for a job, once it is certain that there is a handler for its payload."""
-        if self._state is not UNSET:
-            lend_state(job, self._state)
-        routes = self._routes
-        if routes is None:
-            self._failures.check_data(job)
-            return self._call
-        route = routed(routes, job)
-        self._failures.check_data(job)
-        call = self._calls.get(route)
-        if call is None:
-            call = self._calls[route] = self._around(route.call)
-        return call
-
-    def _around(self, handler: Callable[[Job[T]], Awaitable[Any]]) -> Callable[[Job[T]], Awaitable[Any]]:
-        """Return a function of the job that calls a handler within the middleware."""
-        if not self._middleware:
-            return handler
-
-        @known_as_call_next
+    def _call_next(self, handler: Callable[[Job[T]], Awaitable[Any]]) -> Callable[[Job[T]], Awaitable[Any]]:
         def call_next(job: Job[T]) -> Awaitable[Any]:
             awaitable: Awaitable[Any] = handler(job)
             kind: type[object] = type(awaitable)
@@ -265,7 +224,7 @@ class Runs(Generic[T]):
                 raise self._not_async(job)
             return awaitable
 
-        return chained(self._middleware, call_next)
+        return call_next
 
     def _not_async(self, job: Job[T]) -> NotAsync:
         """Return the error for the handler of a job."""

@@ -6,9 +6,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
-
-from msgspec import UNSET
+from typing import Any, TypeVar
 
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.model.backoff import strategy_delay
@@ -17,14 +15,13 @@ from bullmq_protocol.model.failure import Failure, FailureKind
 from bullmq_protocol.observability.current import CURRENT
 from bullmq_protocol.worker.events import Event, JobRaised, JobReturned
 from bullmq_protocol.worker.failures import STRATEGY_FAILED
-from bullmq_protocol.worker.routing import Route, chained, known_as_call_next, routes_of
 from bullmq_protocol.worker.tracing import WorkerTracing
-from bullmq_sync.base import expected_result, lend_state
+from bullmq_sync.base import expected_result
 from bullmq_sync.driving.lending import Lending
 from bullmq_sync.driving.notifier import Notifier
+from bullmq_sync.driving.processing import Processing
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.job import Job
-from bullmq_sync.router import routed
 from bullmq_sync.thread_pool import handling
 
 T = TypeVar("T")
@@ -33,7 +30,7 @@ BackoffStrategy = Callable[[int, str, BaseException, Job[Any]], "Millis | float 
 """Called with attempt number, backoff type, error and job; returns milliseconds (-1: fail for good)."""
 
 
-class Runs(Generic[T]):
+class Runs(Processing[T]):
     """Runs the processor for each job, and asks the user's backoff strategy."""
 
     def __init__(
@@ -44,29 +41,9 @@ class Runs(Generic[T]):
         lending: Lending,
         notifier: Notifier,
     ) -> None:
-        self.processor = processor
-        self._routes = routes_of(processor)
-        self._state: Any = UNSET
-        self._middleware = shared.setup.middleware
-        self._call: Callable[[Job[T]], Any] | None = None
-        """The processor within the middleware; None with a router."""
-        self._calls: dict[Route, Callable[[Job[T]], Any]] = {}
-        """With a router: the handler of each route that a job has come for, within the middleware."""
-        if self._routes is None and processor is not None:
-            self._call = self._around(processor)
-        self._is_plain = self._call is processor
-        """Nothing is around the processor."""
+        super().__init__(shared, processor, notifier)
         self._strategy = strategy
-        self._failures = shared.failures
-        self._tracing = shared.tracing
-        self._clock = shared.clock
         self._lending = lending
-        self._notifier = notifier
-
-    def use(self, state: object) -> None:
-        """Give every job what the lifespan has yielded."""
-        self._state = state
-        self._is_plain = False
 
     def attend(self, number: int, job: Job[T]) -> Event:
         """Run a job's handler."""
@@ -102,31 +79,11 @@ class Runs(Generic[T]):
             handling(False)
         return self._failures.result_text(value, None if self._routes is None else expected_result(job))
 
-    def _prepared(self, job: Job[T]) -> Callable[[Job[T]], Any] | None:
-        """Return what to call for a job, once it is certain that there is a handler for its payload."""
-        if self._state is not UNSET:
-            lend_state(job, self._state)
-        routes = self._routes
-        if routes is None:
-            self._failures.check_data(job)
-            return self._call
-        route = routed(routes, job)
-        self._failures.check_data(job)
-        call = self._calls.get(route)
-        if call is None:
-            call = self._calls[route] = self._around(route.call)
-        return call
-
-    def _around(self, handler: Callable[[Job[T]], Any]) -> Callable[[Job[T]], Any]:
-        """Return a function of the job that calls a handler within the middleware."""
-        if not self._middleware:
-            return handler
-
-        @known_as_call_next
+    def _call_next(self, handler: Callable[[Job[T]], Any]) -> Callable[[Job[T]], Any]:
         def call_next(job: Job[T]) -> Any:
             return handler(job)
 
-        return chained(self._middleware, call_next)
+        return call_next
 
     def _raised(self, number: int, job: Job[T], error: BaseException) -> JobRaised:
         try:
