@@ -42,6 +42,7 @@ NAMES = (
     "driving/audience",
     "driving/base",
     "driving/connections",
+    "driving/contact_base",
     "driving/processing",
     "driving/shared",
     "net/closable",
@@ -138,6 +139,7 @@ OF_ONE = {
     ),
     "driving/audience": _OF_THREADS,
     "driving/base": _OF_THREADS,
+    "driving/contact_base": _OF_THREADS,
     "driving/shared": (
         (r"\bWorkerTasks\b", "WorkerThreads"),
         (r"\bdriving\.tasks\b", "driving.threads"),

@@ -22,7 +22,7 @@ from bullmq_anyio.driving.tasks import FORCED_STOP_S, Alarm
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.net.transport import subscribed
 from bullmq_protocol.worker.dispatch import LOOK_MS
-from bullmq_protocol.worker.events import Event, Tick
+from bullmq_protocol.worker.events import ConnectionEnded, Event, Tick
 
 _LOOK_S = LOOK_MS / 1000
 
@@ -91,14 +91,19 @@ class Timer:
                 if machine.unattended:
                     left = _LOOK_S if left is None else min(left, _LOOK_S)
                 await alarm.wait(left)
-                ended = self._contact.look()
-                if ended is not None:
-                    self._happen(ended)
+                self._look()
                 continue
             self._happen(Tick(random.random()))
             if machine.deadline() == due:
                 # It has not moved: do not spin.
                 await anyio.sleep(0.001)
+
+    def _look(self) -> None:
+        found = self._contact.look()
+        if isinstance(found, ConnectionEnded):
+            self._happen(found)
+        elif found is not None:
+            self._tasks.spawn(self._contact.introduce)
 
     async def _await_handlers(self) -> None:
         """They are cancelled, and their jobs given back: a task cannot be stopped that goes on all the same."""

@@ -3,65 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import random
 from typing import Any
 
 from bullmq_protocol.errors import BullMQError
-from bullmq_protocol.worker.dispatch import INTRODUCE, Introduce, closed_by_server
-from bullmq_protocol.worker.events import ConnectionEnded, WaitCancelled
+from bullmq_protocol.worker.events import WaitCancelled
 from bullmq_protocol.worker.typed import CommandWait
+from bullmq_sync.driving.contact_base import ContactBase
 from bullmq_sync.driving.notifier import Notifier
 from bullmq_sync.driving.shared import Shared
 from bullmq_sync.primitives import SHORTAGE
 
 
-class Contact:
+class Contact(ContactBase):
     """Waits on the named connection, opens it where nobody waits, and looks whether the server is there."""
 
+    _lost = (BullMQError, *SHORTAGE)
+
     def __init__(self, shared: Shared[Any], notifier: Notifier) -> None:
-        self._notifier = notifier
-        self._connections = shared.connections
-        self._threads = shared.threads
-        self._clock = shared.clock
+        super().__init__(shared, notifier)
         # guarded by the lock of _threads
-        self._dispatch = shared.dispatch
         self._cancelled: set[int] = set()
 
-    def meet(self) -> None:
-        """Let what makes the server unusable be known at once; a server that is not there may come."""
-        try:
-            self._connections.meet()
-        except (BullMQError, *SHORTAGE) as error:
-            with self._threads.lock:
-                warns = self._dispatch.unmet(error)
-            if warns:
-                self._notifier.say(logging.WARNING, ": %s", error if isinstance(error, BullMQError) else repr(error))
-        else:
-            with self._threads.lock:
-                self._dispatch.contacted = True
-            self.introduce()
-
-    def look(self) -> ConnectionEnded | Introduce | None:
-        """Return the actions that follow if a connection was lost while no call waited for an answer."""
-        now = self._clock().mono
-        with self._threads.lock:
-            looks = self._dispatch.should_look(now)
-        if not looks:
-            return None
-        if self._connections.has_ended():
-            return closed_by_server(random.random())
-        gone = self._connections.named_has_ended()
-        with self._threads.lock:
-            return INTRODUCE if self._dispatch.should_introduce(now, has_ended=gone) else None
-
     def introduce(self) -> None:
-        """Open the named connection: a worker that always has work never waits on it, and is to be listed too."""
+        # A worker that always has work never waits on it, and is to be listed too.
         with self._threads.lock:
             if not self._dispatch.introducing(self._clock().mono):
                 return
         # A fault there is met again by the wait, and reported then.
-        with contextlib.suppress(BullMQError, *SHORTAGE):
+        with contextlib.suppress(*self._lost):
             self._connections.introduce()
             with self._threads.lock:
                 self._dispatch.introduced()
@@ -79,7 +48,7 @@ class Contact:
         outcome: Any
         try:
             outcome = connection.perform(call.command)
-        except (BullMQError, *SHORTAGE) as error:
+        except self._lost as error:
             outcome = error
         with threads.lock:
             cancelled = isinstance(outcome, Exception) and ticket in self._cancelled

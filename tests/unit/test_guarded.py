@@ -29,11 +29,16 @@ _OWNERS = {
     "driving/base.py": "DriverBase",
     "driving/connections.py": "Connections",
     "driving/contact.py": "Contact",
+    "driving/contact_base.py": "ContactBase",
     "driving/hands.py": "Hands",
     "driving/notifier.py": "Notifier",
     "driving/timer.py": "Timer",
 }
-_BASES = {"driver.py": "driving/base.py", "driving/notifier.py": "driving/audience.py"}
+_BASES = {
+    "driver.py": "driving/base.py",
+    "driving/contact.py": "driving/contact_base.py",
+    "driving/notifier.py": "driving/audience.py",
+}
 _BEGINS = re.compile(r"^\s*# guarded by (_?lock|the lock of _threads)\b")
 _ENDS = re.compile(r"^\s*# (replaced as a whole|set once|changed under|the reader's own)")
 _ATTRIBUTE = re.compile(r"^        self\.(\w+)(: [^=]+)? = ")
