@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from bullmq_anyio.net.cluster import ClusterConnection
 from bullmq_anyio.net.connection import Connection
 from bullmq_anyio.net.sentinel import SentinelConnection
-from bullmq_protocol.command import Batch, Command
-from bullmq_protocol.errors import UsageError
-from bullmq_protocol.net.topology import Address, ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.net.transport import AsyncTransport, how_to_wrap
-from bullmq_protocol.scripts.profile import Profile, applier
+from bullmq_anyio.transports import ScriptedBase, native, no_transport
+from bullmq_protocol.net.topology import Address
+from bullmq_protocol.net.transport import AsyncTransport
 
 
 def connect(server: str | Address) -> Connection | SentinelConnection | ClusterConnection:
@@ -30,15 +25,10 @@ def connect(server: str | Address) -> Connection | SentinelConnection | ClusterC
         >>> async with connect("redis://localhost:6379") as transport:
         ...     mail, prints = Queue("mail", transport), Queue("prints", transport)
     """
-    options = parse_address(server) if isinstance(server, str) else server
-    if isinstance(options, SentinelOptions):
-        return SentinelConnection(options)
-    if isinstance(options, ClusterOptions):
-        return ClusterConnection(options)
-    hint = how_to_wrap(options)
-    if hint is not None:
-        raise UsageError("connection", type(options), f"must be a URL, options or a transport: {hint}")
-    return Connection(options)
+    transport = native(server)
+    if transport is None:
+        raise no_transport(server, "must be a URL, options or a transport")
+    return transport
 
 
 def is_ours(transport: AsyncTransport) -> bool:
@@ -48,17 +38,8 @@ def is_ours(transport: AsyncTransport) -> bool:
     return type(transport) in (Connection, SentinelConnection, ClusterConnection)
 
 
-class Scripted:
-    """A transport whose scripts are those of a profile."""
-
-    def __init__(self, transport: AsyncTransport, scripts: Profile) -> None:
-        self.transport = transport
-        self._scripts = scripts
-        # The coroutine of the other one as it is: one around it would cost each call a twentieth of its time.
-        self.perform: Callable[[Command[Any] | Batch], Any] = applier(scripts, transport.perform)
+class Scripted(ScriptedBase):
+    """On asyncio and trio."""
 
     def dedicated(self, *, client_name: str | None = None) -> AsyncTransport:
         return Scripted(self.transport.dedicated(client_name=client_name), self._scripts)
-
-    async def aclose(self) -> None:
-        await self.transport.aclose()

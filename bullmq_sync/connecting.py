@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bullmq_protocol.command import Batch, Command
-from bullmq_protocol.errors import UsageError
-from bullmq_protocol.net.address import ConnectionOptions
-from bullmq_protocol.net.topology import ClusterOptions, SentinelOptions, parse_address
-from bullmq_protocol.net.transport import InterruptibleTransport, Transport, how_to_wrap
-from bullmq_protocol.scripts.profile import Profile, applier
+from bullmq_protocol.net.transport import InterruptibleTransport
 from bullmq_sync.net.cluster import ClusterConnection
 from bullmq_sync.net.connection import Connection
 from bullmq_sync.net.sentinel import SentinelConnection
+from bullmq_sync.transports import ScriptedBase, native, no_transport
 
 if TYPE_CHECKING:
     from bullmq_sync.net.redis_py import RedisPyTransport
@@ -39,20 +34,10 @@ def connect(server: Any) -> Connection | SentinelConnection | ClusterConnection 
         >>> with connect("redis://localhost:6379") as transport:
         ...     mail, prints = Queue("mail", transport), Queue("prints", transport)
     """
-    options: Any = parse_address(server) if isinstance(server, str) else server
-    if isinstance(options, SentinelOptions):
-        return SentinelConnection(options)
-    if isinstance(options, ClusterOptions):
-        return ClusterConnection(options)
-    if isinstance(options, ConnectionOptions):
-        return Connection(options)
-    wrapped = _wrapped(options)
-    if wrapped is not None:
-        return wrapped
-    hint = how_to_wrap(options)
-    rule = "must be a URL, options, a client of redis-py or a transport"
-    kind: type[object] = type(options)  # pyright: ignore[reportUnknownVariableType]
-    raise UsageError("connection", kind, rule if hint is None else f"{rule}: {hint}")
+    transport = native(server) or _wrapped(server)
+    if transport is None:
+        raise no_transport(server, "must be a URL, options, a client of redis-py or a transport")
+    return transport
 
 
 def _wrapped(client: object) -> RedisPyTransport | ClusterConnection | None:
@@ -67,19 +52,11 @@ def _wrapped(client: object) -> RedisPyTransport | ClusterConnection | None:
     return transport
 
 
-class Scripted:
-    """A transport whose scripts are those of a profile."""
-
-    def __init__(self, transport: Transport, scripts: Profile) -> None:
-        self.transport = transport
-        self._scripts = scripts
-        self.perform: Callable[[Command[Any] | Batch], Any] = applier(scripts, transport.perform)
+class Scripted(ScriptedBase):
+    """On threads."""
 
     def dedicated(self, *, client_name: str | None = None) -> InterruptibleTransport:
         return ScriptedListener(self.transport.dedicated(client_name=client_name), self._scripts)
-
-    def close(self) -> None:
-        self.transport.close()
 
 
 class ScriptedListener(Scripted):

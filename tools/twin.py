@@ -38,6 +38,7 @@ NAMES = (
     "outbox",
     "relay",
     "subscribers",
+    "transports",
     "signals",
     "driving/audience",
     "driving/base",
