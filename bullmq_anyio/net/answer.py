@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
 import msgspec
 
 from bullmq_anyio.net.link import SocketLink
 from bullmq_protocol.errors import BullMQError, Closed, ConnectionLost
 from bullmq_protocol.net.handshake import NO_TLS
 from bullmq_protocol.net.topology import Named
+
+
+class Part(Protocol):
+    """A part of an attempt to connect: one of several calls."""
+
+    @property
+    def scope(self) -> AbstractContextManager[Any]:
+        """What ends its body when the time is over."""
+        ...
+
+    @property
+    def awaits(self) -> str | None:
+        """The peer that has not answered the handshake of TLS."""
+        ...
+
+
+P = TypeVar("P", bound=Part)
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):
@@ -34,3 +55,14 @@ def failure_of(error: BullMQError | OSError | None, awaits: str | None) -> BullM
         return error
     why = NO_TLS if awaits is not None else "no answer in time" if error is None else str(error)
     return ConnectionLost(why, maybe_applied=False)
+
+
+async def outcome_of(part: P, call: Callable[[P], Awaitable[Answer]]) -> Answer | BullMQError:
+    """Make a call in its part of an attempt; return the answer, or why there is none."""
+    error: BullMQError | OSError | None = None
+    try:
+        with part.scope:
+            return await call(part)
+    except (BullMQError, OSError) as caught:
+        error = caught
+    return failure_of(error, part.awaits)

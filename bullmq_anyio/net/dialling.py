@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import anyio
 from anyio.lowlevel import current_token
 
-from bullmq_anyio.net.answer import Answer, failure_of
+from bullmq_anyio.net.answer import Answer, failure_of, outcome_of
 from bullmq_anyio.net.link import Link, SocketLink, link_over
 from bullmq_anyio.net.sockets import Addresses, TlsContexts, no_address, numeric, set_up
 from bullmq_protocol.common.units import Millis
@@ -183,29 +183,22 @@ async def at_once(
     Each has `limit_s` seconds, and `grace_s` from when one of the answers suffices. If an error comes up that is
     neither ours nor an `OSError`, it is raised, and the answers of the others are discarded.
     """
-    outcomes = [failure_of(None, None) for _ in calls]
-    answers: dict[int, Answer] = {}
+    outcomes: list[Answer | BullMQError] = [failure_of(None, None) for _ in calls]
 
     async def make(number: int, call: Callable[[Attempt], Awaitable[Answer]]) -> None:
-        part = attempt.part(limit_s)
-        error: BullMQError | OSError | None = None
-        try:
-            with part.scope:
-                answer = answers[number] = await call(part)
-                if answer.suffices:
-                    tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + grace_s)
-        except (BullMQError, OSError) as caught:
-            error = caught
-        outcomes[number] = failure_of(error, part.awaits)
+        outcome = outcomes[number] = await outcome_of(attempt.part(limit_s), call)
+        if isinstance(outcome, Answer) and outcome.suffices:
+            tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + grace_s)
 
     try:
         async with anyio.create_task_group() as tasks:
             for number, call in enumerate(calls):
                 tasks.start_soon(make, number, call)
-        return [answers.get(number, outcome) for number, outcome in enumerate(outcomes)]
+        return outcomes
     except BaseException as error:
-        for answer in answers.values():
-            answer.discard()
+        for outcome in outcomes:
+            if isinstance(outcome, Answer):
+                outcome.discard()
         if not isinstance(error, BaseExceptionGroup):
             raise
         # For want of memory, or an interrupt.

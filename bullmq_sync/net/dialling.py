@@ -18,7 +18,7 @@ from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import BullMQError, ConnectionLost
 from bullmq_protocol.net.address import ConnectionOptions, Login, checked_login
 from bullmq_protocol.net.handshake import without_tls
-from bullmq_sync.net.answer import Answer, failure_of
+from bullmq_sync.net.answer import Answer, failure_of, outcome_of
 from bullmq_sync.net.link import Link, PlainStream, Stream, TlsStream
 from bullmq_sync.net.sockets import Addresses, TlsContexts, no_address, numeric, set_up
 from bullmq_sync.primitives import SHORTAGE, is_interrupt
@@ -300,21 +300,11 @@ class _Aside:
 
     def run(self, done: SimpleQueue[_Aside]) -> None:
         try:
-            self._take(self._made())
+            self._take(outcome_of(self._part, self._call))
         except BaseException as error:
             self.error = error
         finally:
             done.put(self)
-
-    def _made(self) -> Answer | BullMQError:
-        part = self._part
-        error: BullMQError | OSError | None = None
-        try:
-            with part.scope:
-                return self._call(part)
-        except (BullMQError, OSError) as caught:
-            error = caught
-        return failure_of(error, part.awaits)
 
     def _take(self, outcome: Answer | BullMQError) -> None:
         with self._lock:
