@@ -135,24 +135,15 @@ class Link(Wire[Call]):
 
     def die(self, kind: type[TransportError], message: str) -> None:
         """Close the socket and fail every call with `kind`; only the first death counts."""
-        if self._over:
-            return
-        if self._death is None:
-            self._death = (kind, message)
-            self.dead = True
-        try:
-            self._end()
-        except BaseException:
-            # It can be done again, from wherever it was cut short.
-            self._end()
-            raise
+        if not self._over:
+            self._die(kind, message)
 
     def drop(self, error: BaseException) -> None:
         """Die of an unexpected exception: it is unknown what it has cut short."""
         self.die(ConnectionLost, f"the connection was dropped ({type(error).__name__})")
 
     def _end(self) -> None:
-        """Pass the error to all waiting callers, and close."""
+        self.dead = True
         for owner in self._pending:
             self._tell(owner, self._touched or owner not in self._sending)
         for owner in self._out:
@@ -166,15 +157,10 @@ class Link(Wire[Call]):
 
     def _tell(self, owner: Call, sent: bool) -> None:
         """Let a call, or its members, learn what the link died of."""
-        assert self._death is not None
-        kind, message = self._death
         for call in owner.members or (owner,):
-            # A server that refuses a connection says why before it closes it.
-            first = call.replies[0] if call.replies else None
-            why = f" ({first})" if isinstance(first, ServerError) else ""
             for wake in (call.wake, call.turn):
                 if wake is not None and not wake.done():
-                    wake.set_exception(kind(f"{message}{why}", maybe_applied=sent))
+                    wake.set_exception(self._loss(call, maybe_applied=sent))
 
     @abstractmethod
     def is_of_another_loop(self) -> bool:

@@ -78,6 +78,7 @@ class WaitingCall(Protocol):
     with others."""
 
     payload: bytes
+    replies: list[Any]
 
     @property
     def command(self) -> Command[Any] | None: ...
@@ -184,6 +185,30 @@ class Wire(ABC, Generic[C]):
             # One each: a traceback belongs to the caller that raises it.
             return [ServerError(str(reply)) for _ in range(count)]
         return as_shares(reply, count)
+
+    def _die(self, kind: type[TransportError], message: str) -> None:
+        """Fail every call with `kind`; only the first death counts."""
+        if self._death is None:
+            self._death = (kind, message)
+        try:
+            self._end()
+        except BaseException:
+            # It can be done again, from wherever it was cut short.
+            self._end()
+            raise
+
+    def _loss(self, call: C, *, maybe_applied: bool) -> TransportError:
+        """Return what a call gets that still waits at the death."""
+        assert self._death is not None
+        kind, message = self._death
+        # A server that refuses a connection says why before it closes it.
+        first = call.replies[0] if call.replies else None
+        why = f" ({first})" if isinstance(first, ServerError) else ""
+        return kind(f"{message}{why}", maybe_applied=maybe_applied)
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Let the waiting calls have the error, and close. It may be called again."""
 
     @abstractmethod
     def _together(self, members: list[C], payload: bytes, command: Command[Any]) -> C:

@@ -6,17 +6,13 @@ sends what has gathered. Jobs for one queue that are sent together go in one scr
 single call sends its own command. Reading: one of the waiting threads holds the read role; it feeds the parser, and
 hands the role to another when its own reply is there. Replies are matched by order alone.
 
-Waking: of many threads whose replies have come, one is woken; when it runs, it wakes the next. All at once they would
-sleep again immediately, until they get the GIL. Adds gather meanwhile, since most of these threads add again; the last
-one sends them. Few threads are woken together; so are all if one does not run soon after it was woken, because others
-keep the GIL. The main thread, where signals are handled, has no part in this: it is woken immediately.
+Which of the waiting threads are woken, and when, is in `waking.py`, with rule (6).
 
 Rules: (1) `_lock` guards the book-keeping and is never held while waiting for the network; (2) a `Call` whose bytes
 were handed to the operating system stays in `_pending` until its replies came or the link died; (3) while somebody
 waits, somebody reads or writes, or has been woken to; (4) a dead link stays dead, and the thread with the last role
 closes the socket, whose number could be used again; (5) an exception that comes where none is expected (of a signal's
-handler, for want of memory) finds everything as it was, or ends the link, and all waiting callers get the error; (6)
-a call in `_to_wake` is done; while there is one, `_woken` is a thread that was woken, and will wake the next.
+handler, for want of memory) finds everything as it was, or ends the link, and all waiting callers get the error.
 """
 
 from __future__ import annotations
@@ -28,7 +24,6 @@ import socket
 import ssl
 import struct
 import threading
-from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from time import monotonic
@@ -39,7 +34,6 @@ import hiredis
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import (
-    BullMQError,
     Closed,
     ConnectionLost,
     ServerError,
@@ -47,10 +41,11 @@ from bullmq_protocol.errors import (
     TransportTimeout,
     UsageError,
 )
-from bullmq_protocol.net.wire import NOTHING, READ_SIZE, Wire, unasked
+from bullmq_protocol.net.wire import NOTHING, READ_SIZE, unasked
 from bullmq_sync.net.resp import pack
 from bullmq_sync.net.room import check_room, check_room_to_send
 from bullmq_sync.net.sockets import let_others_run
+from bullmq_sync.net.waking import Call, Waking
 
 _ENOUGH_GATHERED = 32
 """This many adds are worth a write of their own."""
@@ -63,12 +58,6 @@ _RARELY_S = 100 * _LINGER_S
 sleeps."""
 _MOST_PASSED_OVER = 64
 """Where replies take longer, the reader sleeps immediately, except one time in this many."""
-_FEW = 12
-"""Fewer threads than this are woken together: else the server has nothing to do until the last one has run."""
-_SOON_S = 0.002
-"""A thread that was woken runs sooner, unless others keep the GIL: for up to 5 ms (`sys.setswitchinterval`)."""
-_MOST_WOKEN_TOGETHER = 16
-"""Where a thread has not, all threads are woken together this many times."""
 _SLOW = (TransportTimeout, "writing took longer than the time limit of a command")
 
 
@@ -171,48 +160,6 @@ class Watch(Protocol):
         ...
 
 
-class Call:
-    """One caller's bytes, and the replies it waits for."""
-
-    __slots__ = (
-        "command",
-        "deadline",
-        "done",
-        "dropped",
-        "ends_merged",
-        "failure",
-        "from_main_thread",
-        "limit_s",
-        "members",
-        "missing",
-        "payload",
-        "replies",
-        "sent",
-        "turn",
-    )
-
-    def __init__(self, payload: bytes, missing: int, limit_s: float, command: Command[Any] | None = None) -> None:
-        self.payload = payload
-        self.command = command
-        """A command that is packed only when it is sent, because it may go together with others."""
-        self.members: tuple[Call, ...] = ()
-        """The calls that this one stands for: they wait themselves, it has their place in the order of replies."""
-        self.missing = missing
-        self.limit_s = limit_s
-        self.deadline = monotonic() + limit_s
-        self.replies: list[Any] = []
-        self.sent = False
-        self.done = False
-        self.dropped = False
-        self.ends_merged = False
-        """Whether it is the last of a write with commands that go together."""
-        self.turn: Any = None
-        """A lock that its thread waits for: released when it is done, or has a role."""
-        self.from_main_thread = False
-        """Its thread may be within a signal's handler: no other waits for it to run."""
-        self.failure: BullMQError | None = None
-
-
 class _Ear:
     """What the reader looks for bytes with, before it goes to sleep for them."""
 
@@ -228,7 +175,7 @@ class _Ear:
         """When it last looked, or did not because the link is used rarely."""
 
 
-class Link(Wire[Call]):
+class Link(Waking):
     """The roles of writing and reading, and the order of replies.
 
     `exclusive`: a caller that is interrupted in its wait kills the link, which ends a blocking command.
@@ -247,11 +194,6 @@ class Link(Wire[Call]):
         self._lock = threading.Lock()
         self._gathered_calls = 0
         self._merges_under_way = 0
-        self._to_wake: deque[Call] = deque()
-        self._woken: Call | None = None
-        self._woken_at = 0.0
-        self._wakes_together = 0
-        self._main = threading.main_thread().ident
         self._writing: Call | None = None
         self._reading: Call | None = None
         self._sending: list[Call] = []
@@ -401,37 +343,25 @@ class Link(Wire[Call]):
                 self._pass_on()
             else:
                 # It may have been given the role and not been woken: no thread that has it waits.
-                _wake(self._reading)
+                self._reading.wake()
             next_reader = self._next_reader()
             if next_reader is not None and self._writing is None:
-                _wake(next_reader)
+                next_reader.wake()
             # What has gathered meanwhile may be the reader's own.
             data = self._gathered(call) if call.done else b""
             self._close_if_unused()
         while data:
             data = self._write(call, data)
 
-    def _die(self, kind: type[TransportError], message: str) -> None:
-        if self._death is None:
-            self._death = (kind, message)
-        try:
-            self._end(*self._death)
-        except BaseException:
-            # It can be done again, from wherever it was cut short.
-            self._end(*self._death)
-            raise
-
     def _drop(self, error: BaseException) -> None:
-        """Do the same. The lock is held."""
+        """Do as `drop`. The lock is held."""
         self._die(ConnectionLost, f"the connection was dropped ({type(error).__name__})")
 
-    def _end(self, kind: type[TransportError], message: str) -> None:
+    def _end(self) -> None:
         waiting = (*self._pending, *self._sending, *self._out)
         calls = [each for owner in waiting for each in (*owner.members, owner) if not each.done]
         for call in calls:
-            # A server that refuses a connection says why before it closes it.
-            why = f" ({call.replies[0]})" if call.replies and isinstance(call.replies[0], ServerError) else ""
-            call.failure = kind(f"{message}{why}", maybe_applied=call.sent)
+            call.failure = self._loss(call, maybe_applied=call.sent)
             call.done = True
         with contextlib.suppress(OSError):
             # Wakes the threads out of the socket.
@@ -442,7 +372,7 @@ class Link(Wire[Call]):
         for owner in waiting:
             # Also a call that is done already: its waking may have been interrupted.
             for call in (*owner.members, owner):
-                _wake(call)
+                call.wake()
         self._wake_all()
         self._pending.clear()
         self._out.clear()
@@ -481,6 +411,13 @@ class Link(Wire[Call]):
         mark_sent(out, True)
         return out[0].payload if len(out) == 1 else b"".join([each.payload for each in out])
 
+    def _wake_next(self, call: Call) -> bytes:
+        """Wake the next thread; if there is none, return what has gathered, with the role of writing."""
+        with self._lock:
+            if self._woken is call:
+                self._wake_some(call)
+            return self._gathered(call)
+
     def _together(self, members: list[Call], payload: bytes, command: Command[Any]) -> Call:
         made = Call(payload, 1, members[0].limit_s, command)
         made.members = tuple(members)
@@ -489,7 +426,7 @@ class Link(Wire[Call]):
     def _refuse(self, call: Call, error: UsageError) -> None:
         call.failure = error
         call.done = True
-        _wake(call)
+        call.wake()
 
     def _write(self, call: Call, data: bytes) -> bytes:
         """Send it; give the role back and return nothing, or the bytes that have come meanwhile."""
@@ -505,7 +442,7 @@ class Link(Wire[Call]):
                 self._close_if_unused()
                 self._find_role(call)
                 if next_reader is not None:
-                    _wake(next_reader)
+                    next_reader.wake()
         return more
 
     def _send(self, data: bytes) -> tuple[type[TransportError], str] | None:
@@ -554,7 +491,7 @@ class Link(Wire[Call]):
             for each in call.members or (call,):
                 if each.turn is not None and not each.done:
                     self._reading = each
-                    _wake(each)
+                    each.wake()
                     return
 
     def _receive(self, call: Call) -> bytes:
@@ -667,69 +604,6 @@ class Link(Wire[Call]):
         for call, share in zip(members, self.shares(command, merged.replies[0], len(members)), strict=True):
             call.replies.append(share)
             self._end_call(call)
-
-    # --- waking -------------------------------------------------------------------------------------------------------
-
-    def _end_call(self, call: Call) -> None:
-        call.done = True
-        if call.turn is not None:
-            if call.from_main_thread:
-                _wake(call)
-            else:
-                self._to_wake.append(call)
-
-    def _wake_next(self, call: Call) -> bytes:
-        """Wake the next thread; if there is none, return what has gathered, with the role of writing."""
-        with self._lock:
-            if self._woken is call:
-                self._wake_some(call)
-            return self._gathered(call)
-
-    def _wake_some(self, by: Call | None) -> None:
-        """Wake one of the threads whose replies have come, unless one was woken and will do that; or all. The lock is
-        held."""
-        if self._woken is None and len(self._to_wake) < _FEW:
-            self._wake_all()
-            return
-        now = monotonic()
-        if self._woken is not None:
-            if now - self._woken_at > _SOON_S:
-                self._wakes_together = _MOST_WOKEN_TOGETHER
-            elif self._woken is not by:
-                return
-        if self._wakes_together:
-            self._wakes_together -= 1
-            self._wake_all()
-        else:
-            self._woken_at = now
-            self._wake_one()
-
-    def _wake_one(self) -> None:
-        to_wake = self._to_wake
-        while to_wake:
-            call = self._woken = to_wake[0]
-            # It may have been woken for a role, and its thread have set `turn` to None.
-            turn, waits = call.turn, False
-            if turn is not None and turn.locked():
-                turn.release()
-                waits = True
-            # Last, so that an interrupt in between leaves nobody behind.
-            to_wake.popleft()
-            if waits:
-                return
-        self._woken = None
-
-    def _wake_all(self) -> None:
-        for call in self._to_wake:
-            _wake(call)
-        self._to_wake.clear()
-        self._woken = None
-
-
-def _wake(call: Call) -> None:
-    turn = call.turn
-    if turn is not None and turn.locked():
-        turn.release()
 
 
 def mark_sent(calls: list[Call], sent: bool) -> None:

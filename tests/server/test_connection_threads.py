@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import bullmq_sync.net.link
+import bullmq_sync.net.waking
 from bullmq_protocol import JobOptions, NewJob, ParentRef, prepare
 from bullmq_protocol.command import Command, Repeat
 from bullmq_protocol.commands.adding import add_job
@@ -39,6 +40,7 @@ from bullmq_sync import Connection, Queue, RedisPyTransport, connect
 from bullmq_sync.net.dialling import Attempt
 from bullmq_sync.net.link import Link
 from bullmq_sync.net.resp import pack
+from bullmq_sync.net.waking import Call
 from tests.support import servers
 from tests.support.cut_proxy import CutProxy
 from tests.support.saying import Signalled
@@ -380,15 +382,15 @@ def test_a_link_that_cannot_end_leaves_nobody_behind(
 def test_an_interrupt_while_a_link_dies_leaves_nobody_behind(
     pool: ThreadPoolExecutor, server: Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    wake = bullmq_sync.net.link._wake
+    wake = Call.wake
     interrupts: list[BaseException] = []
 
-    def interrupted(call: Any) -> None:
+    def interrupted(call: Call) -> None:
         if interrupts:
             raise interrupts.pop()
         wake(call)
 
-    monkeypatch.setattr(bullmq_sync.net.link, "_wake", interrupted)
+    monkeypatch.setattr(Call, "wake", interrupted)
     with CutProxy(server.host, server.port) as proxy:
         transport = Connection(proxy.url)
         transport.perform(command("PING"))
@@ -418,15 +420,15 @@ def test_interrupts_while_the_role_of_reading_is_handed_on_leave_nobody_behind(
     name: str,
     times: int,
 ) -> None:
-    wake = bullmq_sync.net.link._wake
+    wake = Call.wake
     interrupts: list[BaseException] = []
 
-    def interrupted(call: Any) -> None:
+    def interrupted(call: Call) -> None:
         if interrupts and not call.done:
             raise interrupts.pop()
         wake(call)
 
-    monkeypatch.setattr(bullmq_sync.net.link, "_wake", interrupted)
+    monkeypatch.setattr(Call, "wake", interrupted)
     transport.perform(command("PING"))
     link = transport._link
     assert link is not None
@@ -455,8 +457,8 @@ def test_threads_are_woken_together_or_one_after_another(
 ) -> None:
     """In turn unless a thread does not run soon after it was woken: for one setting none ever does, for the other each
     one does."""
-    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
-    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", soon_s)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_SOON_S", soon_s)
     wake_all = Link._wake_all
     together: list[int] = []
 
@@ -489,8 +491,8 @@ def test_an_interrupt_as_the_next_thread_is_to_be_woken_leaves_nobody_behind(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
-    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", math.inf)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_SOON_S", math.inf)
     wake_next = Link._wake_next
     interrupts: list[BaseException] = []
     later: list[Any] = []
@@ -525,8 +527,8 @@ def test_nobody_waits_for_the_main_thread_to_leave_a_signals_handler(
     transport: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bullmq_sync.net.link, "_FEW", 0)
-    monkeypatch.setattr(bullmq_sync.net.link, "_SOON_S", math.inf)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_FEW", 0)
+    monkeypatch.setattr(bullmq_sync.net.waking, "_SOON_S", math.inf)
     main = threading.get_ident()
     inside, over = threading.Event(), threading.Event()
     paused = _Paused(server)

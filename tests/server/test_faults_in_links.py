@@ -41,6 +41,7 @@ import bullmq_sync.net.redis_client
 import bullmq_sync.net.redis_py
 import bullmq_sync.net.sentinel
 import bullmq_sync.net.sharing
+import bullmq_sync.net.waking
 from bullmq_protocol.command import Command, Script
 from bullmq_protocol.common.keys import KeyLayout, QueueKeys
 from bullmq_protocol.common.reply import as_text
@@ -251,7 +252,13 @@ _NATIVE: dict[str, _Kind] = {
     ),
     "threads": (
         _native_on_threads,
-        (bullmq_sync.net.connection, bullmq_sync.net.dialling, bullmq_sync.net.sharing, bullmq_sync.net.link),
+        (
+            bullmq_sync.net.connection,
+            bullmq_sync.net.dialling,
+            bullmq_sync.net.sharing,
+            bullmq_sync.net.link,
+            bullmq_sync.net.waking,
+        ),
     ),
 }
 _KINDS: dict[str, _Kind] = {

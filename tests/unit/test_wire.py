@@ -12,7 +12,7 @@ from bullmq_protocol.command import Arg, Command, Script
 from bullmq_protocol.commands.adding import add_job
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.common.keys import QueueKeys
-from bullmq_protocol.errors import ServerError, UsageError
+from bullmq_protocol.errors import ConnectionLost, ServerError, TransportError, TransportTimeout, UsageError
 from bullmq_protocol.model.job import NewJob, prepare
 from bullmq_protocol.model.options import JobOptions
 from bullmq_protocol.net.wire import Wire, packer, unasked
@@ -35,10 +35,23 @@ class Waiting:
         self.command = command
         self.payload = payload
         self.members = members
-        self.error: UsageError | None = None
+        self.replies: list[Any] = []
+        self.error: Exception | None = None
 
 
 class Bytes(Wire[Waiting]):
+    interrupts = 0
+
+    def _end(self) -> None:
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        for call in self._pending:
+            call.error = self._loss(call, maybe_applied=True)
+
+    def die(self, kind: type[TransportError], message: str) -> None:
+        self._die(kind, message)
+
     def _together(self, members: list[Waiting], payload: bytes, command: Command[Any]) -> Waiting:
         return Waiting(command, payload, members)
 
@@ -223,3 +236,26 @@ def test_replies_are_owed_for_what_was_sent_and_for_what_gathers() -> None:
 def test_a_reply_that_nobody_asked_for_is_shown_where_it_is_a_refusal() -> None:
     assert unasked(ServerError("ERR max number of clients reached")) == "ERR max number of clients reached"
     assert unasked(b"+OK") == "the server sent a reply that nobody asked for"
+
+
+def test_a_call_that_waits_gets_what_the_connection_died_of_first() -> None:
+    wire = Bytes(pack)
+    waiting, answered, refused = Waiting(None), Waiting(None), Waiting(None)
+    answered.replies.append(b"+OK")
+    refused.replies.append(ServerError("ERR max number of clients reached"))
+    wire._pending += [waiting, answered, refused]
+    wire.die(ConnectionLost, "the server closed the connection")
+    wire.die(TransportTimeout, "later")
+    why = [str(call.error).partition(";")[0] for call in (waiting, answered, refused)]
+    closed = "the server closed the connection"
+    assert why == [closed, closed, f"{closed} (ERR max number of clients reached)"]
+    assert all(isinstance(call.error, ConnectionLost) and call.error.maybe_applied for call in wire._pending)
+
+
+def test_an_interrupt_as_a_connection_dies_leaves_nobody_waiting() -> None:
+    wire = Bytes(pack)
+    wire._pending.append(Waiting(None))
+    wire.interrupts = 1
+    with pytest.raises(KeyboardInterrupt):
+        wire.die(ConnectionLost, "reading failed")
+    assert isinstance(wire._pending[0].error, ConnectionLost)
