@@ -8,7 +8,7 @@ import ast
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,8 +59,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     identical = {pair.name: identical_lines(pair) for pair in pairs}
     sizes = list(classes(root))
     largest = max(sizes, key=lambda size: size.methods)
-    facades = {name for names in FACADE.values() for name in names}
-    inside = max((size for size in sizes if size.name.rpartition(" ")[2] not in facades), key=lambda size: size.methods)
+    inside = largest_inside(sizes)
     most = max(sizes, key=lambda size: size.attributes)
     words = facade(root)
     found = command_tests(root)
@@ -111,8 +110,7 @@ def classes(root: Path) -> Iterator[Size]:
                     methods = [
                         each
                         for each in node.body
-                        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-                        and "overload" not in map(ast.unparse, each.decorator_list)
+                        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_overload(each)
                     ]
                     declared = {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
                     on_self = {
@@ -125,6 +123,12 @@ def classes(root: Path) -> Iterator[Size]:
                         and each.value.id == "self"
                     }
                     yield Size(f"{file.relative_to(root)} {node.name}", len(methods), len(declared | on_self))
+
+
+def largest_inside(sizes: Iterable[Size]) -> Size:
+    """Return the class with the most methods beside the facades."""
+    facades = {name for names in FACADE.values() for name in names}
+    return max((size for size in sizes if size.name.rpartition(" ")[2] not in facades), key=lambda size: size.methods)
 
 
 def command_tests(root: Path) -> list[str]:
@@ -164,7 +168,8 @@ def facade(root: Path) -> Words:
     """Count in both adapters what the docstrings of queues, jobs, workers, events and producers name.
 
     A parameter is named by an entry under `Args:` in the docstring of its method, or of its class for `__init__`.
-    Properties do not count: a sentence says what one is, and an example could only show its name again.
+    Properties do not count: a sentence says what one is, and an example could only show its name again. Neither do
+    overloads: the method that implements them documents them.
     """
     parameters = named = methods = examples = 0
     for package in ADAPTERS:
@@ -177,7 +182,7 @@ def facade(root: Path) -> Words:
                         continue
                     if method.name.startswith("_") and method.name != "__init__":
                         continue
-                    if any(_is_of_property(decorator) for decorator in method.decorator_list):
+                    if _is_overload(method) or any(map(_is_of_property, method.decorator_list)):
                         continue
                     text = ast.get_docstring(method) or ""
                     if method.name == "__init__":
@@ -190,6 +195,10 @@ def facade(root: Path) -> Words:
                     parameters += len(given)
                     named += sum(bool(re.search(rf"^    {each}: ", text, re.MULTILINE)) for each in given)
     return Words(parameters, named, methods, examples)
+
+
+def _is_overload(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return "overload" in map(ast.unparse, method.decorator_list)
 
 
 def _is_of_property(decorator: ast.expr) -> bool:

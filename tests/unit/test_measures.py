@@ -16,6 +16,7 @@ _SHARED = [f"same = {number}" for number in range(6)]
 def root(tmp_path: Path) -> Path:
     files = {
         "bullmq_protocol/one.py": "class Plain:\n    def __init__(self):\n        self.first = self.second = 1\n",
+        "bullmq_protocol/two.py": "class Larger:\n    def one(self): ...\n    def two(self): ...\n",
         "bullmq_protocol/reading.py": (
             "def look(command, exc):\n"
             "    if command.name == 'moveToFinished' or command.script is other:\n"
@@ -41,6 +42,7 @@ def root(tmp_path: Path) -> Path:
         "    def __init__(self, name, connection): ...\n"
         '    def add(self, *data, delay):\n        """Add `delay`.\n\n        Args:\n            data: It.\n\n'
         '        Examples:\n            >>> queue.add(1)\n        """\n'
+        "    @overload\n    def remove(self, name): ...\n    @overload\n    def remove(self, job_id, *, limit): ...\n"
         "    def remove(self): ...\n    @property\n    def size(self): ...\n"
         "    @size.setter\n    def size(self, value): ...\n"
         "    def _hidden(self, more): ...\n"
@@ -65,7 +67,10 @@ def test_what_both_adapters_have_is_found_wherever_it_lies(root: Path) -> None:
 
 
 def test_classes_commands_and_scripts_are_counted(root: Path) -> None:
-    assert measures.Size("bullmq_protocol/one.py Plain", 1, 2) in list(measures.classes(root))
+    sizes = list(measures.classes(root))
+    assert measures.Size("bullmq_protocol/one.py Plain", 1, 2) in sizes
+    # The facade, which is larger, has as many methods as users need.
+    assert measures.largest_inside(sizes) == measures.Size("bullmq_protocol/two.py Larger", 2, 0)
     assert sorted(measures.command_tests(root)) == [
         "bullmq_protocol/reading.py: can_merge(command)",
         "bullmq_protocol/reading.py: command.args[3]",
@@ -78,6 +83,13 @@ def test_classes_commands_and_scripts_are_counted(root: Path) -> None:
 
 def test_what_the_facade_says_is_counted_in_both_adapters(root: Path) -> None:
     assert measures.facade(root) == (8, 4, 4, 2)
+
+
+def test_the_house_keeps_its_limits() -> None:
+    assert sum(map(measures.identical_lines, measures.hand_kept(measures.ROOT))) < 300
+    assert measures.largest_inside(measures.classes(measures.ROOT)).methods < 35
+    words = measures.facade(measures.ROOT)
+    assert (words.named, words.examples) == (words.parameters, words.methods)
 
 
 @pytest.mark.search
