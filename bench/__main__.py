@@ -17,9 +17,11 @@ import redis
 
 import bullmq_sync
 from bench import limit, sides
+from bench.arguments import chosen_from, positive, started_server
 from bench.large_queue import FILL, NOW
 from bench.limit import Batch, Recorder
 from bench.report import (
+    FORMAT,
     Figures,
     OtherRunError,
     Sample,
@@ -40,7 +42,6 @@ from bench.sides import LIMIT, NAMES, NODE, OURS, PORT, SHARES, SIDES, UVLOOP
 from bullmq_anyio import bullmq_scripts
 from bullmq_protocol import NewJob
 from bullmq_protocol.scripts.profile import DEFAULT, STRICT
-from tests.support import servers
 from tests.support.node import bullmq_folder, node_available, node_version
 from tests.support.port import PEERS
 from tests.support.programs import Program, TooLateError
@@ -50,8 +51,6 @@ QUEUE = "bench"
 WAIT_S = 180
 """How long a side may take for one round of a scenario."""
 SOAK_WAIT_S = 1200
-FORMAT = 2
-"""Of the file: a run with another one is not resumed."""
 CHANCES = 2
 """How often a side may take longer before it is left out of the rest of the run."""
 PEERS_SOAK = 0.01
@@ -255,21 +254,22 @@ class Run:
     _late: Counter[str] = field(default_factory=Counter)
 
     def rates(self, scenario: Scenario) -> None:
-        if scenario.name in self.figures.rates:
+        sides = self._sides(scenario.name, scenario.sides, kept := self.figures.rates.get(scenario.name))
+        if kept is not None and not sides:
             return
         # A large queue takes long to fill: one round.
         rounds = self.bench.rounds if scenario.state is None else 1
         measure = partial(self.bench.measure, scenario)
-        row = self.decided(scenario.name, scenario.sides, measure, rates, undecided, rounds)
+        row = self.decided(scenario.name, sides, measure, rates, undecided, rounds)
         self.figures.rates[scenario.name] = row
         self.figures.save()
         show_rates(scenario.name, row)
 
     def other(self, group: str) -> None:
-        if group == "latency" and not self.figures.latency:
+        able = (*NODE, PORT, *OURS, *PEERS)
+        if group == "latency" and (sides := self._sides(group, able, self.figures.latency)):
             measure = partial(self.bench.latency, self.samples)
-            row = self.decided(group, (*NODE, PORT, *OURS, *PEERS), measure, latencies, undecided_latencies)
-            self.figures.latency.update(row)
+            self.figures.latency = self.decided(group, sides, measure, latencies, undecided_latencies)
             show_latencies(LATENCY, self.figures.latency)
             self.figures.save()
         if group == "scripts":
@@ -280,10 +280,17 @@ class Run:
                 pass
             show(f"resident memory early and after {self.soak:,} jobs", self.figures.memory)
 
+    def _sides(self, name: str, able: Sequence[str], kept: dict[str, Any] | None) -> list[str]:
+        """Return the sides to measure: none if all that take part were, else those that were before as well, as sides
+        take turns."""
+        asked = self.bench.taking_part(able)
+        row = kept or {}
+        return [side for side in able if side in asked or side in row] if self.figures.lacks(name, row, asked) else []
+
     def decided(
         self,
         name: str,
-        able: Sequence[str],
+        sides: Sequence[str],
         measure: Callable[[str], Sample],
         summary: Callable[[dict[str, list[Sample]]], dict[str, Any]],
         undecided: Callable[[dict[str, Any]], Sequence[str]],
@@ -291,7 +298,7 @@ class Run:
     ) -> dict[str, Any]:
         """Return the summary of the rounds, and of as many more where these lie too far apart."""
         rounds = rounds or self.bench.rounds
-        found = self.rounds_of(name, able, rounds, measure)
+        found = self.rounds_of(name, sides, rounds, measure)
         row = summary(found)
         if not undecided(row):
             return row
@@ -303,7 +310,7 @@ class Run:
     def each_once(self, group: str, able: Sequence[str], act: Callable[[str], Any]) -> Iterator[str]:
         """Let each side act that the figures of a group lack; they are kept before the next one begins."""
         kept = getattr(self.figures, group)
-        for side in able:
+        for side in self.bench.taking_part(able):
             if side not in kept:
                 for found in self.rounds_of(group, (side,), 1, act).get(side, ()):
                     kept[side] = found
@@ -311,10 +318,11 @@ class Run:
                     yield side
 
     def rounds_of(
-        self, name: str, able: Sequence[str], rounds: int, act: Callable[[str], Any], *, warm: bool = False
+        self, name: str, sides: Sequence[str], rounds: int, act: Callable[[str], Any], *, warm: bool = False
     ) -> dict[str, list[Any]]:
         """Let each side act once a round; the order rotates. Several rounds follow one to get warm, unless all are."""
-        found: dict[str, list[Any]] = {side: [] for side in self.bench.taking_part(able)}
+        found: dict[str, list[Any]] = {side: [] for side in sides}
+        self.figures.forget_failed(name, sides)
         for number in range(-1 if rounds > 1 and not warm else 0, rounds):
             order = list(found)
             turn = number % len(order) if order else 0
@@ -342,25 +350,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size.add_argument("--short", action="store_true", help="the main rows, half of the jobs: under 4 minutes")
     parser.add_argument("--only", default=",".join(groups), help="comma list of " + ", ".join(groups))
     parser.add_argument("--sides", default=None, help="comma list of peers, " + ", ".join(SIDES))
-    parser.add_argument("--jobs", type=int, default=None, help="jobs per side and round, 10,000")
-    parser.add_argument("--rounds", type=int, default=None, help="5, after one that does not count")
-    parser.add_argument("--large", type=int, default=None, help="jobs in a large queue, 1,000,000")
-    parser.add_argument("--soak", type=int, default=None, help="jobs before memory is looked at, 1,000,000")
+    parser.add_argument("--jobs", type=positive, default=None, help="jobs per side and round, 10,000")
+    parser.add_argument("--rounds", type=positive, default=None, help="5, after one that does not count")
+    parser.add_argument("--large", type=positive, default=None, help="jobs in a large queue, 1,000,000")
+    parser.add_argument("--soak", type=positive, default=None, help="jobs before memory is looked at, 1,000,000")
     parser.add_argument("--server", default=None, help="kind of server, as in BULLMQ_TEST_SERVERS")
     parser.add_argument("--resume", action="store_true", help="keep what the file holds, and measure what is missing")
     default = Path(__file__).parents[1] / ".cache" / "bench.json"
     parser.add_argument("--json", type=Path, default=default, help="where the figures go, each as it comes")
     options = parser.parse_args(arguments)
     quick, short = options.quick, options.short
-    chosen = (options.sides or ",".join(SHORT_SIDES if short else SIDES)).split(",")
+    chosen = chosen_from(
+        parser, "--sides", options.sides or ",".join(SHORT_SIDES if short else SIDES), (*SIDES, "peers")
+    )
     chosen = [side for each in chosen for side in (PEERS if each == "peers" else (each,))]
-    asked = [group for group in options.only.split(",") if group]
-    if unknown := [each for each in (*chosen, *asked) if each not in (*SIDES, *groups)]:
-        parser.error(f"unknown: {', '.join(unknown)}")
+    asked = chosen_from(parser, "--only", options.only, groups)
     if not node_available():
         print("Node and npm are not installed: no comparison")
         chosen = [side for side in chosen if side not in NODE]
-    with servers.start(options.server) as server:
+    with started_server(parser, options.server) as server:
         jobs = options.jobs or (1_000 if quick else 5_000 if short else 10_000)
         rounds = options.rounds or (1 if quick else 5)
         large = options.large or (20_000 if quick else 1_000_000)
@@ -380,11 +388,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         print(", ".join(f"{key} {value}" for key, value in about.items()))
         figures = Figures(options.json, about)
-        if options.resume:
-            try:
+        try:
+            figures.try_file()
+            if options.resume:
                 figures.resume()
-            except OtherRunError as error:
-                parser.error(str(error))
+        except (OSError, OtherRunError) as error:
+            parser.error(f"--json: {error}")
         bench = Bench(server, chosen, jobs, rounds, large)
         run = Run(bench, figures, samples, soak)
         try:
@@ -403,10 +412,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             show_required(figures.required())
             for what, fault in figures.failed.items():
                 print(f"failed: {what}: {fault}")
-            print(f"\nwritten to {options.json}")
-    return 1 if figures.failed else 0
+            print(f"\n{'' if figures.is_written else 'not '}written to {options.json}")
+    return 0 if figures.is_written and not figures.failed else 1
 
 
 if __name__ == "__main__":
-    sides.end_well_on_sigterm()
+    sides.end_well_on_signals()
     sys.exit(main())

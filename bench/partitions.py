@@ -20,6 +20,7 @@ from typing import Any
 import anyio
 import redis
 
+from bench.arguments import positive
 from bullmq_anyio import Job, Queue, Worker, connect
 from bullmq_protocol import KeyLayout, NewJob, QueueKeys, WorkerOptions
 from tests.support import servers
@@ -28,6 +29,7 @@ from tests.support.topology import ClusterSet
 
 MASTERS, QUEUES, SLOTS = 3, 6, 16_384
 CONCURRENCY = 48
+BULK = 500
 LAYOUT = KeyLayout.TAGGED_QUEUE
 
 
@@ -62,8 +64,8 @@ async def work(place: Place, jobs: int) -> None:
     options = WorkerOptions(concurrency=CONCURRENCY // len(place.queues))
     async with connect(place.url) as transport:
         for name in place.queues:
-            for _ in range(0, jobs // len(place.queues), 500):
-                await Queue(name, transport, layout=LAYOUT).add_bulk([NewJob("job")] * 500)
+            for _ in range(0, jobs // len(place.queues), BULK):
+                await Queue(name, transport, layout=LAYOUT).add_bulk([NewJob("job")] * BULK)
         async with anyio.create_task_group() as group:
             for name in place.queues:
                 worker = Worker(name, handle, transport, layout=LAYOUT, options=options)
@@ -106,9 +108,11 @@ def places() -> Iterator[tuple[Place, ...]]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench.partitions", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=30_000, help="per round, a multiple of 3,000")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=positive, default=30_000, help="per round, a multiple of 3,000")
+    parser.add_argument("--rounds", type=positive, default=5, help="of which the least is shown, 5")
     options = parser.parse_args(arguments)
+    if options.jobs % (step := QUEUES * BULK):
+        parser.error(f"--jobs: {options.jobs} is no multiple of {step:,}")
     with places() as all_places:
         found: dict[str, list[tuple[float, float]]] = {place.name: [] for place in all_places}
         for _ in range(options.rounds):

@@ -22,6 +22,7 @@ from typing import Any
 import redis
 
 from bench import sides
+from bench.arguments import chosen_from, positive
 from bench.peers.common import cpu_of_all
 from bench.processes_app import COMPUTE_US, QUEUE
 from bench.report import Sample, rates, show_rates, undecided
@@ -157,13 +158,18 @@ def compare(load: Load, count: int, kinds: Sequence[str], rounds: int, server: S
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench.processes", description=__doc__)
-    parser.add_argument("--processes", default="1,2,4", help="comma list of how many there are")
+    parser.add_argument("--processes", default="1,2,4", help="comma list of how many there are, 1,2,4")
     parser.add_argument("--sides", default="asyncio", help="comma list of " + ", ".join(KINDS))
-    parser.add_argument("--jobs", type=int, default=4_000, help="jobs per side and round that compute")
-    parser.add_argument("--idle-jobs", type=int, default=40_000, help="jobs per side and round that do nothing")
-    parser.add_argument("--rounds", type=int, default=5, help="after one that does not count")
+    parser.add_argument("--jobs", type=positive, default=4_000, help="jobs per side and round that compute")
+    parser.add_argument("--idle-jobs", type=positive, default=40_000, help="jobs per side and round that do nothing")
+    parser.add_argument("--rounds", type=positive, default=5, help="after one that does not count")
     parser.add_argument("--json", type=Path, default=_ROOT / ".cache" / "bench-processes.json")
     options = parser.parse_args(arguments)
+    kinds = chosen_from(parser, "--sides", options.sides, tuple(KINDS))
+    try:
+        counts = [positive(each) for each in options.processes.split(",")]
+    except (ValueError, argparse.ArgumentTypeError):
+        parser.error(f"--processes: {options.processes!r}: a comma list of numbers from 1 on")
     if not node_available():
         parser.error("Node and npm are not installed")
     loads = (
@@ -175,9 +181,9 @@ def main(arguments: Sequence[str]) -> int:
         print(", ".join(f"{key} {value}" for key, value in about.items()))
         tables: dict[str, Any] = {}
         for load in loads:
-            for count in map(int, options.processes.split(",")):
+            for count in counts:
                 name = f"{load.name}, processes: {count}"
-                tables[name] = compare(load, count, options.sides.split(","), options.rounds, server)
+                tables[name] = compare(load, count, kinds, options.rounds, server)
                 show_rates(name, tables[name])
                 options.json.parent.mkdir(parents=True, exist_ok=True)
                 options.json.write_text(json.dumps({**about, "tables": tables}, indent=2) + "\n")
@@ -185,5 +191,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sides.end_well_on_sigterm()
+    sides.end_well_on_signals()
     sys.exit(main(sys.argv[1:]))

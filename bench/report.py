@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.scenarios import LATENCY, MEMORY_MB, PERCENTILES, REQUIRED, REQUIRED_LATENCIES, SCENARIOS, RequiredLatency
 from bench.sides import BEST_PEER, KEEP_PROMISE, NAMES, OURS
 from tests.support.port import PEERS
 
 Sample = dict[str, float]
+FORMAT = 2
+"""Of the file: a run with another one is not resumed."""
 SPREAD = 0.2
 """A row whose quartiles lie further apart than this share of its median decides nothing."""
 _PER_JOB = (("cpu_seconds", "cpu_us", 1e6), ("server_seconds", "server_us", 1e6), ("server_bytes", "server_bytes", 1))
@@ -22,7 +24,7 @@ _ORDER = {each.name: place for place, each in enumerate(chain.from_iterable(SCEN
 
 
 class OtherRunError(Exception):
-    """The file holds the figures of a run that was asked for something else."""
+    """The file holds the figures of a run that was asked for something else, or no figures at all."""
 
 
 @dataclass
@@ -39,41 +41,78 @@ class Figures:
     failed: dict[str, str] = field(default_factory=dict)
     """The error of each side that did not get through a scenario, by both names."""
 
+    is_written: bool = False
+    """Whether the file holds all of it. A file that cannot be written ends no run."""
+    _is_ours: bool = False
+
     _KINDS = ("rates", "latency", "scripts", "memory", "failed")
 
+    def try_file(self) -> None:
+        """Raise OSError if the file cannot be written. What it holds stays as it is."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if self.file.is_dir():
+            raise IsADirectoryError(f"{self.file} is a folder")
+        self._beside.touch()
+        self._beside.unlink()
+
     def resume(self) -> None:
-        """Take over what the file holds; what failed there is measured again. `OtherRunError`: it is another run's."""
+        """Take over what the file holds. `OtherRunError`: it is another run's."""
+        self._is_ours = True
         if not self.file.exists():
             return
-        found = json.loads(self.file.read_text())
+        found = read(self.file)
         for key, value in self.about.items():
             if found.get(key) != value:
                 raise OtherRunError(f"{self.file}: {key} is {found.get(key)!r} there, and {value!r} now")
         for kind in self._KINDS:
             setattr(self, kind, found.get(kind, {}))
-        for key in list(self.failed):
-            del self.failed[key]
-            # A side of these acts for itself: the others have what was measured. Elsewhere sides take turns.
-            if (scenario := key.rpartition(": ")[0]) == "latency":
-                self.latency.clear()
-            self.rates.pop(scenario, None)
 
     def note_failed(self, scenario: str, side: str, error: BaseException) -> None:
-        self.failed[f"{scenario}: {side}"] = f"{type(error).__name__}: {error}"
+        self.failed[_key(scenario, side)] = f"{type(error).__name__}: {error}"
         print(f"\n{scenario}: {NAMES.get(side, side)} failed: {error!r}", flush=True)
         self.save()
 
+    def lacks(self, scenario: str, row: dict[str, Any], sides: Sequence[str]) -> bool:
+        """Tell whether one of the sides has not been measured in a scenario, or failed there."""
+        return any(side not in row or _key(scenario, side) in self.failed for side in sides)
+
+    def forget_failed(self, scenario: str, sides: Sequence[str]) -> None:
+        """Sides are about to be measured again."""
+        for side in sides:
+            self.failed.pop(_key(scenario, side), None)
+
     def save(self) -> None:
-        """Write all to the file; a reader finds the old figures or the new ones."""
+        """Write all to the file; a reader finds the old figures or the new ones. An error is printed.
+
+        Without figures nothing is written. What another run left there is kept in a file beside it.
+        """
+        if not any(getattr(self, kind) for kind in self._KINDS):
+            return
+        try:
+            self._write()
+        except OSError as error:
+            self.is_written = False
+            print(f"\nnot written to {self.file}: {error}", flush=True)
+        else:
+            self.is_written = True
+
+    @property
+    def _beside(self) -> Path:
+        return self.file.with_name(f"{self.file.name}.part")
+
+    def _write(self) -> None:
         # What is measured again comes last.
         self.rates = dict(sorted(self.rates.items(), key=lambda each: _ORDER[each[0]]))
         self.file.parent.mkdir(parents=True, exist_ok=True)
         kinds = {kind: getattr(self, kind) for kind in self._KINDS}
         found = {**self.about, **kinds, "required": self.required()}
         found |= {"against_peers": (against := self.against_peers()), "against_best_peer": against_best_peer(against)}
-        beside = self.file.with_suffix(".part")
-        beside.write_text(json.dumps(found, indent=2) + "\n")
-        beside.replace(self.file)
+        self._beside.write_text(json.dumps(found, indent=2) + "\n")
+        if not self._is_ours and self.file.exists():
+            self.file.replace(before := self.file.with_suffix(".before.json"))
+            print(f"\nkept the figures of the run before in {before}", flush=True)
+        self._is_ours = True
+        self._beside.replace(self.file)
 
     def required(self) -> list[dict[str, Any]]:
         """Say for each ratio that is asked for what was measured; None where a side did not take part."""
@@ -116,6 +155,21 @@ class Figures:
             for scenario, found in speeds.items()
             if any(peer in found for peer in PEERS)
         }
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Return what a file of the bench holds. Raises `OtherRunError`."""
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise OtherRunError(f"{file} is no file of the bench: {error}") from error
+    if not isinstance(found, dict):
+        raise OtherRunError(f"{file} is no file of the bench: it holds no object")
+    return cast("dict[str, Any]", found)
+
+
+def _key(scenario: str, side: str) -> str:
+    return f"{scenario}: {side}"
 
 
 def against_best_peer(against: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
@@ -261,7 +315,8 @@ def _marked(peer: str) -> str:
 
 
 def show_required(rows: Sequence[dict[str, Any]]) -> None:
-    print(f"\n{'required':<82}{'measured':>10}{'':>4}bound")
+    width = max((len(row["what"]) for row in rows), default=0)
+    print(f"\n{'required':<{width + 2}}{'measured':>10}{'':>4}bound")
     for row in rows:
         bound = f"at least {row['least']:g}" if "least" in row else f"at most {row['most']:g}"
         measured = "-" if row["measured"] is None else f"{row['measured']:g}"
@@ -270,4 +325,4 @@ def show_required(rows: Sequence[dict[str, Any]]) -> None:
             row["measured"] < row["least"] if "least" in row else row["measured"] > row["most"]
         )
         best = f", {NAMES[row['other']]}" if row.get("other") in PEERS else ""
-        print(f"{'!' if missed else ' '} {row['what']:<80}{measured:>10}    {bound}{mark}{best}")
+        print(f"{'!' if missed else ' '} {row['what']:<{width}}{measured:>10}    {bound}{mark}{best}")

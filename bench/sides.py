@@ -43,9 +43,11 @@ NAMES = {
 _HERE = Path(__file__).parent
 
 
-def end_well_on_sigterm() -> None:
-    """Let SIGTERM end the bench as an error does: what it started ends with it, and what it measured is printed."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+def end_well_on_signals() -> None:
+    """Let SIGTERM and Ctrl-C end the bench as an error does: what it started ends with it, and what it measured is
+    printed."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def start(side: str, server: Server, port: int | None = None) -> Program:

@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from bench.arguments import positive
 from bullmq_sync import Queue
 from tests.support import servers
 
@@ -117,8 +118,8 @@ def statements(rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser = argparse.ArgumentParser(prog="bench.start", description=__doc__)
+    parser.add_argument("--rounds", type=positive, default=9, help="of which the median is shown, 9")
     parser.add_argument("--imports", action="store_true", help="what importing each package takes")
     options = parser.parse_args()
     rounds: int = options.rounds

@@ -1,13 +1,12 @@
 """The tables of docs/bench.md from the figures of a run: `python -m bench.tables .cache/bench.json`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.report import SPREAD
+from bench.report import FORMAT, SPREAD, OtherRunError, read
 from bench.scenarios import LATENCY, PERCENTILES
 from bench.sides import NAMES, SIDES
 
@@ -92,7 +91,14 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench.tables", description=__doc__)
     parser.add_argument("file", type=Path)
-    sys.stdout.writelines(f"{line}\n" for line in tables(json.loads(parser.parse_args(arguments).file.read_text())))
+    file: Path = parser.parse_args(arguments).file
+    try:
+        found = read(file)
+    except (OSError, OtherRunError) as error:
+        parser.error(str(error))
+    if found.get("format") != FORMAT:
+        parser.error(f"{file}: format is {found.get('format')!r} there, and {FORMAT} now")
+    sys.stdout.writelines(f"{line}\n" for line in tables(found))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import msgspec
 import redis
 
 import bullmq_anyio
+from bench.arguments import chosen_from, positive
 from bench.lines import say
 from bullmq_protocol.model.job import NewJob
 from bullmq_protocol.net.address import ConnectionOptions, parse_url
@@ -117,7 +118,7 @@ def _measured(adapter: str, what: str, count: int) -> int:
         done = subprocess.run(
             [sys.executable, *program],
             cwd=_ROOT,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
@@ -125,17 +126,17 @@ def _measured(adapter: str, what: str, count: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, default=100_000)
-    parser.add_argument("--only", default=",".join(WHAT))
+    parser = argparse.ArgumentParser(prog="bench.waiting", description=__doc__)
+    parser.add_argument("--rounds", type=positive, default=3, help="of which the median is shown, 3")
+    parser.add_argument("--callers", type=positive, default=100_000, help="how many wait, 100,000")
+    parser.add_argument("--only", default=",".join(WHAT), help="comma list of " + ", ".join(WHAT))
     parser.add_argument("--one", nargs=4, metavar=("ADAPTER", "WHAT", "COUNT", "URL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         adapter, what, count, url = options.one
         anyio.run(_on_tasks, what, int(count), url, backend=adapter)
         return
-    for what in options.only.split(","):
+    for what in chosen_from(parser, "--only", options.only, WHAT):
         for adapter in ADAPTERS:
             if adapter == "threads" and what != "idle":
                 continue

@@ -195,21 +195,27 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_run_that_is_ended_prints_what_it_has_leaves_nothing_and_is_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_prints_what_it_has_leaves_nothing_and_is_resumed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     file = tmp_path / "bench.json"
     chosen = ["--only", "flows,latency,memory", "--sides", "asyncio,threads", "--jobs", "100", "--soak", "2000"]
     command = [sys.executable, "-m", "bench", *chosen, "--rounds", "2", "--json", str(file)]
     (flows,) = scenarios.SCENARIOS["flows"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pages.ROOT) as running:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **pipes, cwd=pages.ROOT, start_new_session=True) as running:
         assert running.stdout is not None
         # The last row of the table; what follows is the latency, in the middle of which the run is ended.
         for line in running.stdout:
             if sides.NAMES["threads"] in line:
                 break
         started = _below(running.pid)
-        running.send_signal(signal.SIGTERM)
+        # As a terminal does.
+        os.killpg(running.pid, number)
         printed = running.stdout.read()
-    assert running.returncode == 128 + signal.SIGTERM
+    assert running.returncode == 128 + number
+    assert "Traceback" not in printed
     assert "\nrequired " in printed
     assert f"written to {file}" in printed
     assert len(started) == 3, "a server and two sides"
@@ -260,19 +266,154 @@ def test_memory_is_kept_for_each_side_as_it_comes(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("kept", "fault"),
     [
-        ({"format": bench.FORMAT, "server": "none"}, "server is 'none' there, and "),
-        ({}, "format is None there, and "),
+        (json.dumps({"format": report.FORMAT, "server": "none"}), "server is 'none' there, and "),
+        ("{}", "format is None there, and "),
+        ("[]", "bench.json is no file of the bench: it holds no object"),
+        ('{"rates', "bench.json is no file of the bench: "),
     ],
 )
-def test_another_run_is_not_resumed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: dict[str, Any], fault: str
-) -> None:
+def test_another_run_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str, fault: str) -> None:
     file = tmp_path / "bench.json"
-    file.write_text(json.dumps(kept))
+    file.write_text(kept)
     with pytest.raises(SystemExit):
         bench.main(["--sides", "asyncio", "--resume", "--json", str(file)])
     assert fault in capsys.readouterr().err
-    assert json.loads(file.read_text()) == kept
+    assert file.read_text() == kept
+    if "there" not in fault or "format" in fault:
+        with pytest.raises(SystemExit):
+            tables.main([str(file)])
+        assert fault in capsys.readouterr().err
+
+
+def test_what_was_not_asked_for_before_is_measured_with_the_others(tmp_path: Path) -> None:
+    """And what failed in a scenario that is not asked for now stays as it is."""
+    add, *others = (each.name for each in scenarios.SCENARIOS["add"])
+    file = tmp_path / "bench.json"
+    kept = report.Figures(file, {}, {each: report.rates({"trio": [{"jobs": 1, "seconds": 1}]}) for each in others})
+    kept.failed = {f"{others[0]}: node-5": "no", f"{others[1]}: trio": "no", "memory: trio": "no"}
+    kept.save()
+    acted = list[tuple[str, str]]()
+
+    class TwoSides(bench.Bench):
+        def __init__(self) -> None:
+            self.rounds, self.sides = 1, ["asyncio", "trio"]
+
+        def measure(self, scenario: scenarios.Scenario, side: str) -> report.Sample:
+            acted.append((scenario.name, side))
+            return {"jobs": 1, "seconds": 0.5}
+
+        def latency(self, count: int, side: str) -> report.Sample:
+            acted.append(("latency", side))
+            return {"p50_ms": 1.0, "p99_ms": 1.0}
+
+    for asked, measured in (
+        (["trio"], [(others[1], "trio"), ("latency", "trio")]),
+        (["trio"], []),
+        (["asyncio"], [*((each, side) for each in (*others, "latency") for side in ("asyncio", "trio"))]),
+        (["asyncio", "trio"], []),
+    ):
+        figures = report.Figures(file, {})
+        figures.resume()
+        run = bench.Run(TwoSides(), figures, samples=1, soak=1)
+        run.bench.sides = asked
+        for scenario in scenarios.SCENARIOS["add"]:
+            if scenario.name != add:
+                run.rates(scenario)
+        run.other("latency")
+        assert acted == measured
+        acted.clear()
+    found = json.loads(file.read_text())
+    assert found["failed"] == {f"{others[0]}: node-5": "no", "memory: trio": "no"}
+    assert [found["rates"][each]["trio"]["jobs_per_s"] for each in others] == [2, 2]
+    assert found["latency"].keys() == {"asyncio", "trio"}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_figures_of_the_run_before_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, before = tmp_path / "bench.json", tmp_path / "bench.before.json"
+    file.write_text("half an hour")
+    figures = report.Figures(file, {})
+    figures.try_file()
+    # Nothing has been measured.
+    figures.save()
+    assert (file.read_text(), figures.is_written, list(tmp_path.iterdir())) == ("half an hour", False, [file])
+    for side in ("asyncio", "trio"):
+        figures.memory[side] = {"early_mb": 1.0, "late_mb": 1.0}
+        figures.save()
+        assert json.loads(file.read_text())["memory"] == figures.memory
+    assert before.read_text() == "half an hour"
+    assert figures.is_written
+    assert capsys.readouterr().out == f"\nkept the figures of the run before in {before}\n"
+    assert sorted(tmp_path.iterdir()) == [before, file]
+
+
+def test_a_file_that_cannot_be_written_any_more_ends_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bench.json"
+    begun, call = list[str](), Program.call
+
+    def losing(self: Program, name: str, **args: Any) -> Any:
+        if name not in begun:
+            # Where the figures would go first, there is a folder.
+            begun.append(name)
+            (tmp_path / "bench.json.part").mkdir(exist_ok=True)
+        return call(self, name, **args)
+
+    monkeypatch.setattr(Program, "call", losing)
+    arguments = ["--quick", "--only", "flows,latency", "--sides", "asyncio", "--jobs", "100", "--json", str(file)]
+    assert bench.main(arguments) == 1
+    assert begun == ["flows", "latency"]
+    printed = capsys.readouterr().out
+    assert f"\nnot written to {file}: [Errno 21] Is a directory" in printed
+    assert "\nrequired " in printed
+    assert printed.endswith(f"\nnot written to {file}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--sides", "asyncio,process"], "--sides: unknown: process; known: node-5, "),
+        (["--only", "add,asyncio"], "--only: unknown: asyncio; known: add, process, "),
+        (["--only", ","], "--only: empty; known: add, "),
+        (["--jobs", "0"], "argument --jobs: 0 is less than 1"),
+        (["--rounds", "-1"], "argument --rounds: -1 is less than 1"),
+        (["--server", "redis-1"], "--server: redis-1 cannot be started here"),
+        (["--json", "FOLDER"], "--json: "),
+        (["--json", "FOLDER/file/bench.json"], "--json: "),
+    ],
+)
+def test_what_cannot_be_asked_for(
+    arguments: list[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = [each.replace("FOLDER", str(tmp_path)) for each in arguments]
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["--quick", "--json", str(tmp_path / "bench.json"), *arguments])
+    assert ended.value.code == 2
+    assert f"bench: error: {fault}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "fault"),
+    [
+        ("processes", ["--sides", "node-5"], "--sides: unknown: node-5; known: asyncio, "),
+        ("processes", ["--processes", "1,x"], "--processes: '1,x': a comma list of numbers from 1 on"),
+        ("processes", ["--processes", "0"], "--processes: '0': a comma list of numbers from 1 on"),
+        ("waiting", ["--only", "add,all"], "--only: unknown: all; known: idle, "),
+        ("waiting", ["--callers", "0"], "argument --callers: 0 is less than 1"),
+        ("partitions", ["--jobs", "500"], "--jobs: 500 is no multiple of 3,000"),
+        ("start", ["--rounds", "0"], "argument --rounds: 0 is less than 1"),
+        ("tables", ["/nowhere/bench.json"], "[Errno 2] No such file or directory: '/nowhere/bench.json'"),
+    ],
+)
+def test_what_cannot_be_asked_of_the_others(module: str, arguments: list[str], fault: str) -> None:
+    command = [sys.executable, "-m", f"bench.{module}", *arguments]
+    done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"bench.{module}: error: {fault}" in done.stderr
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -448,7 +589,9 @@ def test_the_figures_of_a_file_make_the_tables_of_the_page(tmp_path: Path, capsy
         each |= {"cpu_seconds": 0.06, "server_seconds": 0.03}
     ms = report.latencies({side: [{"p50_ms": 0.5, "p99_ms": 1.0}] for side in ("asyncio", "saq")})
     file = tmp_path / "bench.json"
-    figures = report.Figures(file, {"cores": 2}, {"process, concurrency 10": report.rates(rounds)}, ms)
+    figures = report.Figures(
+        file, {"format": report.FORMAT, "cores": 2}, {"process, concurrency 10": report.rates(rounds)}, ms
+    )
     figures.memory["asyncio"] = {"early_mb": 40.0, "late_mb": 41.25}
     figures.save()
     tables.main([str(file)])
