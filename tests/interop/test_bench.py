@@ -279,7 +279,8 @@ def test_another_run_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixtur
         bench.main(["--sides", "asyncio", "--resume", "--json", str(file)])
     assert fault in capsys.readouterr().err
     assert file.read_text() == kept
-    if "there" not in fault or "format" in fault:
+    if "server" not in fault:
+        # Its tables can be printed on any machine.
         with pytest.raises(SystemExit):
             tables.main([str(file)])
         assert fault in capsys.readouterr().err
