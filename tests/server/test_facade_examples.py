@@ -152,8 +152,9 @@ def public_names(package: ModuleType) -> dict[str, Any]:
     return {
         name: value
         for module in (*_PUBLIC, package, package.relay, package.testing)
-        for name, value in vars(module).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        # Names that are loaded when they are first asked for are listed there alone.
+        for name in {**vars(module), **dict.fromkeys(getattr(module, "__all__", ()))}
+        if not name.startswith("_") and not inspect.ismodule(value := getattr(module, name))
     }
 
 
