@@ -16,7 +16,7 @@ from bullmq_protocol.common.keys import DEFAULT_PREFIX, KeyLayout, QueueKeys, ke
 from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.common.units import Millis
 from bullmq_protocol.errors import UsageError, shown
-from bullmq_protocol.model.job import CheckedOptions, PreparedJob, check_options, prepare_checked
+from bullmq_protocol.model.job import CheckedOptions, JobTemplate, PreparedJob, check_options, template_of
 from bullmq_protocol.model.options import DEFAULT_LIMITS, JobOptions, Limits, ParentRef
 
 J = TypeVar("J")
@@ -157,39 +157,47 @@ def prepare_flow(
     level = [(root, -1, place) for place, root in enumerate(roots)]
     while level:
         below: list[tuple[FlowNode, int, int]] = []
-        checked: dict[tuple[int, int, str], CheckedOptions] = {}
+        # By identity: what they are of stays alive meanwhile.
+        checked: dict[tuple[int, int, str], tuple[CheckedOptions, JobOptions]] = {}
+        templates: dict[tuple[object, ...], JobTemplate] = {}
         for node, above, place in level:
             try:
                 keys = _keys(known, node, prefix, layout, switches)
                 if options_of is not None:
                     node = msgspec.structs.replace(node, options=options_of(node, above))
-                # Siblings mostly have the same options.
+                # Siblings mostly have the same options, and the same name.
                 shared = (id(node.options), above, node.queue_name)
-                options = checked.get(shared)
-                if options is None:
+                found = checked.get(shared)
+                if found is None:
                     parent = None if above < 0 else ParentRef(nodes[above].job.job_id, nodes[above].keys.qualified)
                     _check_node(node, parent)
                     own = defaults.get(node.queue_name, _NO_OPTIONS)
-                    options = checked[shared] = check_options(
-                        own, node.options, limits=limits, parent=parent, switches=switches
-                    )
+                    options = check_options(own, node.options, limits=limits, parent=parent, switches=switches)
+                    checked[shared] = (options, node.options)
+                else:
+                    options, _ = found
                 own_id = options.options.deduplication
                 if node.children and own_id is not UNSET and switches.deduplication_in_families == "6":
                     raise UsageError("options.deduplication", own_id.id, _NOT_ABOVE)
                 if above >= 0 and own_id is not UNSET and own_id.keep_last_if_active is True:
                     raise UsageError("options.deduplication.keep_last_if_active", True, _NOT_BELOW)
-                job = prepare_checked(
-                    keys,
-                    node.name,
-                    node.data,
-                    options,
-                    limits=limits,
-                    now_ms=now_ms,
-                    generated_id=new_id(),
-                    data_type=node.data_type,
-                    has_children=len(node.children) > 0,
-                    deferring=switches.deferred_parent_release,
-                )
+                generated_id = new_id()
+                alike = (*shared, id(keys), id(node.name), id(node.data_type), len(node.children) > 0)
+                template = templates.get(alike)
+                if template is None:
+                    template = templates[alike] = template_of(
+                        keys,
+                        node.name,
+                        options,
+                        limits=limits,
+                        generated_id=generated_id,
+                        data_type=node.data_type,
+                        has_children=len(node.children) > 0,
+                        deferring=switches.deferred_parent_release,
+                    )
+                    job = template.prepare(node.data, now_ms)
+                else:
+                    job = template.prepare(node.data, now_ms, options.found.get("job_id") or generated_id)
             except UsageError as error:
                 raise UsageError(f"{_label(nodes, above, place)}: {error.field}", error.value, error.rule) from None
             below += [(child, len(nodes), index) for index, child in enumerate(node.children)]
@@ -227,10 +235,15 @@ def _label(nodes: Sequence[PreparedNode], above: int, place: int) -> str:
 def _keys(
     known: dict[tuple[str, str], QueueKeys], node: FlowNode, prefix: str, layout: KeyLayout, switches: Switches
 ) -> QueueKeys:
-    for field, value in (("queue_name", node.queue_name), ("prefix", prefix if node.prefix is None else node.prefix)):
+    given = prefix if node.prefix is None else node.prefix
+    if type(given) is str and type(node.queue_name) is str:
+        keys = known.get((given, node.queue_name))
+        if keys is not None:
+            return keys
+    for field, value in (("queue_name", node.queue_name), ("prefix", given)):
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(field, value, "must be a string")
-    place = (plain_text(prefix if node.prefix is None else node.prefix), plain_text(node.queue_name))
+    place = (plain_text(given), plain_text(node.queue_name))
     keys = known.get(place)
     if keys is None:
         keys = known[place] = QueueKeys.of(place[1], prefix=place[0], layout=layout, switches=switches)
@@ -279,4 +292,6 @@ def _refuse_cycles(roots: Sequence[FlowNode]) -> None:
         elif id(node) not in finished:
             above.add(id(node))
             stack.append((node, True))
-            stack += [(child, False) for child in _node_list(f"children of {node.name!r}", node.children)]
+            below = _node_list(f"children of {node.name!r}", node.children)
+            # A child without any has nothing below it that it could be.
+            stack += [(child, False) for child in below if child.children or type(child.children) is not tuple]

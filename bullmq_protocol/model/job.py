@@ -507,10 +507,13 @@ class JobTemplate(Struct, frozen=True, gc=False):
     """What jobs of one name with the same options have in common: all of `prepare` that is not about the data."""
 
     model: PreparedJob
+    start: bytes
     before: bytes
+    named: bytes
     after: bytes
     timestamp: Millis | None
-    """The moment that the options say. The head has it between `before` and `after`."""
+    """The moment that the options say. The head has it between `before` and `after`; `before` is `start`, the id, and
+    `named`."""
     size_limit: float | None
     most_bytes: float
     """The most bytes of data, by the queue's limits and by the options."""
@@ -519,8 +522,11 @@ class JobTemplate(Struct, frozen=True, gc=False):
     lasting: bool
     """Whether it holds for later jobs too: the options hold nothing that can be changed."""
 
-    def prepare(self, data: Any, now_ms: Millis) -> PreparedJob:
-        """Do the rest of `prepare`. Raises `UsageError`."""
+    def prepare(self, data: Any, now_ms: Millis, job_id: str | None = None) -> PreparedJob:
+        """Do the rest of `prepare`; `job_id` is for a job whose id is not that of the template.
+
+        Raises `UsageError`.
+        """
         given: object = data
         if type(given) is not dict and isinstance(given, JobOptions):
             raise UsageError("data", data, "is a JobOptions: options come after the data")
@@ -534,8 +540,11 @@ class JobTemplate(Struct, frozen=True, gc=False):
         if size > self.most_bytes:
             self._refuse(size)
         timestamp = self.timestamp or now_ms
-        head = self.before + _pack_moment(timestamp) + self.after
-        return _replace(self.model, timestamp=timestamp, data_text=data_text, head=head)
+        if job_id is None:
+            head = self.before + _pack_moment(timestamp) + self.after
+            return _replace(self.model, timestamp=timestamp, data_text=data_text, head=head)
+        head = self.start + pack(job_id) + self.named + _pack_moment(timestamp) + self.after
+        return _replace(self.model, job_id=job_id, timestamp=timestamp, data_text=data_text, head=head)
 
     def _refuse(self, size: int) -> NoReturn:
         name, limit = self.model.name, self.size_limit
@@ -592,10 +601,13 @@ def template_of(
         warnings=checked.warnings,
         shown=_shown(name, checked, repeat_job_key),
     )
+    # Short arrays have one byte before their items.
+    start, named = (_HEAD_OF_TEN if deferring else _HEAD_OF_NINE) + pack(keys.base), pack(name)
     return JobTemplate(
         model,
-        # Short arrays have one byte before their items.
-        (_HEAD_OF_TEN if deferring else _HEAD_OF_NINE) + pack((keys.base, job_id, name))[1:],
+        start,
+        start + pack(job_id) + named,
+        named,
         pack(after)[1:] + (_DEFERRING if deferring else b""),
         found.get("timestamp"),
         size_limit,
@@ -616,7 +628,6 @@ def prepare_checked(
     data_type: Any = Any,
     generated_id: str | None = None,
     has_children: bool = False,
-    deferring: bool = False,
 ) -> PreparedJob:
     """Do the rest of `prepare`, with options that are checked already."""
     template = template_of(
@@ -627,7 +638,6 @@ def prepare_checked(
         data_type=data_type,
         generated_id=generated_id,
         has_children=has_children,
-        deferring=deferring,
     )
     return template.prepare(data, now_ms)
 

@@ -9,8 +9,10 @@ import pytest
 from bullmq_protocol import Deduplication, JobOptions, KeyLayout, ParentRef, QueueKeys, UsageError
 from bullmq_protocol.command import Batch
 from bullmq_protocol.common.keys import key_slot
+from bullmq_protocol.common.switches import STRICT_SWITCHES, Switches
 from bullmq_protocol.errors import FlowAddError, NodeRefused, ParentNotFound, ServerError
 from bullmq_protocol.model.flow import FlowJob, FlowNode, PreparedFlow, prepare_flow, tree
+from bullmq_protocol.model.job import check_options, template_of
 from bullmq_protocol.operations.add_flow import add_flow
 from bullmq_protocol.operations.read_flow import FoundFlow, read_flow
 from bullmq_protocol.scripts.profile import FLEET
@@ -76,6 +78,58 @@ def test_options_of_queues_lie_under_those_of_nodes() -> None:
     assert (flow.nodes[1].job.options.attempts, flow.nodes[1].job.options.lifo) == (5, True)
 
 
+@pytest.mark.parametrize("switches", [STRICT_SWITCHES, FLEET.switches])
+def test_nodes_that_are_alike_are_prepared_as_each_alone_would_be(switches: Switches) -> None:
+    both = ("a", "b")
+    options = (JobOptions(), JobOptions(priority=3), JobOptions(job_id="own"), JobOptions(delay=5, timestamp=7))
+    kinds = (Any, int)
+    below = [
+        FlowNode(name, queue, number, given, children=(FlowNode("leaf", "q"),) * own, prefix=prefix, data_type=kind)
+        for number, (name, queue, given, own, prefix, kind) in enumerate(
+            itertools.product(both, ("q", "other"), options, (0, 1), (None, "p"), kinds)
+        )
+    ]
+    flow = prepared(FlowNode("root", "q", children=[*below, *below]), switches=switches)
+    assert len(flow.nodes) == 1 + 2 * len(below) * 3 // 2
+    given = [FlowNode("root", "q", children=below), *below, *below]
+    given += [child for each in given[1:] for child in each.children]
+    parents = [None if each.parent < 0 else flow.nodes[each.parent] for each in flow.nodes]
+    for number, (each, wanted, above) in enumerate(zip(flow.nodes, given, parents, strict=True), 1):
+        parent = None if above is None else ParentRef(above.job.job_id, above.keys.qualified)
+        alone = template_of(
+            QueueKeys.of(wanted.queue_name, prefix=wanted.prefix or "bull", switches=switches),
+            wanted.name,
+            check_options(JobOptions(), wanted.options, parent=parent, switches=switches),
+            generated_id=f"id-{number}",
+            data_type=wanted.data_type,
+            has_children=len(wanted.children) > 0,
+            deferring=switches.deferred_parent_release,
+        )
+        assert each.job == alone.prepare(wanted.data, 1000)
+
+
+def test_a_type_is_that_of_its_node_alone() -> None:
+    free, typed = FlowNode("n", "q", "x"), FlowNode("n", "q", "x", data_type=int)
+    prepared(FlowNode("p", "q", children=[free, free]))
+    with pytest.raises(UsageError, match=r"flow\[0\].children\[1\]: data"):
+        prepared(FlowNode("p", "q", children=[free, typed]))
+
+
+@pytest.mark.parametrize("children", [None, 0, "", {}])
+def test_children_of_a_child_must_be_a_list_or_tuple(children: Any) -> None:
+    with pytest.raises(UsageError, match="must be a list or tuple"):
+        prepared(FlowNode("p", "q", children=[FlowNode("c", "q", children=children)]))
+
+
+def test_options_made_for_a_node_need_not_be_kept_alive() -> None:
+    numbers = itertools.count()
+    flow = prepared(
+        node("p", *(node("c") for _ in range(50))),
+        options_of=lambda each, above: JobOptions(attempts=next(numbers) + 1),
+    )
+    assert [each.job.options.attempts for each in flow.nodes] == list(range(1, 52))
+
+
 def test_own_ids_count_and_a_root_may_have_a_parent() -> None:
     flow = prepared(node("p", node("a", job_id="mine"), parent=ParentRef("9", "bull:up"), job_id="root"))
     assert [each.job.job_id for each in flow.nodes] == ["root", "mine"]
@@ -115,9 +169,10 @@ def test_bad_arguments_are_refused() -> None:
         assert shows(caught.value, wrong)
 
 
-def test_flow_that_contains_itself_is_refused() -> None:
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_flow_that_contains_itself_is_refused(kind: type[list[FlowNode]]) -> None:
     children: list[FlowNode] = []
-    loop = FlowNode("loop", "q", children=[FlowNode("middle", "q", children=children)])
+    loop = FlowNode("loop", "q", children=kind([FlowNode("middle", "q", children=children)]))
     children.append(loop)
     with pytest.raises(UsageError, match="contains itself"):
         prepared(loop)
