@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,9 +18,13 @@ import bullmq_anyio
 import bullmq_anyio.net.sentinel
 import bullmq_sync
 import bullmq_sync.net.sentinel
+from bullmq_anyio.net.answer import Answer
+from bullmq_anyio.net.dialling import Attempt, at_once
+from bullmq_anyio.net.link import link_over
 from bullmq_protocol.command import Command
 from bullmq_protocol.common.reply import as_int, as_none, as_texts
 from bullmq_protocol.errors import Closed, ConnectionLost, TransportError, UsageError
+from bullmq_protocol.net.topology import Named
 from bullmq_sync.net.link import Link
 from bullmq_sync.net.sentinel import SentinelConnection
 from tests.support import servers, topology
@@ -367,3 +372,38 @@ async def test_threads_share_a_connection_behind_sentinels_through_a_failover(so
         over.set()
     assert wrong == []
     await in_thread(transport.close)
+
+
+TASKS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+@TASKS
+async def test_a_call_that_hangs_is_cut_off_at_its_own_limit(anyio_backend: str) -> None:
+    async def hangs(part: Attempt) -> Answer:
+        await anyio.sleep(_SOON_S)
+        raise AssertionError(part)
+
+    with anyio.fail_after(_SOON_S / 2):
+        outcomes = await at_once(Attempt(), [hangs, hangs], limit_s=0.05, grace_s=0.0)
+    assert [str(each).partition(";")[0] for each in outcomes] == ["no answer in time"] * 2
+
+
+@TASKS
+async def test_answers_are_listened_to_no_more_where_another_call_meets_a_fault(anyio_backend: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        link = link_over(ours, None, exclusive=False)
+        has_answered = anyio.Event()
+
+        async def answers(part: Attempt) -> Answer:
+            has_answered.set()
+            return Answer(Named(None), link)
+
+        async def meets_a_fault(part: Attempt) -> Answer:
+            await has_answered.wait()
+            raise RecursionError
+
+        with pytest.raises(RecursionError):
+            await at_once(Attempt(), [answers, meets_a_fault], limit_s=_SOON_S, grace_s=0.0)
+        assert link.dead
