@@ -19,8 +19,10 @@ import anyio
 import msgspec
 import pytest
 
-import bullmq_anyio
-import bullmq_sync
+import bullmq_anyio.producers
+import bullmq_anyio.queue
+import bullmq_sync.producers
+import bullmq_sync.queue
 from bullmq_protocol import (
     Backoff,
     Deduplication,
@@ -531,6 +533,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, ...]]:
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
     for module in (bullmq_anyio.queue, bullmq_sync.queue):
         monkeypatch.setattr(module, "time_ns", time.time_ns)
+    for module in (bullmq_anyio.producers, bullmq_sync.producers):
+        monkeypatch.setattr(module, "urandom", bytes)
 
     def caught(package: str, name: str, method: str, parameter: str, value: Any) -> tuple[Any, ...]:
         owner = target(PACKAGES[package], name)
