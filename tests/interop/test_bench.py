@@ -330,7 +330,13 @@ def test_what_was_not_asked_for_before_is_measured_with_the_others(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_figures_of_the_run_before_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _full(*_: object) -> None:
+    raise OSError("full")
+
+
+def test_the_figures_of_the_run_before_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, before = tmp_path / "bench.json", tmp_path / "bench.before.json"
     file.write_text("half an hour")
     figures = report.Figures(file, {})
@@ -344,8 +350,13 @@ def test_the_figures_of_the_run_before_are_kept(tmp_path: Path, capsys: pytest.C
         assert json.loads(file.read_text())["memory"] == figures.memory
     assert before.read_text() == "half an hour"
     assert figures.is_written
-    assert capsys.readouterr().out == f"\nkept the figures of the run before in {before}\n"
-    assert sorted(tmp_path.iterdir()) == [before, file]
+    monkeypatch.setattr(Path, "replace", _full)
+    figures.save()
+    assert not figures.is_written
+    assert (
+        capsys.readouterr().out == f"\nkept the figures of the run before in {before}\n\nnot written to {file}: full\n"
+    )
+    assert json.loads(file.read_text())["memory"] == figures.memory
 
 
 def test_a_file_that_cannot_be_written_any_more_ends_no_run(
@@ -609,6 +620,21 @@ def test_the_figures_of_a_file_make_the_tables_of_the_page(tmp_path: Path, capsy
     against = f"ours, asyncio against {sides.NAMES[sides.BEST_PEER]}"
     assert f"| process, concurrency 10: {against} ({saq}) | 3.05 | 3 |" in lines
     assert f"| latency p50: {against} ({saq}) | **1** | at most 0.33 |" in lines
+
+
+@pytest.mark.parametrize(("bound", "off"), [("least", -0.01), ("most", 0.01)])
+def test_a_ratio_at_its_bound_is_reached(bound: str, off: float, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"what": what, "measured": measured, bound: 1.5, "decided": True, "other": "node-5"}
+        for what, measured in (("at", 1.5), ("beyond", 1.5 + off))
+    ]
+    _, _, at, beyond = tables.of_required(rows)
+    assert at.startswith("| at | 1.5 | ")
+    assert beyond.startswith(f"| beyond | **{1.5 + off:g}** | ")
+    report.show_required(rows)
+    _, _, at, beyond = capsys.readouterr().out.splitlines()
+    assert at.startswith("  at ")
+    assert beyond.startswith("! beyond ")
 
 
 def test_each_peer_has_a_program_pins_and_a_row_in_the_docs() -> None:
