@@ -5,6 +5,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from bullmq_anyio.primitives import Event
+from bullmq_anyio.wakes import TrioWake, wake_maker
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +92,66 @@ async def test_a_wait_with_a_limit() -> None:
         tasks.start_soon(event.wait, 60)
         await anyio.wait_all_tasks_blocked()
         event.set()
+
+
+async def test_one_that_is_set_lets_others_run_and_can_be_cut_off() -> None:
+    event, ran = Event(), list[str]()
+
+    async def run() -> None:
+        ran.append("other")
+
+    event.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await event.wait()
+        assert ran == ["other"]
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await event.wait()
+    assert scope.cancelled_caught
+
+
+async def test_waits_that_are_cut_off_leave_nothing() -> None:
+    event = Event()
+    for _ in range(3):
+        await event.wait(0)
+    assert event._waiting == ()
+
+
+async def test_a_wake_that_is_set_before_is_not_waited_for() -> None:
+    wake = wake_maker()()
+    wake.set_result("early")
+    assert wake.done()
+    with anyio.fail_after(5):
+        assert await wake == "early"
+
+
+async def test_a_wake_whose_task_is_cut_off_is_done() -> None:
+    wake = wake_maker()()
+    with anyio.move_on_after(0) as scope:
+        await wake
+    assert scope.cancelled_caught
+    assert wake.done()
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_wake_whose_task_could_not_be_woken_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    wake, woken = wake_maker()(), list[str]()
+
+    async def wait() -> None:
+        woken.append(await wake)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        with monkeypatch.context() as patched:
+            patched.setattr(TrioWake.trio, "reschedule", fail)
+            with pytest.raises(MemoryError):
+                wake.set_result("lost")
+        assert not wake.done()
+        wake.set_result("again")
+        assert wake.done()
+    assert woken == ["again"]
