@@ -289,3 +289,17 @@ async def test_an_attempt_that_is_given_up_leaves_a_connection_that_works(
                 await until(is_asked_again)
                 shared.stop_connecting()
         await (anyio.to_thread.run_sync(shared.close) if adapter.name == "threads" else shared.aclose())
+
+
+async def test_a_first_contact_that_fails_is_logged(
+    adapter: Adapter, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The machine tells of its own attempts, which come later."""
+    with silent(refuses=1) as found:
+        worker = adapter.Worker(name, never, options_for("redis", found.port))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await until(found.is_asked)
+            logged = warnings(caplog)
+            await worker.aclose()
+    assert [message for message in logged if "reading failed" in message or "closed" in message]
