@@ -192,7 +192,10 @@ class Driver(DriverBase[Job[T]], Generic[T]):
 
     def _close(self, force: bool) -> None:
         if self.begin_closing(force) and not self._is_within() and self._runs_elsewhere():
-            self._finished.wait()
+            while not self._finished.wait(_LOOK_S):
+                if self.connections.given_up:
+                    # A call that had just begun may be connecting since.
+                    self.connections.close()
 
     def begin_closing(self, force: bool) -> bool:
         """Close, but wait for nothing; return whether there is something to wait for."""

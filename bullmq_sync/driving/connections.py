@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bullmq_protocol.commands.queues import ping
 from bullmq_protocol.common.keys import QueueKeys
+from bullmq_protocol.errors import ConnectionLost
 from bullmq_protocol.net.transport import Transport
 from bullmq_sync.drive import check_server, has_ended, perform, stop_connecting
 from bullmq_sync.primitives import Lock, in_each_process
@@ -17,6 +18,9 @@ class Connections:
         self._owned = owned
         self._keys = keys
         self._client_name = keys.client_name(name)
+        self.given_up = False
+        """Whether a shared connection is open for others alone: a call of this worker that has not begun would begin
+        another attempt to connect."""
         # guarded by _lock
         self._waiting: dict[bool, Transport] = {}
         """By whether the wait is for a job that is taken manually: the two do not block each other."""
@@ -27,11 +31,17 @@ class Connections:
 
     def named(self, *, manual: bool = False) -> Transport:
         """Return a connection that waits for jobs; made at first use."""
+        self.check_open()
         with self._lock:
             found = self._waiting.get(manual)
             if found is None:
                 found = self._waiting[manual] = self.transport.dedicated(client_name=self._client_name)
             return found
+
+    def check_open(self) -> None:
+        """Raise `ConnectionLost` for a call that begins after the end."""
+        if self.given_up:
+            raise ConnectionLost("the worker is closed", maybe_applied=False)
 
     def has_ended(self) -> bool:
         """Look whether the shared connection was lost since it was used last."""
@@ -61,6 +71,7 @@ class Connections:
 
     def close(self) -> None:
         """Close them. Clients that were handed over stay open, but attempts to connect for this worker end."""
+        self.given_up = not self._owned
         with self._lock:
             waiting = tuple(self._waiting.values())
         for each in waiting:

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-import bullmq_anyio
-import bullmq_sync
-from bullmq_protocol import ClusterOptions, ConnectionOptions, KeyLayout, SentinelOptions
+import bullmq_anyio.driving.connections
+import bullmq_sync.driving.connections
+from bullmq_protocol import ClusterOptions, ConnectionOptions, KeyLayout, QueueKeys, SentinelOptions
 from bullmq_protocol.errors import Closed, ConnectionLost
 from bullmq_protocol.worker.notices import Closing
 from tests.support.adapters import Adapter
@@ -135,6 +135,50 @@ async def test_so_does_one_over_a_shared_connection(
                 await anyio.to_thread.run_sync(shared.close)
             else:
                 await shared.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_calls_that_have_not_begun_do_not_connect_again(
+    adapter: Adapter, kind: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At its start a worker makes several at once: each closing finds others of them begun."""
+    for number in range(12):
+        with silent(1) as found:
+            options = options_for(kind, found.port)
+            shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
+            try:
+                await close_while_it_asks(adapter, f"{name}-{number}", shared, found, caplog)
+            finally:
+                if adapter.name == "threads":
+                    await anyio.to_thread.run_sync(shared.close)
+                else:
+                    await shared.aclose()
+
+
+async def test_a_shared_connection_is_no_longer_for_a_worker_that_was_closed(
+    adapter: Adapter, server: Server, name: str
+) -> None:
+    keys = QueueKeys.of(name)
+    if adapter.name == "threads":
+        with bullmq_sync.connect(server.url) as shared:
+            ended = bullmq_sync.driving.connections.Connections(shared, keys, None, owned=False)
+            ended.check_open()
+            ended.close()
+            with pytest.raises(ConnectionLost, match="the worker is closed"):
+                ended.check_open()
+            with pytest.raises(ConnectionLost, match="the worker is closed"):
+                ended.named()
+            bullmq_sync.driving.connections.Connections(shared, keys, None, owned=False).meet()
+        return
+    async with bullmq_anyio.connect(server.url) as transport:
+        left = bullmq_anyio.driving.connections.Connections(transport, keys, None, owned=False)
+        left.check_open()
+        await left.aclose()
+        with pytest.raises(ConnectionLost, match="the worker is closed"):
+            left.check_open()
+        with pytest.raises(ConnectionLost, match="the worker is closed"):
+            left.named()
+        await bullmq_anyio.driving.connections.Connections(transport, keys, None, owned=False).meet()
 
 
 async def test_so_does_one_whose_named_connection_gets_no_answer(
