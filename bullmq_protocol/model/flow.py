@@ -244,10 +244,7 @@ def _keys(
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(field, value, "must be a string")
     place = (plain_text(given), plain_text(node.queue_name))
-    keys = known.get(place)
-    if keys is None:
-        keys = known[place] = QueueKeys.of(place[1], prefix=place[0], layout=layout, switches=switches)
-    return keys
+    return known.setdefault(place, QueueKeys.of(place[1], prefix=place[0], layout=layout, switches=switches))
 
 
 def _check_node(node: FlowNode, parent: ParentRef | None) -> None:
