@@ -258,7 +258,7 @@ def _spread(values: Sequence[float]) -> tuple[float, tuple[float, float] | None,
 
 def show_rates(name: str, found: dict[str, Any]) -> None:
     node = found.get("node-5", {}).get("jobs_per_s")
-    columns = f"{'jobs/s':>10}{'quartiles':>18}{'x Node':>8}{'CPU us':>9}{'server us':>11}{'bytes':>9}"
+    columns = f"{'jobs/s':>10}{'quartiles':>18}{'x Node':>8}{'CPU us':>9}{'server us':>11}{'bytes':>13}"
     print(f"\n{name:<42}{columns}")
     for side, each in found.items():
         ratio = "" if node is None else f"{each['jobs_per_s'] / node:.2f}"
@@ -267,7 +267,7 @@ def show_rates(name: str, found: dict[str, Any]) -> None:
         mark = "" if _decided([each]) else "  not decided"
         print(
             f"  {NAMES[side]:<40}{each['jobs_per_s']:>10,}{quartiles:>18}{ratio:>8}{cells[0]:>9}{cells[1]:>11}"
-            f"{cells[2]:>9}{mark}",
+            f"{cells[2]:>13}{mark}",
             flush=True,
         )
 
