@@ -230,8 +230,7 @@ class Slots(Generic[T]):
     async def perform(self, call: CommandCall) -> Any:
         """Send a call, in its span; return the reply, or the error."""
         try:
-            if self._connections.given_up:
-                self._connections.check_open()
+            self._connections.check_open()
             if self._tracing is None:
                 return await self._transport.perform(call.command)
             with self._tracing.call(call.ticket, call.command) as replied:

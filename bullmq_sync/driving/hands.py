@@ -215,8 +215,7 @@ class Hands(Generic[T]):
     def _call(self, call: CommandCall) -> Any:
         """Make a call; return the reply, or the error."""
         try:
-            if self._connections.given_up:
-                self._connections.check_open()
+            self._connections.check_open()
             if self._tracing is None:
                 return self._transport.perform(call.command)
             return self._threads.apart(self._traced_call, self._tracing, call)

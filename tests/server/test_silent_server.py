@@ -108,6 +108,23 @@ async def close_while_it_asks(
     assert warnings(caplog) == []
 
 
+async def close_over_a_shared_connection(
+    adapter: Adapter, kind: str, refuses: int, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with silent(refuses) as found:
+        options = options_for(kind, found.port)
+        shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
+        try:
+            await close_while_it_asks(adapter, name, shared, found, caplog)
+        finally:
+            await close(adapter, shared)
+
+
+async def close(adapter: Adapter, what: Any) -> None:
+    """Close what both packages have."""
+    await (anyio.to_thread.run_sync(what.close) if adapter.name == "threads" else what.aclose())
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -125,16 +142,7 @@ async def test_so_does_one_over_a_shared_connection(
     adapter: Adapter, kind: str, refuses: int, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which stays open: others may use it."""
-    with silent(refuses) as found:
-        options = options_for(kind, found.port)
-        shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
-        try:
-            await close_while_it_asks(adapter, name, shared, found, caplog)
-        finally:
-            if adapter.name == "threads":
-                await anyio.to_thread.run_sync(shared.close)
-            else:
-                await shared.aclose()
+    await close_over_a_shared_connection(adapter, kind, refuses, name, caplog)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,42 +151,24 @@ async def test_calls_that_have_not_begun_do_not_connect_again(
 ) -> None:
     """At its start a worker makes several at once: each closing finds others of them begun."""
     for number in range(12):
-        with silent(1) as found:
-            options = options_for(kind, found.port)
-            shared: Any = bullmq_sync.connect(options) if adapter.name == "threads" else bullmq_anyio.connect(options)
-            try:
-                await close_while_it_asks(adapter, f"{name}-{number}", shared, found, caplog)
-            finally:
-                if adapter.name == "threads":
-                    await anyio.to_thread.run_sync(shared.close)
-                else:
-                    await shared.aclose()
+        await close_over_a_shared_connection(adapter, kind, 1, f"{name}-{number}", caplog)
 
 
 async def test_a_shared_connection_is_no_longer_for_a_worker_that_was_closed(
     adapter: Adapter, server: Server, name: str
 ) -> None:
-    keys = QueueKeys.of(name)
-    if adapter.name == "threads":
-        with bullmq_sync.connect(server.url) as shared:
-            ended = bullmq_sync.driving.connections.Connections(shared, keys, None, owned=False)
-            ended.check_open()
-            ended.close()
-            with pytest.raises(ConnectionLost, match="the worker is closed"):
-                ended.check_open()
-            with pytest.raises(ConnectionLost, match="the worker is closed"):
-                ended.named()
-            bullmq_sync.driving.connections.Connections(shared, keys, None, owned=False).meet()
-        return
-    async with bullmq_anyio.connect(server.url) as transport:
-        left = bullmq_anyio.driving.connections.Connections(transport, keys, None, owned=False)
-        left.check_open()
-        await left.aclose()
+    module: Any = bullmq_sync if adapter.name == "threads" else bullmq_anyio
+    shared = module.connect(server.url)
+    ended, other = (
+        module.driving.connections.Connections(shared, QueueKeys.of(name), None, owned=False) for _ in range(2)
+    )
+    ended.check_open()
+    await close(adapter, ended)
+    for call in (ended.check_open, ended.named):
         with pytest.raises(ConnectionLost, match="the worker is closed"):
-            left.check_open()
-        with pytest.raises(ConnectionLost, match="the worker is closed"):
-            left.named()
-        await bullmq_anyio.driving.connections.Connections(transport, keys, None, owned=False).meet()
+            call()
+    await (anyio.to_thread.run_sync(other.meet) if adapter.name == "threads" else other.meet())
+    await close(adapter, shared)
 
 
 async def test_so_does_one_whose_named_connection_gets_no_answer(
