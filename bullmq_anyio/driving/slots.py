@@ -141,7 +141,8 @@ class Slots(Generic[T]):
                 else:
                     actions = self._decide(self._dispatch.answered, following, outcome, random.random())
                 following = self._sort(actions)
-                self._wake_one()
+                if following is not None:
+                    self._wake_one()
         except anyio.get_cancelled_exc_class() as error:
             if self._tasks.is_torn():
                 raise
@@ -152,6 +153,10 @@ class Slots(Generic[T]):
             # Before the other tasks are cancelled for it: their handlers have not failed.
             self._tasks.broken = True
             raise
+        else:
+            # A job that was waited for starts without the turn of the loop in which a slot wakes up.
+            if self._tasks.group is not None and self._dispatch.needs_hand():
+                await self._slot(stays=False)
 
     def _hand_over(self, action: Action | None) -> None:
         match action:
@@ -260,8 +265,9 @@ class Slots(Generic[T]):
                 return
         self._tasks.spawn(self._slot)
 
-    async def _slot(self) -> None:
-        """Start jobs and deliver outcomes until the end."""
+    async def _slot(self, *, stays: bool = True) -> None:
+        """Start jobs and deliver outcomes until the end; or, unless it stays, until there is nothing to do and another
+        slot sleeps."""
         dispatch = self._dispatch
         dispatch.coming = False
         slot = _Slot()
@@ -272,7 +278,7 @@ class Slots(Generic[T]):
                     await self._launch(slot, work)
                 elif work is DELIVER:
                     await self._deliver(slot)
-                elif self._tasks.stopped is None or self._tasks.stopped.is_set():
+                elif self._is_over() or (self._sleeping and not stays):
                     return
                 else:
                     await self._sleep(slot)
@@ -290,6 +296,9 @@ class Slots(Generic[T]):
             # Before the other tasks are cancelled for it: their handlers have not failed.
             self._tasks.broken = True
             raise
+
+    def _is_over(self) -> bool:
+        return self._tasks.stopped is None or self._tasks.stopped.is_set()
 
     async def _launch(self, slot: _Slot, first: JobRun) -> None:
         """Start tasks for jobs that are ready, and let those end that do not wait.
@@ -330,6 +339,8 @@ class Slots(Generic[T]):
             dispatch.coming = False
 
     async def _sleep(self, slot: _Slot) -> None:
+        if slot.make_wake is None:
+            slot.make_wake = wake_maker()
         wake = slot.make_wake()
         # Where the task is cancelled in its wait, it stays there until it is passed over: it is done.
         self._sleeping.append(wake)
@@ -399,4 +410,5 @@ class _Slot:
     def __init__(self) -> None:
         self.call: CommandCall | None = None
         self.started: Sequence[Handling] = ()
-        self.make_wake = wake_maker()
+        self.make_wake: Callable[[], Wake] | None = None
+        """Found when it first sleeps: most that do not stay never do."""

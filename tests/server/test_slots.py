@@ -11,6 +11,8 @@ import anyio
 import pytest
 
 from bullmq_anyio import Connection, Job, Queue, Worker
+from bullmq_anyio.driving.contact import Contact
+from bullmq_anyio.driving.slots import Slots
 from bullmq_protocol import NewJob
 from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
@@ -163,3 +165,39 @@ async def test_a_handler_that_cancels_its_own_task_disturbs_no_other(
     assert len(ends) == 60
     assert set(ends.values()) == {"JobCompleted"}
     assert connection.names.count("moveStalledJobsToWait") == 1
+
+
+async def test_a_job_that_was_waited_for_is_started_by_the_task_that_fetched_it(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No slot is woken for it: that would cost a turn of the loop. Nor does another one stay for each."""
+    asleep, woken, waits, ended = 0, 0, anyio.Event(), anyio.Event()
+    sleep, wait = vars(Slots)["_sleep"], Contact.wait
+
+    async def counted(slots: Slots[Any], slot: Any) -> None:
+        nonlocal asleep, woken
+        asleep += 1
+        await sleep(slots, slot)
+        woken += 1
+
+    async def watched(contact: Contact, call: Any) -> Any:
+        waits.set()
+        return await wait(contact, call)
+
+    monkeypatch.setattr(Slots, "_sleep", counted)
+    monkeypatch.setattr(Contact, "wait", watched)
+
+    async def process(job: Job[Any]) -> None:
+        pass
+
+    worker = Worker[Any](queue_name, process, server.url)
+    worker.on(JobCompleted, lambda notice: ended.set())
+    with anyio.fail_after(60):
+        async with Queue[Any](queue_name, server.url) as adding, worker:
+            for number in range(20):
+                await waits.wait()
+                waits, ended = anyio.Event(), anyio.Event()
+                await adding.add("job", number)
+                await ended.wait()
+            await waits.wait()
+            assert (asleep, woken) == (1, 0)
