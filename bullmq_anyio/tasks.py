@@ -359,6 +359,15 @@ _KNOWN_SCOPES = _knows_scopes()
 _current: Any = asyncio.tasks
 
 
+class _Unlisted(set["asyncio.Task[Any]"]):
+    """The tasks of a group, none of which `asyncio.all_tasks()` lists: looking through all of them as each one starts
+    would take longer the more there are."""
+
+    def add(self, task: asyncio.Task[Any], /) -> None:
+        super().add(task)
+        _current._unregister_task(task)
+
+
 def start_unlisted(
     tasks: TaskGroup, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: str | None = None
 ) -> None:
@@ -367,10 +376,11 @@ def start_unlisted(
     Code that cancels all tasks (`asyncio.run` at its end) means those of the program: `run` is one, and ends the others
     in good order. A task that makes a call would lose its reply, and the job that it brings.
     """
-    tasks.start_soon(function, *args, name=name)
+    group: Any = tasks
     # trio has no such list, and its groups keep no such set.
-    for task in getattr(tasks, "_tasks", ()):
-        _current._unregister_task(task)
+    if type(getattr(group, "_tasks", None)) is set:
+        group._tasks = _Unlisted(group._tasks)
+    tasks.start_soon(function, *args, name=name)
 
 
 def job_tasks(attend: Attend, context: Context, tasks: TaskGroup) -> JobTasks:
