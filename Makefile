@@ -93,8 +93,11 @@ test-3.12: export BULLMQ_TEST_PROFILE = strict
 # Time and memory are measured on the oldest and on the newest Python.
 test-3.12: export NOT_ALONE = yes
 test-3.13: export BULLMQ_TEST_END = newest
+# trio draws for each batch of tasks in which order they run; here it does not.
+test-3.12: TRIO_ORDER = kept
+test-3.13: TRIO_ORDER = reversed
 $(NEWER:%=test-%): test-%: env-%
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS=--brief
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS='--brief --trio-order $(TRIO_ORDER)'
 
 .PHONY: run-tests run-covered
 run-tests:
@@ -102,7 +105,7 @@ run-tests:
 	@$(IN) -m tools.prepare
 	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
 	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
-	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(filter --brief,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
+	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(filter-out --cov% --ignore%,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
 
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
@@ -132,10 +135,13 @@ lint: env ## the quick half of check: format, lint, types, stale Lua, twins and 
 	$(IN) tools/public_names.py --check
 	$(IN) tools/conformance_page.py --check
 
+check: ON_TRIO = $(shell grep -lE '\["asyncio", "trio"|"anyio_backend", \["trio"\]|trio_order' tests/unit/test_*.py)
 check: env ## lint, pyright, and the core's coverage by the tests without a server
 	@$(MAKE) -j 2 lint pyright
 	@mkdir -p .cache
 	HYPOTHESIS_PROFILE=brief COVERAGE_FILE=.cache/coverage-core $(IN) -m pytest -n 2 --cov=bullmq_protocol --cov=monque_protocol --cov-report= tests/unit tests/property
+	@# Those on trio in both orders in which it runs tasks that are due together.
+	for order in kept reversed; do $(IN) -m pytest -q -p no:cacheprovider --trio-order $$order -k 'trio or order' $(ON_TRIO) || exit 1; done
 	@# conformance.py is what a transport is put through, the others start servers: they run in the tests with a server
 	COVERAGE_FILE=.cache/coverage-core $(IN) -m coverage report --include='bullmq_protocol/*,monque_protocol/*' \
 	  --omit='bullmq_protocol/testing/conformance.py,bullmq_protocol/testing/_append_only.py,bullmq_protocol/testing/_docker.py,bullmq_protocol/testing/server.py' --fail-under=100

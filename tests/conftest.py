@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from bullmq_protocol.worker._shared import Shared
-from tests.support import node, servers
+from tests.support import node, servers, trio_order
 from tests.support.limits import Limits
 from tests.support.progress import QUIET_S, Progress
 from tests.support.saying import LOGGERS, Lines, check_errors
@@ -133,6 +133,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only the tests of threads, with a switch interval of one microsecond",
     )
+    parser.addoption(
+        "--trio-order",
+        choices=trio_order.ORDERS,
+        help="the order in which trio runs tasks that are due together; without it trio draws for each batch",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -166,6 +171,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Limits(), "limits")
     if config.getoption("switching"):
         sys.setswitchinterval(1e-6)
+    if config.getoption("trio_order"):
+        patch = pytest.MonkeyPatch()
+        config.add_cleanup(patch.undo)
+        trio_order.fix(config.getoption("trio_order"), patch)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config.getoption("quiet_s")), "progress")
     # SIGTERM ends a run as Ctrl-C does, so that the servers it started end with it.

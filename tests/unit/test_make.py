@@ -145,6 +145,16 @@ def test_newer_pythons_share_the_ends_of_the_servers() -> None:
     assert "--brief" in recipe("test-3.12") and "BULLMQ_TEST_END" not in recipe("test-3.11")
 
 
+def test_tasks_of_trio_run_in_both_orders() -> None:
+    assert [re.findall(r"--trio-order (\w+)", recipe(f"test-{each}")) for each in ("3.12", "3.13")] == [
+        ["kept", "kept"],
+        ["reversed"] * 3,
+    ]
+    (again,) = [line for line in recipe("check").splitlines() if "--trio-order $order" in line]
+    assert again.startswith("for order in kept reversed; do ") and again.endswith(" || exit 1; done")
+    assert " tests/unit/test_primitives.py" in again and " tests/unit/test_kit.py" in again
+
+
 def test_every_target_that_a_page_names_exists() -> None:
     makefile = (_ROOT / "Makefile").read_text()
     known = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)) | {"test-3.11", "test-3.12", "test-3.13"}
