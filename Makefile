@@ -28,7 +28,7 @@ MAKEFLAGS += --no-print-directory
 SLOWEST = $(if $(CI),--durations=15)
 
 .DEFAULT_GOAL = menu
-.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate conformance chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick bench-peers dist clean
+.PHONY: menu env $(NEWER:%=env-%) env-docs environments docs demo demo-monque board server unit generated lint test test-all $(OLDEST:%=test-%) $(NEWER:%=test-%) test-switching check oracle follow mutants mutants-sample simulate conformance chaos chaos-abrupt chaos-fleet outbox-faults signals bench bench-quick bench-peers dist clean
 
 menu:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -123,17 +123,21 @@ test-switching: env ## the tests of threads as these switch every microsecond, a
 pyright: env
 	$(IN) -m pyright --pythonpath $(IN)
 
-lint: env ## the quick half of check: format, lint, types, stale Lua, twins and pages
+# What others read comes before them: scripts, twins, pages, and last the names of all that.
+GENERATORS = lua/build.py $(addprefix tools/,twin.py anchors.py reference.py error_table.py acl.py drawings.py conformance_page.py public_names.py)
+define LINE
+
+
+endef
+
+generated: env ## write whatever is made from other files: packed Lua, twins, reference, lists of names and anchors, drawings
+	$(foreach each,$(GENERATORS),$(IN) $(each)$(LINE)	)@git status --short
+
+lint: env ## the quick half of check: format, lint, types, and whether what is generated is stale
 	$(IN) -m ruff format --check .
 	$(IN) -m ruff check .
 	$(IN) -m mypy
-	$(IN) lua/build.py --check
-	$(IN) tools/reference.py --check
-	$(IN) tools/error_table.py --check
-	$(IN) tools/twin.py --check
-	$(IN) tools/acl.py --check
-	$(IN) tools/public_names.py --check
-	$(IN) tools/conformance_page.py --check
+	$(foreach each,$(GENERATORS),$(IN) $(each) --check$(LINE)	)
 
 check: ON_TRIO = $(shell grep -lE '\["asyncio", "trio"|"anyio_backend", \["trio"\]|trio_order' tests/unit/test_*.py)
 check: env ## lint, pyright, and the core's coverage by the tests without a server

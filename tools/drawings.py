@@ -1,13 +1,13 @@
-"""Draw the mermaid blocks of the pages for the site, which has no JavaScript for them: `python tools/drawings.py`.
+"""Draw the mermaid blocks of the pages, for the site has no JavaScript for them: `python tools/drawings.py [--check]`.
 
-It needs Graphviz (`dot`), and writes `docs/_drawings/<digest>.svg` for each block. GitHub draws the blocks itself.
+It writes `docs/_drawings/<digest>.svg` for each block; a new one needs Graphviz (`dot`). GitHub draws blocks itself.
 """
 
 import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -22,15 +22,26 @@ _HEAD = (
 )
 
 
-def main() -> int:
-    """Draw what is not drawn yet, and remove what no page has; return the exit status."""
+def main(arguments: Sequence[str]) -> int:
+    """Draw what is not drawn yet, and remove what no page has, or tell that either is due; return the exit status."""
+    if list(arguments) not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
     TARGET.mkdir(exist_ok=True)
     wanted = {file_of(block): block for page in pages() for block in BLOCK.findall(page.read_text("utf-8"))}
-    for stale in set(TARGET.iterdir()) - wanted.keys():
-        stale.unlink()
-    for file, block in wanted.items():
-        if not file.exists():
-            file.write_text(draw(block), encoding="utf-8")
+    there = set(TARGET.iterdir())
+    if arguments and there != wanted.keys():
+        print("tools/drawings.py: docs/_drawings is stale, run python tools/drawings.py", file=sys.stderr)
+        return 1
+    try:
+        drawn = {file: draw(wanted[file]) for file in wanted.keys() - there}
+    except FileNotFoundError:
+        print("tools/drawings.py: a new drawing needs Graphviz: apt install graphviz", file=sys.stderr)
+        return 1
+    for file in there - wanted.keys():
+        file.unlink()
+    for file, text in drawn.items():
+        file.write_text(text, encoding="utf-8")
     return 0
 
 
@@ -86,4 +97,4 @@ def _folded(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

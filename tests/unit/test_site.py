@@ -58,11 +58,34 @@ def test_anchors_and_folders_are_found_as_on_github() -> None:
     assert "[tests]\n" in prepared
 
 
+def test_a_drawing_that_is_missing_or_left_over_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drawings, "TARGET", tmp_path / "drawings")
+    monkeypatch.setattr(drawings, "draw", lambda block: f"<svg>{block}")
+    assert drawings.main(["--check"]) == 1
+    assert "docs/_drawings is stale, run python tools/drawings.py" in capsys.readouterr().err
+    assert drawings.main([]) == drawings.main(["--check"]) == 0
+    (drawings.TARGET / "left-over.svg").touch()
+    assert drawings.main(["--check"]) == 1
+    assert drawings.main([]) == drawings.main(["--check"]) == 0
+    assert drawings.main(["--other"]) == 2
+
+
+def test_a_new_drawing_without_graphviz_is_reported_and_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drawings, "TARGET", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "before.svg").touch()
+    assert drawings.main([]) == 1
+    assert "needs Graphviz" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["before.svg"]
+
+
 def test_every_drawing_of_a_page_is_drawn() -> None:
-    wanted = {
-        drawings.file_of(block) for page in drawings.pages() for block in drawings.BLOCK.findall(page.read_text())
-    }
-    assert wanted and wanted == set(drawings.TARGET.iterdir()), "python tools/drawings.py"
+    assert drawings.main(["--check"]) == 0
+    wanted = list(drawings.TARGET.iterdir())
     prepared = site.prepared("docs/worker-machine", (_ROOT / "docs" / "worker-machine.md").read_text())
     assert prepared.count("<svg ") == prepared.count('<div class="drawing">') == 5
     # A blank line would end the HTML.

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tools import anchors
+
 pytestmark = pytest.mark.any_python
 
 _ROOT = Path(__file__).parents[2]
-_SPECS = [*sorted((_ROOT / "specs").glob("0*.md")), _ROOT / "specs" / "monque.md"]
-_RECORD = Path(__file__).with_name("spec_anchors.txt")
+_SPECS = anchors.SPECS
 _CITING = ("bullmq_protocol", "monque_protocol", "bullmq_anyio", "bullmq_sync", "bullmq_outbox", "lua")
 _CITATION = re.compile(r"specs/([\w-]+(?:\.md)?)(?:#([\w.-]*\w))?")
-
-
-def _anchors(spec: Path) -> list[str]:
-    return re.findall(r'<a id="([^"]+)"></a>', spec.read_text(encoding="utf-8"))
 
 
 def _citations() -> Iterator[tuple[str, str, str]]:
@@ -35,7 +32,7 @@ def test_which_files_there_are() -> None:
 
 @pytest.mark.parametrize("spec", _SPECS, ids=lambda spec: str(spec.name))
 def test_anchors_are_unique(spec: Path) -> None:
-    assert [anchor for anchor, times in Counter(_anchors(spec)).items() if times > 1] == []
+    assert [anchor for anchor, times in Counter(anchors.anchors(spec)).items() if times > 1] == []
 
 
 @pytest.mark.parametrize("spec", _SPECS, ids=lambda spec: str(spec.name))
@@ -45,21 +42,33 @@ def test_every_numbered_section_and_behaviour_has_its_anchor(spec: Path) -> None
     behaviours = re.findall(r"^### ([WS]\d+) ", text, flags=re.MULTILINE)
     expected = {f"sec-{number.replace('.', '-')}" for number in sections} | {each.lower() for each in behaviours}
     assert expected
-    assert expected - set(_anchors(spec)) == set()
+    assert expected - set(anchors.anchors(spec)) == set()
 
 
-def test_anchors_stay() -> None:
-    """Others link to them: a new one is recorded, a section that goes leaves its anchor with a line that says where."""
-    found = [f"{spec.name}#{anchor}" for spec in _SPECS for anchor in _anchors(spec)]
-    recorded = _RECORD.read_text(encoding="utf-8").split()
-    gone, new = set(recorded) - set(found), set(found) - set(recorded)
-    assert not gone, f"give these an anchor again, with a line that says where the content went: {sorted(gone)}"
-    assert not new, f"add these to tests/unit/{_RECORD.name}: {sorted(new)}"
-    assert found == recorded, f"tests/unit/{_RECORD.name}: the order must be that of the files"
+def test_anchors_stay_and_new_ones_are_recorded_in_the_order_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert anchors.main(["--check"]) == 0
+    spec, record = tmp_path / "01-x.md", tmp_path / "list.txt"
+    spec.write_text('<a id="new"></a>\n<a id="old"></a>\n')
+    record.write_text("01-x.md#old\n")
+    monkeypatch.setattr(anchors, "SPECS", (spec,))
+    monkeypatch.setattr(anchors, "TARGET", record)
+    assert anchors.main(["--check"]) == 1
+    assert "list.txt is stale, run python tools/anchors.py" in capsys.readouterr().err
+    assert anchors.main([]) == 0
+    assert record.read_text() == "01-x.md#new\n01-x.md#old\n"
+    assert anchors.main(["--check"]) == 0
+    # Others link to an anchor that goes: it is never taken from the list.
+    spec.write_text('<a id="new"></a>\n')
+    assert anchors.main(["--check"]) == anchors.main([]) == 1
+    assert "01-x.md#old" in capsys.readouterr().out
+    assert "01-x.md#old" in record.read_text()
+    assert anchors.main(["--other"]) == 2
 
 
 def test_every_cited_place_exists() -> None:
-    known = {spec.name: set(_anchors(spec)) for spec in _SPECS}
+    known = {spec.name: set(anchors.anchors(spec)) for spec in _SPECS}
     missing = [
         f"{place}: specs/{name}#{anchor}"
         for place, name, anchor in _citations()
