@@ -1,14 +1,18 @@
 """Run workers in simulated time: `python -m tools.simulate --steps 1000000`; a failure replays with `--replay FILE`.
 
-Their machines have dispatchers, as in the adapters; `--alone` leaves these out.
+Their machines have dispatchers, as in the adapters; `--alone` leaves these out. `--fault MODULE:CLASS` takes a
+dispatcher with a fault instead, to find the seed of a life that meets it.
 """
 
 import argparse
+import importlib
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from bullmq_protocol.testing.simulate import Violation, replay, simulate, simulate_dispatched
+from bullmq_protocol.worker.dispatch import Dispatcher
 
 FAILED = 1
 
@@ -18,6 +22,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1_000_000, help="events handled by machines")
     parser.add_argument("--seed", type=int, default=0, help="of the first life")
     parser.add_argument("--alone", action="store_true", help="machines without dispatchers")
+    parser.add_argument("--fault", type=_dispatcher, default=Dispatcher, help="a class of dispatchers, MODULE:CLASS")
     parser.add_argument("--trace", type=Path, default=Path(".cache/simulate.jsonl"), help="where a failure is written")
     parser.add_argument("--replay", type=Path, help="live the life of this trace again")
     options = parser.parse_args()
@@ -25,8 +30,10 @@ def main() -> int:
         return _replay(options.replay)
     started = time.monotonic()
     try:
-        run = simulate if options.alone else simulate_dispatched
-        steps, lives, jobs = run(options.steps, seed=options.seed)
+        if options.alone:
+            steps, lives, jobs = simulate(options.steps, seed=options.seed)
+        else:
+            steps, lives, jobs = simulate_dispatched(options.steps, seed=options.seed, dispatch=options.fault)
     except Violation as violation:
         options.trace.parent.mkdir(parents=True, exist_ok=True)
         options.trace.write_text(violation.trace)
@@ -37,6 +44,14 @@ def main() -> int:
         f"simulate: {steps} steps, {lives} lives from seed {options.seed}, {jobs} jobs, {seconds:.0f} s, 0 violations"
     )
     return 0
+
+
+def _dispatcher(place: str) -> Any:
+    module, _, name = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(f"must be MODULE:CLASS ({error})") from None
 
 
 def _replay(file: Path) -> int:

@@ -1,5 +1,6 @@
 """Workers in simulated time: a short run without a violation, and planted faults that are each found by name."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -386,7 +387,8 @@ def test_a_planted_fault_of_the_dispatcher_is_found_and_replays(
 
 def _meet(dispatch: Callable[..., Dispatcher[Any, Any]], seed: int) -> None:
     simulate_dispatched(FAULT_STEPS, seed=seed, dispatch=dispatch)
-    pytest.fail(f"none of the lives from seed {seed} on meets it: find a seed whose life does")
+    fault = f"{dispatch.__module__}:{getattr(dispatch, '__qualname__', dispatch)}"
+    pytest.fail(f"no life from seed {seed} on meets it; one that does: python -m tools.simulate --fault {fault}")
 
 
 def test_a_trace_from_before_the_dispatcher_replays() -> None:
@@ -418,6 +420,25 @@ def test_the_command_line_writes_a_trace_that_it_replays(
         assert code == 1
         assert "event for event" in said
     assert command("--replay", str(trace)) == (0, "no violation any more\n")
+
+
+def test_the_command_line_finds_the_seed_of_a_life_that_meets_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(fault: str) -> int:
+        trace = str(tmp_path / "trace.jsonl")
+        monkeypatch.setattr("sys.argv", ["simulate", "--seed", "5", "--fault", fault, "--trace", trace])
+        return main()
+
+    assert command(f"{__name__}:_DeliversTwice") == 1
+    found = re.search(r"one finishing call.*\(seed (\d+), step", capsys.readouterr().out)
+    assert found is not None
+    with pytest.raises(Violation, match="one finishing call"):
+        DispatchedLife(int(found[1]), _DeliversTwice).run()
+    for wrong in ("nowhere:X", f"{__name__}:_Nothing", "X"):
+        with pytest.raises(SystemExit):
+            command(wrong)
+        assert "must be MODULE:CLASS" in capsys.readouterr().err
 
 
 class _MeetsAFault(Fetching):
