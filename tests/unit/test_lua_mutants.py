@@ -81,6 +81,15 @@ def test_every_script_is_read() -> None:
     assert len(found) > 5000
 
 
+def test_a_script_of_ours_that_no_case_calls_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "lua"
+    shutil.copytree(lua.build.ROOT, root)
+    several = [lua.Test(frozenset({name}), lambda *_: None, False, "") for name in lua.build.own()]
+    assert lua.uncalled(several, root) == []
+    (root / "ours" / "newOne.lua").write_text("--- keys: wait\n--- args:\nreturn 1\n")
+    assert lua.uncalled(several, root) == ["ours/newOne.lua"]
+
+
 @pytest.mark.slow
 def test_the_faults_of_a_profile_are_not_in_strict(tmp_path: Path) -> None:
     root = tmp_path / "lua"
