@@ -34,7 +34,7 @@ class WorkerTasks:
         """A fault ends them."""
         self.stopped: anyio.Event | None = None
 
-    def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str | None = None) -> None:
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: str | None = None) -> None:
         """Start a task of the worker's in a context of its own, wherever this runs."""
         # Nobody would cancel one that joins a group whose others have been cancelled and are over.
         if self.jobs is not None and not self.is_torn():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -11,9 +12,10 @@ import anyio
 import pytest
 
 from bullmq_anyio import Connection, Job, Queue, Worker
+from bullmq_anyio.driving import slots
 from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.slots import Slots
-from bullmq_protocol import NewJob
+from bullmq_protocol import JobOptions, NewJob
 from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
@@ -201,3 +203,75 @@ async def test_a_job_that_was_waited_for_is_started_by_the_task_that_fetched_it(
                 await ended.wait()
             await waits.wait()
             assert (asleep, woken) == (1, 0)
+
+
+@pytest.mark.parametrize(("most", "tasks"), [(64, 84), (3, 400)])
+async def test_calls_of_jobs_that_fail_are_made_by_tasks_that_stay(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, most: int, tasks: int
+) -> None:
+    """Each needs a call of its own, and a task for each took a tenth more CPU time."""
+    monkeypatch.setattr(slots, "_MOST_CARRIERS", most)
+    carriers, idle = set[int](), 0
+    make_all = vars(Slots)["_make_all"]
+
+    async def counted(slots: Any, call: Any) -> Any:
+        nonlocal idle
+        carriers.add(anyio.get_current_task().id)
+        idle = max(idle, len(slots._carriers))
+        return await make_all(slots, call)
+
+    monkeypatch.setattr(Slots, "_make_all", counted)
+    ends = await _fail_once(server, queue_name, 400, 20)
+    assert ends == 400
+    assert 0 < idle <= most
+    assert len(carriers) <= tasks
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_call_is_not_lost_with_the_task_that_was_woken_for_it(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, struck = vars(Slots)["_send"], 0
+
+    def strikes(slots: Any, call: Any) -> None:
+        nonlocal struck
+        woken = slots._carriers[-1] if slots._carriers else None
+        send(slots, call)
+        if woken is None or woken.call is None:
+            return
+        for task in [each for each in gc.get_objects() if issubclass(type(each), asyncio.Task)]:
+            if getattr(task, "_fut_waiter", None) is woken.wake:
+                struck += task.cancel()
+
+    monkeypatch.setattr(Slots, "_send", strikes)
+    assert await _fail_once(server, queue_name, 40, 4) == 40
+    assert struck > 0
+
+
+async def _fail_once(server: Server, queue: str, count: int, concurrency: int) -> int:
+    """Process jobs that fail once; return how many have completed."""
+    completed, over = 0, anyio.Event()
+
+    async def process(job: Job[Any]) -> None:
+        if not job.attempts_made:
+            raise LookupError
+
+    def ended(notice: JobCompleted) -> None:
+        nonlocal completed
+        completed += 1
+        if completed == count:
+            over.set()
+
+    connection = _Counting(server.url)
+    async with Queue[Any](queue, server.url) as adding:
+        await adding.add_bulk([NewJob("job", 1, JobOptions(attempts=2)) for _ in range(count)])
+        worker = Worker[Any](queue, process, connection, options=WorkerOptions(concurrency=concurrency))
+        worker.on(JobCompleted, ended)
+        with anyio.fail_after(60):
+            async with worker:
+                await over.wait()
+        await adding.obliterate(force=True)
+    await connection.aclose()
+    # None is made again, neither by another task nor at the end.
+    assert connection.names.count("retryJob") == count
+    return completed
