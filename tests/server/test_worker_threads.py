@@ -341,8 +341,9 @@ def test_needs_no_more_threads_than_concurrency(queue: Queue[Any], server: Serve
     done = Told(worker, JobCompleted, 2000)
     with worker:
         done.wait(60)
-    # Ten handlers, and beside them: run, the timer, the wait, a fetch, upkeep.
-    assert most - before <= 10 + 5
+    # Ten handlers, and beside them: run, the timer, the wait, a fetch, upkeep, the named connection, and one that was
+    # woken for a job that another took meanwhile, before it has looked, which takes long on a busy machine.
+    assert most - before <= 10 + 7
 
 
 def test_a_job_given_back_while_its_callback_ran_never_begins(
