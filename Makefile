@@ -76,16 +76,17 @@ unit-i-to-z: HALF = $(wildcard tests/unit/test_[i-z]*.py)
 unit-a-to-h unit-i-to-z:
 	@$(IN) -m pytest -q -m 'not search and not slow' $(HALF)
 
-test: env ## run all tests on one Python, every server that can be had, and Node where it is installed
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py test $(TEST_MINUTES) $(MAKE) run-covered IN=$(IN)
+# Not the tests marked deep, which mostly test the tests, nor the adapters' coverage: both are in test-all.
+test: env ## run the tests on one Python, every server that can be had, and Node where it is installed
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-dev} $(PYTHON) tools/took.py test $(TEST_MINUTES) $(MAKE) run-tests IN=$(IN) AND='and not deep'
 
-test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same with more examples on Python 3.11, then what depends on Python's version on 3.12 and 3.13
+test-all: $(OLDEST:%=test-%) $(NEWER:%=test-%) ## the same, longer tests, more examples and coverage on Python 3.11, then what depends on Python's version on 3.12 and 3.13
 
 # CHECKED=yes leaves out tests/unit where `make check` has run it in the same environment.
 $(OLDEST:%=test-%): test-%:
 	@$(PYTHON) tools/env.py .venv-$* $* > /dev/null
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python \
-	  LEFT_OUT="$$(test -z '$(CHECKED)' || test ! -L .venv-$* || echo --ignore=tests/unit)"
+	  LEFT_OUT="$$(test -z '$(CHECKED)' || test ! -L .venv-$* || echo tests/unit)"
 
 # --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both. One has the profile of old programs.
 test-3.12: export BULLMQ_TEST_END = oldest
@@ -99,17 +100,35 @@ test-3.13: TRIO_ORDER = reversed
 $(NEWER:%=test-%): test-%: env-%
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS='--brief --trio-order $(TRIO_ORDER)'
 
-.PHONY: run-tests run-covered
+# Two runs side by side, since each process of a run reads all of its tests; nothing is fetched for the first tests of the second one.
+.PHONY: run-tests run-covered tests-of-servers tests-of-others prepare-monque
+run-tests: SHARE = $(shell expr \( $(WORKERS) + 1 \) / 2)
 run-tests:
 	@mkdir -p .cache
-	@$(IN) -m tools.prepare
-	$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'not alone'
+	@$(MAKE) -j 3 prepare-monque tests-of-servers tests-of-others SHARE=$(SHARE)
 	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
-	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(filter-out --cov% --ignore%,$(OPTIONS)) -n 1 -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
+	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n 1 -m 'alone $(AND)' $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
 
+SHARED = $(IN) -m pytest $(SLOWEST) $(OPTIONS) -n $(SHARE) --dist loadfile --no-loadscope-reorder -m 'not alone $(AND)'
+QUICK = $(filter-out $(LEFT_OUT),tests/unit tests/property)
+OTHERS = $(filter-out server unit property,$(notdir $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/test_*.py))))))
+
+prepare-monque:
+	@$(IN) -m tools.prepare --monque
+
+tests-of-servers:
+	@$(IN) -m tools.prepare
+	$(SHARED) $(COVERED) tests/server
+
+tests-of-others:
+	@# What fails in the first ones is no reason to leave out the others.
+	@failed=0; $(SHARED) $(QUICK) || failed=1; \
+	$(IN) -m tools.prepare && $(IN) -m tools.prepare --monque && $(SHARED) $(OTHERS:%=tests/%) && exit $$failed
+
+# The adapters' lines are counted in tests/server alone.
 run-covered: export COVERAGE_FILE = .cache/coverage
 run-covered:
-	@$(MAKE) run-tests OPTIONS='--cov=bullmq_anyio --cov=bullmq_sync --cov-report= --cover-once $(LEFT_OUT)'
+	@$(MAKE) run-tests COVERED='--cov=bullmq_anyio --cov=bullmq_sync --cov-report= --cover-once'
 	$(IN) -m coverage report --fail-under=80
 
 # What threads of ours do to each other does not depend on the server.

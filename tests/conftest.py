@@ -102,6 +102,13 @@ def _errors_and_lines_say_all() -> Iterator[None]:
     assert not lines.wrong
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _garbage_of_this_file_alone() -> None:
+    """Whoever looks for garbage in a test looks at what this file has made, not at all that is there."""
+    gc.collect()
+    gc.freeze()
+
+
 def _room(item: pytest.Item) -> str:
     return _room_of(item.path)
 

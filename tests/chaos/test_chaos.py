@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.any_python]
 _LOCK_MS, _STALLED_MS, _PATIENCE_S = 4000, 1500, 20.0
 
 
+@pytest.mark.deep
 def test_nothing_is_lost_or_finished_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = run(
         seed=5,
@@ -29,6 +30,7 @@ def test_nothing_is_lost_or_finished_twice(tmp_path: Path, capsys: pytest.Captur
     assert " 0 lost, 0 finished twice, " in capsys.readouterr().out.splitlines()[-1]
 
 
+@pytest.mark.deep
 def test_killed_master_loses_what_its_replica_lacked(tmp_path: Path) -> None:
     problems = run(
         seed=6,

@@ -13,6 +13,7 @@ from tests.support import servers
 pytestmark = [pytest.mark.any_python, pytest.mark.any_server]
 
 
+@pytest.mark.deep
 @pytest.mark.node
 def test_nothing_is_lost_or_finished_twice(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(seed=11, rounds=160) == []

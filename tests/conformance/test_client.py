@@ -78,6 +78,7 @@ def test_the_same_seed_gives_the_same_report_byte_for_byte(arena: Callable[..., 
     assert all(signature in text for signature in signatures)
 
 
+@pytest.mark.deep
 @pytest.mark.any_server
 def test_a_difference_is_shown_by_the_shortest_sequence(arena: Callable[..., Arena]) -> None:
     known = ("add", "add_bulk", "flow", "take", "fail", "log", "clear_logs", "state", "pause")

@@ -22,6 +22,7 @@ def _name(fault: Fault | LuaFault) -> str:
     return f"{fault[0]}: {fault.new}"[:60]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", FAULTS, ids=_name)
 def test_a_fault_in_an_adapter_is_found(arena: Callable[..., Arena], fault: Fault) -> None:
     made = arena(Local(patched(fault)(bullmq_sync, PROFILES["5.62.0"], "threads").methods()))
@@ -36,6 +37,7 @@ def test_without_a_fault_nothing_is_found(arena: Callable[..., Arena]) -> None:
     assert search.first(arena(local("5.62.0")), seed=1, count=20, length=30) is None
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", LUA_FAULTS, ids=_name)
 def test_a_fault_in_a_script_is_found(server: Server, fault: LuaFault) -> None:
     text = PROFILES["5.62.0"].scripts[fault.command].source

@@ -23,6 +23,7 @@ from tests.support.programs import AnswerError, Program, until
 pytestmark = pytest.mark.any_python
 
 
+@pytest.mark.deep
 def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bench.json"
     chosen = ["--sides", "node-5,asyncio,limit", "--only", "add,large,latency,scripts,memory"]
@@ -43,6 +44,7 @@ def test_a_tiny_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(what in printed for what in reported)
 
 
+@pytest.mark.deep
 def test_profiles_are_measured_beside_what_they_are_like(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     bench.main(["--quick", "--only", "profiles", "--jobs", "100", "--json", str(file)])
@@ -147,6 +149,7 @@ def test_a_side_that_takes_too_long_is_killed_and_gets_a_second_chance_only(
     until(lambda: [pid for pid in pids if _runs(pid)], [])
 
 
+@pytest.mark.deep
 def test_a_side_that_is_killed_is_named_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a call, which it does not read, and within one."""
     add_one, add_100, add_bulk = (each.name for each in scenarios.SCENARIOS["add"])
@@ -195,6 +198,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_ended_prints_what_it_has_leaves_nothing_and_is_resumed(
     tmp_path: Path, number: signal.Signals
@@ -683,6 +687,7 @@ def test_each_row_is_asked_for() -> None:
     assert latencies == {(percentile, side): 1.0 for percentile in scenarios.PERCENTILES for side in sides.OURS}
 
 
+@pytest.mark.deep
 def test_processes_are_measured_beside_those_of_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "processes.json"
     chosen = ["--processes", "2", "--sides", "asyncio,threads", "--rounds", "1", "--json", str(file)]

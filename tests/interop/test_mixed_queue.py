@@ -53,6 +53,7 @@ def test_a_queue_of_ours_alone_ends_as_one_of_node_alone(home: Server, raw: "Red
     assert state.differences(ours.at_the_end, all_node.at_the_end, races=("order", "wake")) == []
 
 
+@pytest.mark.deep
 def test_a_long_run_is_compared_with_node_alone_every_10_s(home: Server, node: Program, raw: "Redis[bytes]") -> None:
     """Two queues get the same jobs at the same time; every 10 s both are let run empty, and must hold the same."""
     base = int(time.time() * 1000)

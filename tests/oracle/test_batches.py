@@ -93,6 +93,7 @@ def of_fleet() -> Iterator[Bench]:
         yield made
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "right", "wrong"), LATER_FAULTS)
 def test_a_fault_in_what_came_later_is_found(of_fleet: Bench, name: str, right: str, wrong: str) -> None:
     script = FLEET.scripts[name]
@@ -102,6 +103,7 @@ def test_a_fault_in_what_came_later_is_found(of_fleet: Bench, name: str, right: 
     assert any(batches.compare(of_fleet, *each, planted) for each in some if each[3](each[2]).name == name)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "right", "wrong"), FLOW_FAULTS)
 def test_a_fault_in_the_release_of_parents_is_found(of_fleet: Bench, name: str, right: str, wrong: str) -> None:
     script = FLEET.scripts[name]
@@ -111,6 +113,7 @@ def test_a_fault_in_the_release_of_parents_is_found(of_fleet: Bench, name: str, 
     assert any(batches.compare(of_fleet, *each, planted) for each in some)
 
 
+@pytest.mark.deep
 def test_every_branch_of_a_flow_is_reached(of_fleet: Bench) -> None:
     chosen = FLEET.switches.chosen
     files = {"addMany", "add_rest"}
@@ -125,6 +128,7 @@ def test_every_branch_of_a_flow_is_reached(of_fleet: Bench) -> None:
     assert missing == set()
 
 
+@pytest.mark.deep
 def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = {name: replace(script, source=build.instrumented(name, COVERAGE)) for name, script in OUR_SCRIPTS.items()}
     monkeypatch.setattr(batches, "OUR_SCRIPTS", counted)
@@ -142,6 +146,7 @@ def test_every_branch_of_the_plain_jobs_is_reached(counting: Bench, monkeypatch:
     assert missing == set()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
 def test_a_planted_fault_is_found(
     counting: Bench, monkeypatch: pytest.MonkeyPatch, name: str, right: str, wrong: str

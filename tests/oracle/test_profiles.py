@@ -109,6 +109,7 @@ def of(name: str) -> list[tuple[Comparison, tuple[Case, ...]]]:
     return [(each, later.CASES[each.side.version]) for each in chosen]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cases_reach_every_branch(newest: servers.Server, name: str) -> None:
     """Those that `strict` does not have: the cases of parts 01 to 04 reach the others."""
@@ -161,6 +162,7 @@ def turned(name: str) -> list[str]:
     return [each for each in found if each not in OF_CLIENTS]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "switch"), [(name, switch) for name in NAMES for switch in turned(name)])
 def test_a_switch_that_is_turned_back_is_seen(newest: servers.Server, name: str, switch: str) -> None:
     first = getattr(profiles.switches_of("strict"), switch)

@@ -42,6 +42,7 @@ def test_the_cases_reach_every_branch(server: Server) -> None:
     assert relay.marks() - reached == set()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", build.apart("relay"))
 def test_a_fault_is_noticed(server: Server, name: str) -> None:
     """The last value that a script returns is another one."""

@@ -8,6 +8,7 @@ from tests.oracle import record
 from tests.support import vectors
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)  # all the vectors in one
 def test_recording_again_gives_the_same_files() -> None:
     names = set(vectors.scripts())
@@ -23,6 +24,7 @@ def test_recording_again_gives_the_same_files() -> None:
     assert changed == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", vectors.LATER)
 def test_recording_those_of_later_versions_again_gives_the_same_files(version: str) -> None:
     recorded = record.record_later(version)

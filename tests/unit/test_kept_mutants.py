@@ -59,6 +59,7 @@ def test_a_changed_file_repeats_its_own_faults() -> None:
     assert len({FAULT.digest, elsewhere.digest, replace(FAULT, file="b.lua").digest}) == 3
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_tests_are_known_by_what_they_do_and_how_they_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     # A few of each kind.
@@ -92,6 +93,7 @@ def _asking(name: str, notices: bool) -> lua.Test:
     return lua.Test(frozenset({"releaseLock"}), run, counted=False, digest=digest(name))
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize(("noticing", "outcome"), [(False, "survived"), (True, "killed")])
 def test_what_changes_beside_the_scripts_is_not_the_fault(
@@ -117,6 +119,7 @@ def test_what_changes_beside_the_scripts_is_not_the_fault(
 RIGHT = lua.hashlib.sha1(lua.build.packaged("releaseLock").encode(), usedforsecurity=False).hexdigest()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_tests_are_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(each for each in lua.mutants() if each.file == "releaseLock.lua")

@@ -141,10 +141,20 @@ def test_ci_runs_the_unit_tests_once_on_each_python() -> None:
     script = (_ROOT / ".ci/run").read_text()
     assert " make check\n" in script and " make test-3.11 CHECKED=yes\n" in script
     assert " tests/unit tests/property" in recipe("check")
-    assert "test -z 'yes' || test ! -L .venv-3.11 || echo --ignore=tests/unit" in recipe("test-3.11", "CHECKED=yes")
-    assert "--ignore" not in recipe("run-covered")
-    first, *others = re.findall("-m pytest .*", recipe("run-covered", "LEFT_OUT=--ignore=tests/unit"))
-    assert "--ignore=tests/unit" in first and not any("--ignore" in each for each in others)
+    assert "test -z 'yes' || test ! -L .venv-3.11 || echo tests/unit" in recipe("test-3.11", "CHECKED=yes")
+    assert " tests/unit tests/property " in recipe("run-covered")
+    assert " tests/unit" not in recipe("run-covered", "LEFT_OUT=tests/unit")
+
+
+def test_every_room_is_run_once_and_test_alone_leaves_out_what_is_deep() -> None:
+    rooms = {path.parent.name for path in (_ROOT / "tests").glob("*/test_*.py")}
+    lines = [line for line in recipe("run-covered").splitlines() if "--dist loadfile" in line]
+    named = re.findall(r" tests/(\w+)", "\n".join(lines))
+    assert sorted(named) == sorted(rooms)
+    assert [line.endswith(" tests/server") for line in lines if "--cov=" in line] == [True]
+    for target, deep in (("test", "and not deep"), ("test-3.11", ""), ("test-3.12", "")):
+        found = re.findall(r"-m '((?:not )?alone[^']*)'", recipe(target))
+        assert {each.replace("not alone", "alone") for each in found} == {f"alone {deep}"}, target
 
 
 def test_newer_pythons_share_the_ends_of_the_servers() -> None:
@@ -155,8 +165,8 @@ def test_newer_pythons_share_the_ends_of_the_servers() -> None:
 
 def test_tasks_of_trio_run_in_both_orders() -> None:
     assert [re.findall(r"--trio-order (\w+)", recipe(f"test-{each}")) for each in ("3.12", "3.13")] == [
-        ["kept", "kept"],
-        ["reversed"] * 3,
+        ["kept"] * 4,
+        ["reversed"] * 5,
     ]
     (again,) = [line for line in recipe("check").splitlines() if "--trio-order $order" in line]
     assert again.startswith("for order in kept reversed; do ") and again.endswith(" || exit 1; done")

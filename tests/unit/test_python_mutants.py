@@ -137,6 +137,7 @@ def test_a_sample_fails_where_the_rate_drops(capsys: pytest.CaptureFixture[str])
     assert "broke off" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_what_the_quickest_tests_do_not_notice_is_taken_to_more(tmp_path: Path) -> None:
     check = 'check_whole("count", self.count, least=1)'
@@ -164,6 +165,7 @@ def test_copies_of_functions_stand_where_the_list_says() -> None:
     assert lines == path.read_text().splitlines()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_type_checker_refuses_what_is_of_a_wrong_type(tmp_path: Path) -> None:
     faults = {each.texts()[1]: each for each in faults_of(ROOT / "bullmq_protocol" / "errors.py")}
@@ -172,6 +174,7 @@ def test_the_type_checker_refuses_what_is_of_a_wrong_type(tmp_path: Path) -> Non
     assert refused([wrong, right], tmp_path) == {wrong.digest}
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_test_that_fails_without_the_fault_notices_nothing(tmp_path: Path) -> None:
     outcomes, printed = _planted(tmp_path)
