@@ -101,6 +101,11 @@ $(NEWER:%=test-%): test-%: env-%
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS='--brief --trio-order $(TRIO_ORDER)'
 
 # Two runs side by side, since each process of a run reads all of its tests; nothing is fetched for the first tests of the second one.
+# Each is empty unless make is called with it: the environment of a test, which make makes, counts for nothing.
+AND =
+COVERED =
+LEFT_OUT =
+OPTIONS =
 .PHONY: run-tests run-covered tests-of-servers tests-of-others prepare-monque
 run-tests: SHARE = $(shell expr \( $(WORKERS) + 1 \) / 2)
 run-tests:
