@@ -150,8 +150,11 @@ class Slots(Generic[T]):
         a job that fails."""
         carrier = _Carrier()
         following: CommandCall | CommandWait | None = call
+        # A task that waits keeps no call: each may hold much of the user's.
+        del call
         while following is not None and await self._make_all(following):
             # A job that was waited for starts without the turn of the loop in which a slot wakes up.
+            following = None
             if self._tasks.group is not None and self._dispatch.needs_hand() and not await self._slot(stays=False):
                 return
             following = await self._next_call(carrier)

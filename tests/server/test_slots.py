@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from bullmq_anyio.driving.contact import Contact
 from bullmq_anyio.driving.slots import Slots
 from bullmq_protocol import JobOptions, NewJob
 from bullmq_protocol.commands.batches import MOST_OUTCOME_BYTES
+from bullmq_protocol.worker.actions import Call, Wait
 from bullmq_protocol.worker.notices import JobCompleted, JobFailed
 from bullmq_protocol.worker.options import WorkerOptions
 from tests.support.servers import Server
@@ -246,6 +248,25 @@ async def test_a_call_is_not_lost_with_the_task_that_was_woken_for_it(
     monkeypatch.setattr(Slots, "_send", strikes)
     assert await _fail_once(server, queue_name, 40, 4) == 40
     assert struck > 0
+
+
+async def test_a_task_that_waits_for_a_call_keeps_none(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may hold much that the user's code wrote, and a worker may be idle for long."""
+    waiting = vars(Slots)["_next_call"]
+    kept: list[Any] = []
+
+    async def looks(slots: Any, carrier: Any) -> Any:
+        frame = inspect.currentframe()
+        assert frame is not None
+        assert frame.f_back is not None
+        kept.extend([each for each in frame.f_back.f_locals.values() if type(each) in (Call, Wait)])
+        return await waiting(slots, carrier)
+
+    monkeypatch.setattr(Slots, "_next_call", looks)
+    assert await _fail_once(server, queue_name, 20, 4) == 20
+    assert kept == []
 
 
 async def _fail_once(server: Server, queue: str, count: int, concurrency: int) -> int:
