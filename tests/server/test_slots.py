@@ -139,6 +139,51 @@ async def test_large_jobs_come_in_several_answers(server: Server, queue_name: st
     assert (len(ends), set(sizes)) == (40, {200_000})
 
 
+async def test_jobs_of_an_answer_start_while_the_next_call_is_made(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer has no place for all jobs: the task that has it makes the next call before it is free."""
+    began, waits, held = anyio.Event(), anyio.Event(), 0
+    wait = Contact.wait
+
+    async def watched(contact: Contact, call: Any) -> Any:
+        waits.set()
+        return await wait(contact, call)
+
+    monkeypatch.setattr(Contact, "wait", watched)
+
+    class Holding(Connection):
+        fetched = False
+
+        async def perform(self, step: Any, /) -> Any:
+            nonlocal held
+            if self.fetched:
+                held += 1
+                await began.wait()
+            answer = await super().perform(step)
+            # Of the calls that a worker makes while it has no job, this one brings the first.
+            self.fetched = self.fetched or (
+                waits.is_set() and getattr(step, "name", "") in ("fetchMany", "moveToActive")
+            )
+            return answer
+
+    async def process(job: Job[Any]) -> None:
+        began.set()
+
+    # No timer of the worker wakes a slot meanwhile.
+    options = WorkerOptions(concurrency=20, lock_duration=600_000, stalled_interval=600_000)
+    connection = Holding(server.url)
+    async with Queue[Any](queue_name, server.url) as adding:
+        with anyio.fail_after(20):
+            async with Worker[Any](queue_name, process, connection, options=options):
+                await waits.wait()
+                await adding.add_bulk([NewJob("job", "x" * 200_000) for _ in range(20)])
+                await began.wait()
+        await adding.obliterate(force=True)
+    await connection.aclose()
+    assert held > 0
+
+
 async def test_large_results_go_in_several_calls(server: Server, queue_name: str) -> None:
     together = anyio.Event()
     began: list[str] = []
