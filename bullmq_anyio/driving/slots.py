@@ -161,7 +161,8 @@ class Slots(Generic[T]):
 
     async def _next_call(self, carrier: _Carrier) -> CommandCall | CommandWait | None:
         """Wait for a call; None: there is no need."""
-        if self._is_over() or len(self._carriers) >= _MOST_CARRIERS:
+        # What code of others leaves in a task's context is not for the next call.
+        if self._is_over() or self._is_foreign or len(self._carriers) >= _MOST_CARRIERS:
             return None
         wake = carrier.next_wake()
         self._carriers.append(carrier)

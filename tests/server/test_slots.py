@@ -268,7 +268,7 @@ async def test_calls_of_jobs_that_fail_are_made_by_tasks_that_stay(
         return await make_all(slots, call)
 
     monkeypatch.setattr(Slots, "_make_all", counted)
-    ends = await _fail_once(server, queue_name, 400, 20)
+    ends = await _fail_once(server, queue_name, 400, 20, monkeypatch)
     assert ends == 400
     assert 0 < idle <= most
     assert len(carriers) <= tasks
@@ -291,7 +291,7 @@ async def test_a_call_is_not_lost_with_the_task_that_was_woken_for_it(
                 struck += task.cancel()
 
     monkeypatch.setattr(Slots, "_send", strikes)
-    assert await _fail_once(server, queue_name, 40, 4) == 40
+    assert await _fail_once(server, queue_name, 40, 4, monkeypatch) == 40
     assert struck > 0
 
 
@@ -310,13 +310,56 @@ async def test_a_task_that_waits_for_a_call_keeps_none(
         return await waiting(slots, carrier)
 
     monkeypatch.setattr(Slots, "_next_call", looks)
-    assert await _fail_once(server, queue_name, 20, 4) == 20
+    assert await _fail_once(server, queue_name, 20, 4, monkeypatch) == 20
     assert kept == []
 
 
-async def _fail_once(server: Server, queue: str, count: int, concurrency: int) -> int:
+async def test_no_task_stays_in_which_code_of_others_has_run(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context variable that a call has set would be there in the next one, which belongs to another job."""
+    waited, next_call = list[Any](), vars(Slots)["_next_call"]
+
+    async def watched(slots: Any, carrier: Any) -> Any:
+        call = await next_call(slots, carrier)
+        waited.append(call)
+        return call
+
+    monkeypatch.setattr(Slots, "_next_call", watched)
+    over, ended = anyio.Event(), list[str]()
+
+    async def process(job: Job[Any]) -> None:
+        if not job.attempts_made:
+            raise LookupError
+
+    def completed(notice: JobCompleted) -> None:
+        ended.append(notice.job.id)
+        if len(ended) == 40:
+            over.set()
+
+    transport = _Counting(server.url)
+    async with Queue[Any](queue_name, server.url) as adding:
+        await adding.add_bulk([NewJob("job", 1, JobOptions(attempts=2)) for _ in range(40)])
+        worker = Worker[Any](queue_name, process, transport, options=WorkerOptions(concurrency=4))
+        worker.on(JobCompleted, completed)
+        with anyio.fail_after(60):
+            async with worker:
+                await over.wait()
+        await adding.obliterate(force=True)
+    await transport.aclose()
+    assert set(waited) == {None}
+
+
+async def _fail_once(server: Server, queue: str, count: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Process jobs that fail once; return how many have completed."""
-    completed, over = 0, anyio.Event()
+    completed, over, perform = 0, anyio.Event(), vars(Slots)["perform"]
+    names: list[str] = []
+
+    async def counted(slots: Any, call: Any) -> Any:
+        names.append(call.command.name)
+        return await perform(slots, call)
+
+    monkeypatch.setattr(Slots, "perform", counted)
 
     async def process(job: Job[Any]) -> None:
         if not job.attempts_made:
@@ -328,16 +371,14 @@ async def _fail_once(server: Server, queue: str, count: int, concurrency: int) -
         if completed == count:
             over.set()
 
-    connection = _Counting(server.url)
     async with Queue[Any](queue, server.url) as adding:
         await adding.add_bulk([NewJob("job", 1, JobOptions(attempts=2)) for _ in range(count)])
-        worker = Worker[Any](queue, process, connection, options=WorkerOptions(concurrency=concurrency))
+        worker = Worker[Any](queue, process, server.url, options=WorkerOptions(concurrency=concurrency))
         worker.on(JobCompleted, ended)
         with anyio.fail_after(60):
             async with worker:
                 await over.wait()
         await adding.obliterate(force=True)
-    await connection.aclose()
     # None is made again, neither by another task nor at the end.
-    assert connection.names.count("retryJob") == count
+    assert names.count("retryJob") == count
     return completed
