@@ -706,7 +706,7 @@ def test_processes_are_measured_beside_those_of_node(tmp_path: Path, capsys: pyt
 
 _BELOW = """
 import sys, time
-held = bytearray(b"x") * 50_000_000
+held = bytearray(b"x") * 200_000_000
 while time.process_time() < 0.3:
     pass
 print(flush=True)
@@ -719,7 +719,8 @@ def test_what_processes_below_use_counts() -> None:
     with subprocess.Popen([sys.executable, "-c", _BELOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as below:
         assert below.stdout is not None
         below.stdout.readline()
-        assert common.memory_of_all() - held > 45
+        # What this process itself holds may become less meanwhile.
+        assert common.memory_of_all() - held > 100
         during = common.cpu_of_all() - used
     assert during > 0.25
     # It has ended, and is waited for.
