@@ -107,10 +107,12 @@ COVERED =
 LEFT_OUT =
 OPTIONS =
 .PHONY: run-tests run-covered tests-of-servers tests-of-others prepare-monque
+# Those of servers take longer, and wait more.
 run-tests: SHARE = $(shell expr \( $(WORKERS) + 1 \) / 2)
+run-tests: OF_SERVERS = $(shell expr \( $(WORKERS) \* 3 + 3 \) / 4)
 run-tests:
 	@mkdir -p .cache
-	@$(MAKE) -j 3 prepare-monque tests-of-servers tests-of-others SHARE=$(SHARE)
+	@$(MAKE) -j 3 prepare-monque tests-of-servers tests-of-others SHARE=$(SHARE) OF_SERVERS=$(OF_SERVERS)
 	@# One at a time, in a process beside the one that tells of it: what hangs ends that process, and the rest goes on.
 	$(if $(NOT_ALONE),,$(IN) -m pytest $(SLOWEST) $(OPTIONS) -n 1 -m 'alone $(AND)' $$(grep -rl --include='test_*.py' 'mark\.alone' tests))
 
@@ -123,7 +125,7 @@ prepare-monque:
 
 tests-of-servers:
 	@$(IN) -m tools.prepare
-	$(SHARED) $(COVERED) tests/server
+	$(SHARED) -n $(OF_SERVERS) $(COVERED) tests/server
 
 tests-of-others:
 	@# What fails in the first ones is no reason to leave out the others.
