@@ -88,7 +88,7 @@ $(OLDEST:%=test-%): test-%:
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) tools/took.py $@ $(LONG_MINUTES) $(MAKE) run-covered IN=.venv-$*/bin/python \
 	  LEFT_OUT="$$(test -z '$(CHECKED)' || test ! -L .venv-$* || echo tests/unit)"
 
-# --brief: without what is marked any_python. Each of these has one end of the servers: 3.11 has both. One has the profile of old programs.
+# --brief: without what is marked any_python; little is left beside the tests of servers, which have all processes. Each of these has one end of the servers: 3.11 has both. One has the profile of old programs.
 test-3.12: export BULLMQ_TEST_END = oldest
 test-3.12: export BULLMQ_TEST_PROFILE = strict
 # Time and memory are measured on the oldest and on the newest Python.
@@ -98,7 +98,8 @@ test-3.13: export BULLMQ_TEST_END = newest
 test-3.12: TRIO_ORDER = kept
 test-3.13: TRIO_ORDER = reversed
 $(NEWER:%=test-%): test-%: env-%
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OPTIONS='--brief --trio-order $(TRIO_ORDER)'
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-brief} $(PYTHON) tools/took.py $@ $(BRIEF_MINUTES) $(MAKE) run-tests IN=.venv-$*/bin/python OF_SERVERS=$(WORKERS) \
+	  OPTIONS='--brief --trio-order $(TRIO_ORDER)'
 
 # Two runs side by side, since each process of a run reads all of its tests; nothing is fetched for the first tests of the second one.
 # Each is empty unless make is called with it: the environment of a test, which make makes, counts for nothing.
