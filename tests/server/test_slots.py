@@ -326,31 +326,20 @@ async def test_no_task_stays_in_which_code_of_others_has_run(
         return call
 
     monkeypatch.setattr(Slots, "_next_call", watched)
-    over, ended = anyio.Event(), list[str]()
-
-    async def process(job: Job[Any]) -> None:
-        if not job.attempts_made:
-            raise LookupError
-
-    def completed(notice: JobCompleted) -> None:
-        ended.append(notice.job.id)
-        if len(ended) == 40:
-            over.set()
-
     transport = _Counting(server.url)
-    async with Queue[Any](queue_name, server.url) as adding:
-        await adding.add_bulk([NewJob("job", 1, JobOptions(attempts=2)) for _ in range(40)])
-        worker = Worker[Any](queue_name, process, transport, options=WorkerOptions(concurrency=4))
-        worker.on(JobCompleted, completed)
-        with anyio.fail_after(60):
-            async with worker:
-                await over.wait()
-        await adding.obliterate(force=True)
+    assert await _fail_once(server, queue_name, 40, 4, monkeypatch, transport) == 40
     await transport.aclose()
     assert set(waited) == {None}
 
 
-async def _fail_once(server: Server, queue: str, count: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> int:
+async def _fail_once(
+    server: Server,
+    queue: str,
+    count: int,
+    concurrency: int,
+    monkeypatch: pytest.MonkeyPatch,
+    transport: Connection | None = None,
+) -> int:
     """Process jobs that fail once; return how many have completed."""
     completed, over, perform = 0, anyio.Event(), vars(Slots)["perform"]
     names: list[str] = []
@@ -373,7 +362,7 @@ async def _fail_once(server: Server, queue: str, count: int, concurrency: int, m
 
     async with Queue[Any](queue, server.url) as adding:
         await adding.add_bulk([NewJob("job", 1, JobOptions(attempts=2)) for _ in range(count)])
-        worker = Worker[Any](queue, process, server.url, options=WorkerOptions(concurrency=concurrency))
+        worker = Worker[Any](queue, process, transport or server.url, options=WorkerOptions(concurrency=concurrency))
         worker.on(JobCompleted, ended)
         with anyio.fail_after(60):
             async with worker:
