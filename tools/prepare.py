@@ -19,7 +19,8 @@ def main(arguments: Sequence[str]) -> None:
 
     Of two processes the second waits for what the first one makes.
     """
-    steps = dict(_for_monque() if "--monque" in arguments else _steps())
+    kind, found = ("monque", _for_monque()) if "--monque" in arguments else ("rest", _steps())
+    steps = dict(found)
     unfinished = dict.fromkeys(steps)
 
     def say(seconds: float) -> None:
@@ -27,8 +28,7 @@ def main(arguments: Sequence[str]) -> None:
 
     print(f"prepare: {', '.join(steps)}", flush=True)
     LOCK.parent.mkdir(exist_ok=True)
-    name = "monque" if "--monque" in arguments else "rest"
-    with LOCK.with_suffix(f".{name}").open("w") as lock, Ticker(say, 20), ThreadPoolExecutor() as threads:
+    with LOCK.with_suffix(f".{kind}").open("w") as lock, Ticker(say, 20), ThreadPoolExecutor() as threads:
         fcntl.flock(lock, fcntl.LOCK_EX)
         running = {threads.submit(step): name for name, step in steps.items()}
         for done in as_completed(running):
